@@ -1,0 +1,1 @@
+"""Strandline: a memory service for AI agents. Importing the package imports nothing else."""

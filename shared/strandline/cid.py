@@ -1,0 +1,128 @@
+"""The memory block: an event's canonical DAG-CBOR encoding, and the CIDs of blocks and blobs.
+
+The block is a view of the event's columns and is never stored: `encode(event)` must hash to the
+event's CID. CIDv1, sha2-256, base32 lower case; codec dag-cbor for blocks, raw for blobs.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+import libipld
+
+from strandline.errors import Invalid
+
+INLINE_BYTES = 64 * 1024
+"""Content over this many bytes of UTF-8 is a blob: a constant of the block format, no setting."""
+
+_DAG_CBOR, _RAW, _SHA2_256 = 0x71, 0x55, 0x12
+
+
+class Edge(NamedTuple):
+    """A weighted link to an earlier event's block."""
+
+    cid: str
+    weight: float
+
+
+class Part(NamedTuple):
+    """A run of characters of an agent's content, and the model that wrote it."""
+
+    chars: int
+    model: str | None
+
+
+class BlockFields(Protocol):
+    """The columns of an event that its block is a view of."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def speaker(self) -> str | None: ...
+    @property
+    def content(self) -> str | None: ...
+    @property
+    def parts(self) -> Sequence[Part]: ...
+    @property
+    def stop_reason(self) -> str | None: ...
+    @property
+    def blob_cid(self) -> str | None: ...
+    @property
+    def blob_name(self) -> str | None: ...
+    @property
+    def blob_mime_type(self) -> str | None: ...
+    @property
+    def occurred_at(self) -> datetime | None: ...
+
+
+def _cid(codec: int, data: bytes) -> str:
+    return libipld.encode_cid(
+        bytes([1, codec, _SHA2_256, 32]) + hashlib.sha256(data).digest()
+    )
+
+
+def block_cid(block: bytes) -> str:
+    """The CID of a DAG-CBOR block."""
+    return _cid(_DAG_CBOR, block)
+
+
+def blob_cid(data: bytes) -> str:
+    """The CID of a payload: the raw SHA-256 of the whole."""
+    return _cid(_RAW, data)
+
+
+def cid_bytes(cid: str, field: str = "cid") -> bytes:
+    """A CID's binary form. Raises Invalid for anything but a CIDv1 with sha2-256 in base32."""
+    try:
+        parsed = libipld.decode_cid(cid)
+        raw = bytes([1, parsed["codec"], _SHA2_256, 32]) + parsed["hash"]["digest"]
+        if parsed["version"] == 1 and libipld.encode_cid(raw) == cid:
+            return raw
+    except (ValueError, KeyError, TypeError):
+        pass  # every other spelling is refused below, with the same words
+    raise Invalid(f"{field}: not a CIDv1 with sha2-256 in base32", field=field)
+
+
+def _data(event: BlockFields) -> Mapping[str, object]:
+    """Role × type to the source's union: self, other, text or file."""
+    if event.blob_cid:
+        return _present(
+            kind="file",
+            name=event.blob_name,
+            mimeType=event.blob_mime_type,
+            content=cid_bytes(event.blob_cid),
+        )
+    content = event.content or ""
+    if event.type == "observation":
+        return {"kind": "text", "content": content}
+    if event.role != "agent":
+        return _present(kind="other", name=event.speaker, content=content)
+    parts: list[Mapping[str, object]] = []
+    start = 0
+    for part in event.parts:
+        text = content[start : start + part.chars]
+        parts.append(_present(content=text, model=part.model))
+        start += part.chars
+    return _present(
+        kind="self", name=event.speaker or "agent", parts=parts, stop_reason=event.stop_reason
+    )
+
+
+def _present(**fields: object) -> Mapping[str, object]:
+    """Optional fields are absent from a block, never null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def encode(event: BlockFields, edges: Sequence[Edge]) -> bytes:
+    """The event's block. Edges are sorted by their target's bytes, weights are float64."""
+    links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
+    block: dict[str, object] = {
+        "data": _data(event),
+        "edges": [{"target": target, "weight": weight} for target, weight in links],
+    }
+    if event.occurred_at is not None:
+        block["timestamp"] = int(event.occurred_at.timestamp() // 1)
+    return libipld.encode_dag_cbor(block)

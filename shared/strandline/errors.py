@@ -1,0 +1,106 @@
+"""Every error Strandline raises on purpose.
+
+StrandlineError
+├── Invalid                  422  a field is well-formed JSON but not acceptable
+│   └── Malformed            400  the request is not what the protocol asks for
+├── Unauthorized             401  no credential, or one that does not hold
+├── Forbidden                403  a credential that holds, but not for this
+├── NotFound                 404  absent, or another's: the same answer for both
+├── Conflict                 409  a key used again with another request
+├── TooLarge                 413  over a limit of size
+├── Unavailable              503  a dependency is away: try again
+│   ├── EmbeddingUnavailable
+│   └── Unsure               503  the connection broke while a commit was under way
+├── EmbeddingRefused         a text that this model will never embed
+└── Misconfigured            the process must not start
+The edge maps classes to statuses in one table (`strandline.http`).
+"""
+
+
+class StrandlineError(Exception):
+    """Something went wrong."""
+
+    code = "internal_error"
+    retryable = False
+
+    def __init__(self, message: str | None = None, **details: object) -> None:
+        super().__init__(message or type(self).__doc__ or "")
+        self.details = details
+
+    @property
+    def message(self) -> str:
+        """The sentence a caller reads; holds no memory content."""
+        return str(self)
+
+
+class Invalid(StrandlineError):
+    """A field is not acceptable."""
+
+    code = "invalid_field"
+
+
+class Malformed(Invalid):
+    """The request is not well-formed."""
+
+    code = "malformed_request"
+
+
+class Unauthorized(StrandlineError):
+    """Send a valid API key in the X-API-Key header, or as Authorization: Bearer."""
+
+    code = "unauthorized"
+
+
+class Forbidden(StrandlineError):
+    """This credential does not allow that."""
+
+    code = "forbidden"
+
+
+class NotFound(StrandlineError):
+    """There is nothing here that this credential can see."""
+
+    code = "not_found"
+
+
+class Conflict(StrandlineError):
+    """This key was used before, with another request."""
+
+    code = "key_conflict"
+
+
+class TooLarge(StrandlineError):
+    """The request is over a limit of size."""
+
+    code = "too_large"
+
+
+class Unavailable(StrandlineError):
+    """A dependency is away or waking up; nothing was acknowledged. Try again."""
+
+    code = "unavailable"
+    retryable = True
+
+
+class Unsure(Unavailable):
+    """The database went away while the request was being stored. Try again with the same key."""
+
+    code = "outcome_unknown"
+
+
+class EmbeddingUnavailable(Unavailable):
+    """The embedding model cannot be reached or loaded."""
+
+    code = "embedding_unavailable"
+
+
+class EmbeddingRefused(StrandlineError):
+    """The embedding model will not take this text."""
+
+    code = "embedding_refused"
+
+
+class Misconfigured(StrandlineError):
+    """The configuration does not allow the service to start."""
+
+    code = "misconfigured"

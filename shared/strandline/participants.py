@@ -1,0 +1,56 @@
+"""Who took part: canonical participants, and the scope that an exact set of them names."""
+
+import hashlib
+import json
+import re
+import unicodedata
+import uuid
+from collections.abc import Iterable
+
+from strandline.errors import Invalid
+
+MAX_PARTICIPANTS = 64
+MAX_LENGTH = 200
+# A kind, a colon, a name: `user:alice`, `agent:helper`. Kinds are ours to compare, names are not.
+_SHAPE = re.compile(r"(user|agent|group|system):\S(?:.*\S)?", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def normalize(name: str, field: str = "participants") -> str:
+    """One participant in canonical form: NFC, trimmed, case kept. Raises Invalid naming `field`."""
+    text = unicodedata.normalize("NFC", name).strip()
+    if len(text) > MAX_LENGTH:
+        raise Invalid(f"{field}: a participant is at most {MAX_LENGTH} characters", field=field)
+    if _CONTROL.search(text) or not _SHAPE.fullmatch(text):
+        raise Invalid(
+            f"{field}: a participant is `user:NAME`, `agent:NAME`, `group:NAME` or `system:NAME`, "
+            "without control characters",
+            field=field,
+        )
+    return text
+
+
+def normalize_set(names: Iterable[str], field: str = "participants") -> list[str]:
+    """The canonical set: each normalised, doubles dropped, sorted by code point."""
+    members = sorted({normalize(name, field) for name in names})
+    if not 1 <= len(members) <= MAX_PARTICIPANTS:
+        raise Invalid(f"{field}: between 1 and {MAX_PARTICIPANTS} participants", field=field)
+    return members
+
+
+def scope_id(tenant: str, members: list[str]) -> uuid.UUID:
+    """The id of the scope of exactly these canonical participants in this tenant.
+
+    A UUIDv8 (RFC 9562) over SHA-256, so that the id is the unique hash of the set: nobody has to
+    look it up, and two writers that create the same scope at once collide where they should.
+    """
+    digest = hashlib.sha256(json.dumps([tenant, *members], ensure_ascii=False).encode()).digest()
+    number = int.from_bytes(digest[:16])
+    number = number & ~(0xF << 76) | (8 << 76)
+    number = number & ~(0x3 << 62) | (2 << 62)
+    return uuid.UUID(int=number)
+
+
+def bare(participant: str) -> str:
+    """The name without its kind, as a reader would say it: `user:alice` is `alice`."""
+    return participant.partition(":")[2]
