@@ -51,17 +51,15 @@ class BlockFields(Protocol):
     @property
     def blob_cid(self) -> str | None: ...
     @property
-    def blob_name(self) -> str | None: ...
+    def file_name(self) -> str | None: ...
     @property
-    def blob_mime_type(self) -> str | None: ...
+    def mime_type(self) -> str | None: ...
     @property
     def occurred_at(self) -> datetime | None: ...
 
 
 def _cid(codec: int, data: bytes) -> str:
-    return libipld.encode_cid(
-        bytes([1, codec, _SHA2_256, 32]) + hashlib.sha256(data).digest()
-    )
+    return libipld.encode_cid(bytes([1, codec, _SHA2_256, 32]) + hashlib.sha256(data).digest())
 
 
 def block_cid(block: bytes) -> str:
@@ -91,8 +89,8 @@ def _data(event: BlockFields) -> Mapping[str, object]:
     if event.blob_cid:
         return _present(
             kind="file",
-            name=event.blob_name,
-            mimeType=event.blob_mime_type,
+            name=event.file_name,
+            mimeType=event.mime_type,
             content=cid_bytes(event.blob_cid),
         )
     content = event.content or ""

@@ -42,13 +42,13 @@ class Settings(BaseModel):
     """How long recall waits for its query vector before it answers by full text alone."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
     """How long a presigned URL for a payload holds, in seconds."""
-    base_path: str = ""
-    """A path in front of every route (a custom domain's mapping), stripped once."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
         """Read the settings. Raises Misconfigured naming every missing or unusable variable."""
-        given = {n: env[PREFIX + n.upper()] for n in cls.model_fields if env.get(PREFIX + n.upper())}
+        given = {
+            n: env[PREFIX + n.upper()] for n in cls.model_fields if env.get(PREFIX + n.upper())
+        }
         try:
             return cls.model_validate(given)
         except ValidationError as error:

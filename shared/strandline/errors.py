@@ -8,6 +8,7 @@ StrandlineError
 ├── NotFound                 404  absent, or another's: the same answer for both
 ├── Conflict                 409  a key used again with another request
 ├── TooLarge                 413  over a limit of size
+├── BatchRefused             424  another item of an atomic batch was refused
 ├── Unavailable              503  a dependency is away: try again
 │   ├── EmbeddingUnavailable
 │   └── Unsure               503  the connection broke while a commit was under way
@@ -73,6 +74,12 @@ class TooLarge(StrandlineError):
     """The request is over a limit of size."""
 
     code = "too_large"
+
+
+class BatchRefused(StrandlineError):
+    """Another item of this atomic batch was refused; nothing was stored."""
+
+    code = "batch_refused"
 
 
 class Unavailable(StrandlineError):

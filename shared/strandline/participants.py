@@ -11,8 +11,8 @@ from strandline.errors import Invalid
 
 MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200
-# A kind, a colon, a name: `user:alice`, `agent:helper`. Kinds are ours to compare, names are not.
-_SHAPE = re.compile(r"(user|agent|group|system):\S(?:.*\S)?", re.DOTALL)
+# A kind, a colon, a name: `user:alice`, `agent:helper`. Only these two kinds have a meaning here.
+_SHAPE = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -23,7 +23,7 @@ def normalize(name: str, field: str = "participants") -> str:
         raise Invalid(f"{field}: a participant is at most {MAX_LENGTH} characters", field=field)
     if _CONTROL.search(text) or not _SHAPE.fullmatch(text):
         raise Invalid(
-            f"{field}: a participant is `user:NAME`, `agent:NAME`, `group:NAME` or `system:NAME`, "
+            f"{field}: a participant is a lower-case kind, a colon and a name, like `user:alice`, "
             "without control characters",
             field=field,
         )

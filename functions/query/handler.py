@@ -1,0 +1,15 @@
+"""Read and recall over HTTPS."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.http import Service, serve
+from strandline.routes.query import ROUTES
+
+service = Service()
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Serve one API Gateway proxy event."""
+    return serve(ROUTES, service, event, context)

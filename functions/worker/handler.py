@@ -1,0 +1,15 @@
+"""Embed what is new, hinted by the queue; an empty batch takes whatever is due."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.http import Service
+from strandline.routes.queue import work_through
+
+service = Service()
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Serve one batch of SQS messages; answers which of them failed."""
+    return work_through(service, event, context)

@@ -1,0 +1,36 @@
+"""Where a page ended, as one opaque word."""
+
+import base64
+import binascii
+import json
+import re
+from datetime import datetime
+from typing import cast
+from uuid import UUID
+
+from strandline.errors import Malformed
+from strandline.store.events import Position
+
+_SNAPSHOT = re.compile(r"\d{1,20}:\d{1,20}:(\d{1,20}(,\d{1,20})*)?")
+
+
+def encode(position: Position) -> str:
+    """The word for a position."""
+    document = json.dumps([position.mark, position.at.isoformat(), str(position.event_id)])
+    return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
+
+
+def decode(cursor: str | None) -> Position | None:
+    """The position of a word. Raises Malformed for one that we never gave."""
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        document = cast(object, json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
+        mark, at, event_id = cast("list[str]", document)
+        moment = datetime.fromisoformat(at)
+        if _SNAPSHOT.fullmatch(mark) and moment.tzinfo is not None:
+            return Position(mark, moment, UUID(event_id))
+    except (binascii.Error, ValueError, TypeError, AttributeError):
+        pass  # refused below, like a mark that is none
+    raise Malformed("cursor: send back next_cursor as it was given", field="cursor")

@@ -1,0 +1,199 @@
+"""The one way to the database: a connection a thread, a transaction that says who asks."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+from psycopg.rows import class_row
+
+from strandline.errors import Misconfigured, Unavailable, Unsure
+
+type Connection = psycopg.Connection[Any]
+
+NOBODY = "*"
+"""The writer for all unbound credentials of a tenant: no participant is spelled so."""
+
+_CONNECT_SECONDS = 20
+"""Aurora at rest needs up to 15 s to wake; a request has 25."""
+
+_TRUSTED_SECONDS = 1.0
+"""A connection used this recently is not asked whether it is alive."""
+
+# A peer that vanished is noticed within seconds, not after the kernel's two hours.
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 1,
+    "keepalives_interval": 1,
+    "keepalives_count": 5,
+}
+
+
+@dataclass(frozen=True)
+class Asker:
+    """On whose behalf a transaction runs."""
+
+    tenant: str
+    viewer: tuple[str, ...]
+    """The sorted participants Q. Empty sees every scope: for admins and background work alone."""
+    writer: str = NOBODY
+    """The bound user, or NOBODY for an unbound credential."""
+
+    @classmethod
+    def background(cls, tenant: str) -> "Asker":
+        """A job of ours in one tenant."""
+        return cls(tenant, ())
+
+
+class Access:
+    """The database as one asker sees it: every statement on memory goes through here.
+
+    Raises Unavailable when the database is away or too slow, Unsure when it went away while a
+    transaction was under way.
+    """
+
+    def __init__(self, connection: Connection, asker: Asker, deadline: float | None = None) -> None:
+        self.asker = asker
+        self._connection = connection
+        self._deadline = deadline
+
+    def fetch[Row](
+        self, row: type[Row], statement: LiteralString, params: Mapping[str, object]
+    ) -> Sequence[Row]:
+        """A statement's rows. Outside of `transaction` it is one of its own, and BEGIN, settings,
+        statement and COMMIT go over in one round trip."""
+        connection = self._connection
+        if connection.info.transaction_status == TransactionStatus.INTRANS:
+            return (
+                connection.cursor(row_factory=class_row(row)).execute(statement, params).fetchall()
+            )
+        with translated():
+            with connection.pipeline(), connection.transaction():
+                connection.execute(_SETTINGS, self._settings())
+                cursor = connection.cursor(row_factory=class_row(row)).execute(statement, params)
+            return cursor.fetchall()
+
+    def execute(self, statement: LiteralString, params: Mapping[str, object]) -> int:
+        """A statement without an answer, inside `transaction`; gives the rows it touched."""
+        assert self._connection.info.transaction_status == TransactionStatus.INTRANS
+        return self._connection.execute(statement, params).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several statements, all or none."""
+        with translated(), self._connection.transaction():
+            self._connection.execute(_SETTINGS, self._settings())
+            yield
+
+    def _settings(self) -> tuple[str, str, str, str]:
+        left = 25.0 if self._deadline is None else self._deadline - time.monotonic()
+        names = (json.dumps(name, ensure_ascii=False) for name in self.asker.viewer)
+        milliseconds = max(50, int(left * 1000))
+        return self.asker.tenant, f"{{{','.join(names)}}}", self.asker.writer, str(milliseconds)
+
+
+class Database:
+    """Connections of one process to one database, opened on first use and kept, one a thread.
+
+    A Lambda serves one request at a time, so there is no pool to size. Raises Unavailable when the
+    database cannot be reached, Misconfigured when the role could look past row-level security.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._local = threading.local()
+        self._opened: list[Connection] = []
+
+    def access(self, asker: Asker, deadline: float | None = None) -> Access:
+        """The database on behalf of `asker`. `deadline` is in time.monotonic() seconds."""
+        return Access(self.connection(deadline), asker, deadline)
+
+    def connection(self, deadline: float | None = None) -> Connection:
+        """This thread's connection, known to be alive a moment ago."""
+        kept = cast("_Kept | None", getattr(self._local, "kept", None))
+        if kept is None or not kept.usable():
+            if kept is not None:
+                kept.connection.close()
+            kept = self._local.kept = _Kept(_connect(self._url, deadline))
+            self._opened = [c for c in self._opened if not c.closed] + [kept.connection]
+        kept.used_at = time.monotonic()
+        return kept.connection
+
+    def close(self) -> None:
+        """Close every thread's connection: when the process, or a test, is done."""
+        for connection in self._opened:
+            connection.close()
+
+
+@dataclass
+class _Kept:
+    connection: Connection
+    used_at: float = 0.0
+
+    def usable(self) -> bool:
+        """Not in the middle of a killed request, and, after a pause, still answering: a frozen
+        Lambda thaws with a connection that may have died meanwhile."""
+        if self.connection.closed or self.connection.info.transaction_status != 0:
+            return False
+        if time.monotonic() - self.used_at < _TRUSTED_SECONDS:
+            return True
+        try:
+            self.connection.execute("select 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def _connect(url: str, deadline: float | None) -> Connection:
+    left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
+    try:
+        connection: Connection = psycopg.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
+            connect_timeout=max(2, min(_CONNECT_SECONDS, int(left))),
+            **_KEEPALIVE,
+        )
+    except psycopg.OperationalError as error:
+        raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
+    _refuse_powerful_role(connection)
+    return connection
+
+
+def _refuse_powerful_role(connection: Connection) -> None:
+    row = connection.execute(
+        "select r.rolsuper or r.rolbypassrls or exists ("
+        " select from pg_class c where c.relowner = r.oid and c.relname = 'events')"
+        " from pg_roles r where r.rolname = current_user"
+    ).fetchone()
+    if row is None or row[0]:
+        connection.close()
+        raise Misconfigured(
+            "The service refuses to run as a superuser, as a role that bypasses row-level security "
+            "or as the owner of its tables: connect as strandline_app (STRANDLINE_DATABASE_URL)."
+        )
+
+
+_SETTINGS = (
+    "select set_config('strandline.tenant', %s, true), set_config('strandline.viewer', %s::text, true),"
+    " set_config('strandline.writer', %s, true), set_config('statement_timeout', %s, true)"
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """The driver's words for 'away' into ours. Everything else is a fault of ours and passes."""
+    try:
+        yield
+    except (errors.QueryCanceled, errors.LockNotAvailable) as error:
+        raise Unavailable("The database did not answer in time. Try again.") from error
+    except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+        raise Unavailable("The database was too busy with the same rows. Try again.") from error
+    except psycopg.OperationalError as error:
+        raise Unsure from error

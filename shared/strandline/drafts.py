@@ -1,0 +1,293 @@
+"""From a request to the event it becomes: canonical, authorised, fingerprinted. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline import ranking, wire
+from strandline.cid import INLINE_BYTES, Edge, Part, blob_cid, block_cid, cid_bytes, encode
+from strandline.errors import Forbidden, Invalid
+from strandline.participants import bare, normalize, normalize_set, scope_id
+from strandline.principals import Principal
+
+HTTP_CHANNEL = "http"
+"""The channel of an Idempotency-Key."""
+_TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class NewEvent:
+    """An event on its way into the log: what `append_item` in the migrations names."""
+
+    n: int
+    event_id: UUID
+    scope_id: UUID
+    participants: list[str]
+    session_id: str
+    channel: str
+    role: str
+    type: str
+    origin: str
+    speaker: str | None
+    content: str | None
+    parts: list[Part]
+    stop_reason: str | None
+    blob_cid: str | None
+    blob_size: int | None
+    mime_type: str | None
+    file_name: str | None
+    blob_stored: bool
+    metadata: dict[str, Any]
+    occurred_at: datetime | None
+    cid: str
+    key_channel: str | None
+    source_event_key: str | None
+    fingerprint: str | None
+    edges: list[dict[str, object]]
+    label: str | None
+    pieces: list[dict[str, object]]
+
+    def as_json(self) -> dict[str, object]:
+        """The item as the database function reads it."""
+        return {
+            **vars(self),
+            "event_id": str(self.event_id),
+            "scope_id": str(self.scope_id),
+            "parts": [part._asdict() for part in self.parts],
+            "occurred_at": self.occurred_at and self.occurred_at.isoformat(),
+        }
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A request made canonical. What only the log can say, its edges' targets, is still open."""
+
+    request: wire.AppendRequest
+    participants: list[str]
+    speaker: str | None
+    text: str | None
+    parts: list[Part]
+    payload: bytes | None
+    """Content too large for the log, to be put into the payload store."""
+    payload_cid: str | None
+    origin: str
+    scope_id: UUID
+    key: tuple[str, str] | None
+    """(channel, source_event_key)."""
+
+    def fields(self) -> dict[str, object]:
+        """Everything the caller said, in one canonical form: what the fingerprint covers, and what
+        a conflict compares."""
+        asked = self.request
+        return {
+            "participants": self.participants,
+            "role": asked.role,
+            "type": asked.type,
+            "content": None if self.payload_cid else self.text,
+            "parts": [list(part) for part in self.parts],
+            "blob": self.payload_cid,
+            "mime_type": self.mime_type,
+            "name": asked.name,
+            "speaker": self.speaker,
+            "session_id": asked.session_id,
+            "channel": asked.channel,
+            "occurred_at": asked.occurred_at and asked.occurred_at.isoformat(),
+            "metadata": asked.metadata,
+            "stop_reason": asked.stop_reason,
+        }
+
+    @property
+    def mime_type(self) -> str | None:
+        """As given; a text that became a payload is plain text."""
+        return self.request.mime_type or (_TEXT if self.payload is not None else None)
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, over all of the request."""
+        edges = sorted(
+            [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
+        )
+        document = json.dumps([self.fields(), edges], sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(document.encode()).hexdigest()
+
+
+def draft(principal: Principal, request: wire.AppendRequest, idempotency_key: str | None) -> Draft:
+    """Make a request canonical and check that this credential may write it.
+
+    Raises Invalid naming a field, or Forbidden.
+    """
+    principal.require_own(request.tenant_id, request.user_id)
+    members = normalize_set(request.participants)
+    if principal.user and principal.user not in members:
+        raise Forbidden(
+            f"participants: this credential writes only where {principal.user} takes part",
+            field="participants",
+        )
+    speaker = _speaker(principal, request, members)
+    text, parts = _content(request)
+    payload = None
+    if text is not None and len(text) * 4 > INLINE_BYTES:
+        data = text.encode()
+        payload = data if len(data) > INLINE_BYTES else None
+    cited = request.blob.cid if request.blob else None
+    if cited:
+        cid_bytes(cited, "blob.cid")
+    return Draft(
+        request=request,
+        participants=members,
+        speaker=speaker,
+        text=text,
+        parts=parts,
+        payload=payload,
+        payload_cid=blob_cid(payload) if payload is not None else cited,
+        origin=_origin(principal, request, speaker),
+        scope_id=scope_id(principal.tenant, members),
+        key=_key(request, idempotency_key),
+    )
+
+
+def finish(made: Draft, n: int, targets: Sequence[tuple[UUID | None, str | None]]) -> NewEvent:
+    """The event of a draft whose edges' targets were looked up: (id, CID) in the order of the
+    request's edges, nothing where no event is seen by all participants.
+
+    Raises Invalid when two edges turn out to mean the same event.
+    """
+    found = [event_id for event_id, _ in targets if event_id is not None]
+    if len(set(found)) < len(found):
+        raise Invalid("edges: two of them cite the same event; give one weight", field="edges")
+    asked = made.request
+    event = NewEvent(
+        n=n,
+        event_id=uuid7(),
+        scope_id=made.scope_id,
+        participants=made.participants,
+        session_id=asked.session_id or "",
+        channel=asked.channel,
+        role=asked.role,
+        type=asked.type,
+        origin=made.origin,
+        speaker=made.speaker,
+        content=None if made.payload_cid else made.text,
+        parts=made.parts,
+        stop_reason=asked.stop_reason,
+        blob_cid=made.payload_cid,
+        blob_size=None if made.payload is None else len(made.payload),
+        mime_type=made.mime_type,
+        file_name=asked.name,
+        blob_stored=made.payload is not None,
+        metadata=asked.metadata,
+        occurred_at=asked.occurred_at,
+        cid="",
+        key_channel=made.key and made.key[0],
+        source_event_key=made.key and made.key[1],
+        fingerprint=made.key and made.fingerprint(),
+        edges=[
+            {
+                "event_id": str(event_id or asked_for.event_id),
+                "cid": target_cid,
+                "weight": asked_for.weight,
+            }
+            for asked_for, (event_id, target_cid) in zip(asked.edges, targets, strict=True)
+        ],
+        label=bare(made.speaker) if made.speaker else None,
+        pieces=_pieces(made.text if made.text is not None else asked.name or ""),
+    )
+    edges = [
+        Edge(target_cid, asked_for.weight)
+        for asked_for, (_, target_cid) in zip(asked.edges, targets, strict=True)
+        if target_cid
+    ]
+    return replace(event, cid=block_cid(encode(event, edges)))
+
+
+def differing(
+    made: Draft, stored: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
+) -> list[str]:
+    """The names of the fields in which a request differs from the event stored under its key.
+
+    `stored` is the event's row as JSON; `edges` are the request's, as `finish` resolved them.
+    """
+    was: dict[str, object] = {
+        **stored,
+        "parts": [[part["chars"], part["model"]] for part in stored["parts"]],
+        "blob": stored["blob_cid"],
+        "name": stored["file_name"],
+        "session_id": stored["session_id"] or None,
+        "occurred_at": stored["occurred_at"] and _utc(stored["occurred_at"]),
+    }
+    names = [name for name, value in made.fields().items() if value != was[name]]
+
+    def cited(links: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
+        return {(link["event_id"], link["weight"]) for link in links}
+
+    return names + (["edges"] if cited(edges) != cited(stored["edges"]) else [])
+
+
+def _utc(text: str) -> str:
+    return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+
+
+def _content(request: wire.AppendRequest) -> tuple[str | None, list[Part]]:
+    """The text, and the runs of it by model. Exactly one of content, parts and blob is given."""
+    given = [n for n in ("content", "parts", "blob") if getattr(request, n) is not None]
+    if len(given) != 1:
+        raise Invalid(
+            "content: give exactly one of content, parts and blob"
+            + (f", not {' and '.join(given)}" if given else ""),
+            field="content",
+        )
+    if request.parts is None:
+        return request.content, []
+    if request.role != "agent" or request.type == "observation":
+        raise Invalid("parts: only what an agent says has parts; send content", field="parts")
+    text = "".join(part.content for part in request.parts)
+    return text, [Part(len(part.content), part.model) for part in request.parts]
+
+
+def _speaker(principal: Principal, request: wire.AppendRequest, members: list[str]) -> str | None:
+    """Who says it: as given, or the only one whom it can be. A bound credential speaks as its user
+    or as an agent, never as anybody else."""
+    role, agents = request.role, [m for m in members if m.startswith("agent:")]
+    people = [principal.user] if principal.user else [m for m in members if m.startswith("user:")]
+    if request.speaker is not None:
+        speaker = normalize(request.speaker, "speaker")
+        if speaker not in members:
+            raise Invalid("speaker: is not one of the participants", field="speaker")
+    else:
+        possible = {"user": people, "agent": agents, "system": []}[role]
+        speaker = possible[0] if len(possible) == 1 else None
+    is_agent = speaker is not None and speaker.startswith("agent:")
+    if speaker is not None and is_agent != (role == "agent"):
+        raise Invalid(f"speaker: {speaker} does not speak with the role {role!r}", field="speaker")
+    if principal.user and role == "agent" and not is_agent:
+        raise Invalid("speaker: name the agent that says it", field="speaker")
+    if principal.user and not is_agent and speaker not in (None, principal.user):
+        raise Forbidden(f"speaker: this credential speaks as {principal.user}", field="speaker")
+    return speaker
+
+
+def _origin(principal: Principal, request: wire.AppendRequest, speaker: str | None) -> str:
+    """Where the event comes from, for trust; nothing a caller may set."""
+    if principal.user:
+        return "agent" if speaker is not None and speaker.startswith("agent:") else "user"
+    return {"observation": "tool", "upload": "document"}.get(request.type, request.role)
+
+
+def _key(request: wire.AppendRequest, idempotency_key: str | None) -> tuple[str, str] | None:
+    if idempotency_key is None:
+        return request.source_event_key and (request.channel, request.source_event_key) or None
+    if request.source_event_key is not None:
+        raise Invalid(
+            "source_event_key: the request has an Idempotency-Key too; send one of them",
+            field="source_event_key",
+        )
+    return HTTP_CHANNEL, idempotency_key
+
+
+def _pieces(text: str) -> list[dict[str, object]]:
+    return [{"start": s, "end": e, "text": text[s:e]} for s, e in ranking.pieces(text)]

@@ -1,0 +1,56 @@
+"""Hints to the worker that a scope has work waiting. Lost, doubled or late, the result is the same."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from strandline.errors import Unavailable
+from strandline.observability import logger
+
+# One second and no retry: an append is acknowledged already, and the sweep finds what no hint named.
+_CONFIG = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+_BATCH = 10  # the most messages SQS takes in a call
+
+
+class Hints:
+    """The queue of hints; without a URL none are sent."""
+
+    def __init__(self, queue_url: str) -> None:
+        self._url = queue_url
+        self._sqs: Any = None
+
+    def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
+        """Name scopes that turned dirty. A queue that does not answer is logged and no error."""
+        bodies = [json.dumps({"tenant": tenant, "scope": str(scope)}) for scope in scope_ids]
+        if not self._url or not bodies:
+            return
+        try:
+            for start in range(0, len(bodies), _BATCH):
+                entries = [
+                    {"Id": str(i), "MessageBody": body, "MessageGroupId": tenant}
+                    for i, body in enumerate(bodies[start : start + _BATCH])
+                ]
+                self._client().send_message_batch(QueueUrl=self._url, Entries=entries)
+        except (BotoCoreError, ClientError) as error:
+            logger.warning(
+                "hint not sent", extra={"scopes": len(bodies), "error": type(error).__name__}
+            )
+
+    def check(self) -> None:
+        """Raise Unavailable when the queue does not answer."""
+        if not self._url:
+            return
+        try:
+            self._client().get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+        except (BotoCoreError, ClientError) as error:
+            raise Unavailable("The queue cannot be reached.") from error
+
+    def _client(self) -> Any:
+        if self._sqs is None:
+            self._sqs = boto3.client("sqs", config=_CONFIG)  # pyright: ignore[reportUnknownMemberType] -- boto3 makes clients at run time
+        return self._sqs

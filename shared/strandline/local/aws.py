@@ -1,0 +1,188 @@
+"""An AWS of one's own in this process: S3 kept in files, SQS in memory, closed to strangers."""
+
+import json
+import os
+import secrets
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import boto3  # pyright: ignore[reportMissingTypeStubs]
+from moto.core.model_instances import model_data
+from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingTypeStubs]
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from moto.s3.models import s3_backends
+from moto.sqs.models import sqs_backends
+from moto.stepfunctions.parser.asl.utils import boto_client
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from strandline.local import aws_blobs
+from strandline.local.aws_signature import Application, Environ, SignedOnly, StartResponse
+from strandline.local.lambda_context import ACCOUNT_ID, REGION
+
+HOST = "127.0.0.1"
+# Neither has types: boto3 makes its clients while it runs, moto's module is lent another boto3.
+BOTO3: Any = boto3
+STATE_MACHINES: Any = boto_client
+KEY_ID = "strandline-local"
+RECEIVES = 3  # then a message goes to the dead-letter queue
+VISIBILITY_SECONDS = 180
+
+
+class QuietHandler(MotoRequestHandler):
+    """moto's request handler without a log line per request."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """A request served is no news."""
+
+
+class LocalAws:
+    """S3 and SQS for this process and its children; a context manager.
+
+    What is put into `bucket` lies in `directory`/blobs/<bucket> before the put is answered, and is
+    there again at the next start: its bytes and time, not its metadata. Queues are empty at a
+    start. While it runs every AWS_* variable of the environment is ours, so that no client of this
+    process can reach a real account; clients made before keep what they had. The secret key is new
+    at each start: another process has it only if it inherits the environment.
+    """
+
+    def __init__(self, directory: Path, *, bucket: str = "strandline-local") -> None:
+        self.bucket = bucket
+        self.endpoint = ""
+        self.queue_url = ""
+        self.dead_letter_url = ""
+        self.keys = {KEY_ID: secrets.token_urlsafe(30)}
+        self._blobs = directory / "blobs" / bucket
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+        self._environment: dict[str, str] = {}
+
+    def start(self) -> Self:
+        """Serve on a free port of the loopback interface, with bucket and queues made."""
+        _stop_tracking()
+        application: Any = DomainDispatcherApplication(create_backend_app)
+        guarded = SignedOnly(_with_bodies(application), self.keys)
+        server = make_server(HOST, 0, guarded, threaded=True, request_handler=QuietHandler)
+        self._server, self.endpoint = server, f"http://{HOST}:{server.port}"
+        # The pause between looks at a stop, in seconds; requests do not wait for it.
+        serve, pause = server.serve_forever, 0.05
+        self._thread = threading.Thread(target=serve, args=(pause,), name="aws", daemon=True)
+        self._thread.start()
+        self._take_environment()
+        self._lend_keys()
+        with closing(client("s3")) as s3:
+            s3.create_bucket(Bucket=self.bucket)
+        aws_blobs.persist(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self._blobs)
+        self._make_queues()
+        return self
+
+    def stop(self) -> None:
+        """End the server, forget its queues, and give the environment back."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        self._server = self._thread = None
+        s3_backends[ACCOUNT_ID]["aws"].reset()
+        sqs_backends[ACCOUNT_ID][REGION].reset()
+        STATE_MACHINES.boto3 = boto3
+        for name in _ours(os.environ):
+            del os.environ[name]
+        os.environ.update(self._environment)
+        BOTO3.DEFAULT_SESSION = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _take_environment(self) -> None:
+        """Make this server the only AWS that a new client can find."""
+        self._environment = _ours(os.environ)
+        for name in self._environment:
+            del os.environ[name]
+        os.environ.update(
+            AWS_ENDPOINT_URL=self.endpoint,
+            AWS_ACCESS_KEY_ID=KEY_ID,
+            AWS_SECRET_ACCESS_KEY=self.keys[KEY_ID],
+            AWS_DEFAULT_REGION=REGION,
+            AWS_REGION=REGION,
+            AWS_CONFIG_FILE=os.devnull,
+            AWS_SHARED_CREDENTIALS_FILE=os.devnull,
+            AWS_EC2_METADATA_DISABLED="true",
+        )
+        # boto3 keeps the credentials that it found first in its default session.
+        BOTO3.DEFAULT_SESSION = None
+
+    def _lend_keys(self) -> None:
+        """moto's own state machines call AWS with made-up keys; here they sign like everybody."""
+        mine: dict[str, Any] = {
+            "endpoint_url": self.endpoint,
+            "aws_access_key_id": KEY_ID,
+            "aws_secret_access_key": self.keys[KEY_ID],
+        }
+
+        def lent(**given: Any) -> Any:
+            return client(**(given | mine))
+
+        STATE_MACHINES.boto3 = SimpleNamespace(client=lent)
+
+    def _make_queues(self) -> None:
+        sqs = client("sqs")
+        self.dead_letter_url = sqs.create_queue(QueueName="strandline-dead")["QueueUrl"]
+        asked = sqs.get_queue_attributes(QueueUrl=self.dead_letter_url, AttributeNames=["QueueArn"])
+        dead_arn = asked["Attributes"]["QueueArn"]
+        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": RECEIVES}
+        attributes = {
+            "RedrivePolicy": json.dumps(redrive),
+            "VisibilityTimeout": str(VISIBILITY_SECONDS),
+        }
+        made = sqs.create_queue(QueueName="strandline", Attributes=attributes)
+        self.queue_url = made["QueueUrl"]
+        sqs.close()
+
+
+def client(*service: str, **options: Any) -> Any:
+    """A boto3 client of what the environment names."""
+    return BOTO3.client(*service, **options)
+
+
+def _with_bodies(application: Application) -> Application:
+    """Keep moto from reading the body of a PUT as a form, which stores an empty object.
+
+    A plain HTTP client (urllib, curl) calls any body a form unless told otherwise.
+    """
+
+    def serve(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "PUT" and "form" in environ.get("CONTENT_TYPE", ""):
+            environ["CONTENT_TYPE"] = "binary/octet-stream"
+        return application(environ, start_response)
+
+    return serve
+
+
+def _ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that steer AWS clients."""
+    return {name: value for name, value in environment.items() if name.startswith("AWS_")}
+
+
+def _stop_tracking() -> None:
+    """Keep moto from holding every object and message it ever made, for a dashboard of its own."""
+    for service in ("s3", "sqs"):
+        for model in model_data[service].values():
+            model_class: Any = model
+            model_class.instances_tracked = deque[object](maxlen=0)

@@ -1,0 +1,169 @@
+"""Objects of the local S3 as files: on disk before they are acknowledged, there at a start."""
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from moto.s3.models import FakeKey, S3Backend
+from moto.s3.utils import _VersionedKeyStore  # pyright: ignore[reportPrivateUsage] - moto's seam
+
+# moto's FakeKey: what it keeps in memory is private, and this module is about exactly that.
+type MotoKey = Any
+
+# `quote` never leaves a `+`: it marks what is not a key's name here.
+MARK = "+"
+# A file name holds 255 bytes and a quoted key up to 3072: long names become nested folders.
+NAME_BYTES = 200
+
+
+class BlobFolder:
+    """Keys of one bucket as files named by the URL-quoted key."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, key: str) -> Path:
+        """Where `key` lies."""
+        name = quote(key, safe="").replace(".", "%2E") if key in (".", "..") else quote(key, "")
+        parts = [name[at : at + NAME_BYTES] for at in range(0, len(name), NAME_BYTES)]
+        return self._directory.joinpath(*(part + MARK for part in parts[:-1]), parts[-1])
+
+    def write(self, key: str, content: bytes) -> None:
+        """Store `content`; it is on the disk when this returns, and never there in part."""
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=MARK, dir=self._directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+            raise
+        _sync_directory(path.parent)
+
+    def remove(self, key: str) -> None:
+        """Forget `key`; it stays forgotten when the machine stops."""
+        path = self.path(key)
+        path.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+
+    def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Every key and its file; what a crash left half written is removed on the way."""
+        return self._scan(self._directory, "")
+
+    def _scan(self, directory: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    yield from self._scan(Path(entry), prefix + entry.name.removesuffix(MARK))
+                elif entry.name.startswith(MARK):
+                    os.unlink(entry)
+                else:
+                    yield unquote(prefix + entry.name), entry
+
+
+class FileContent(threading.local):
+    """What moto reads an object's bytes from, in place of its buffer in memory.
+
+    The position is each thread's own: moto reads for an ETag without the object's lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    def seek(self, position: int) -> None:
+        self._position = position
+
+    def read(self, size: int = -1) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            content = file.read(size)
+        self._position += len(content)
+        return content
+
+    def close(self) -> None:
+        """Nothing is held open between reads."""
+
+
+class StoredKeys(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
+    """A bucket's keys, every one of them a file. Versioning is not carried: the last version is.
+
+    All of moto's ways to write an object (put, copy, multipart, form) end in `setlist`, all of its
+    ways to delete one in `pop`.
+    """
+
+    def __init__(self, folder: BlobFolder) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - a bare dict in moto
+        self._folder = folder
+
+    def setlist(self, key: str, list_: list[MotoKey]) -> None:
+        newest = list_[-1]
+        if not isinstance(newest._value_buffer, FileContent):
+            content = newest.value
+            try:
+                self._folder.write(key, content)
+            except OSError:
+                newest.dispose()  # moto lets go of it now, and warns of keys with open buffers
+                raise
+            if newest._etag is None:
+                newest._etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+            _read_from(newest, self._folder.path(key))
+        super().setlist(key, list_)
+
+    def pop(self, key: str) -> None:
+        super().pop(key)
+        self._folder.remove(key)
+
+    def load(self, bucket: Any) -> None:
+        """Take up the files that are there; none is read before it is asked for."""
+        for name, entry in self._folder.scan():
+            status = entry.stat()
+            key: MotoKey = FakeKey(
+                name=name,
+                value=b"",
+                account_id=bucket.account_id,
+                region_name=bucket.region_name,
+                bucket_name=bucket.name,
+                version_id="null",
+            )
+            key.contentsize = status.st_size
+            # moto keeps naive times in UTC.
+            key.last_modified = datetime.fromtimestamp(status.st_mtime, UTC).replace(tzinfo=None)
+            _read_from(key, Path(entry))
+            super().setlist(name, [key])
+
+
+def persist(backend: S3Backend, bucket: str, directory: Path) -> None:
+    """Keep the objects of `bucket` in `directory` from now on, with what lies there already."""
+    held = backend.buckets[bucket]
+    keys = StoredKeys(BlobFolder(directory))
+    keys.load(held)
+    held.keys = keys
+
+
+def _read_from(key: MotoKey, path: Path) -> None:
+    """Let go of the bytes in memory, a multipart upload's parts included."""
+    key._value_buffer.close()
+    key._value_buffer = FileContent(path)
+    if key.multipart is not None:
+        key.multipart.dispose()
+        key.multipart = None
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

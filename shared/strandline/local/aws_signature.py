@@ -1,0 +1,122 @@
+"""Checks AWS signatures, version 4: they keep the local S3 closed to others on the machine."""
+
+import hashlib
+import hmac
+import io
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+type Environ = dict[str, Any]
+type StartResponse = Callable[..., Any]
+type Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>%s</Message></Error>"
+
+
+class SignedOnly:
+    """WSGI middleware that lets only requests pass that were signed with `keys` (id to secret).
+
+    Presigned URLs hold until they expire; signed headers are checked without regard to the clock.
+    A body is not compared with the hash that its request signs, as moto does not either.
+    """
+
+    def __init__(self, application: Application, keys: dict[str, str]) -> None:
+        self._application = application
+        self._keys = keys
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            self._check(environ)
+        except ValueError as error:
+            headers = [("Content-Type", "application/xml"), ("Connection", "close")]
+            start_response("403 Forbidden", headers)
+            return [DENIED % str(error).encode()]
+        return self._application(environ, start_response)
+
+    def _check(self, environ: Environ) -> None:
+        """Raise ValueError, with the reason, unless the request is signed and in time."""
+        path, _, query = environ["REQUEST_URI"].partition("?")
+        pairs = parse_qsl(query, keep_blank_values=True)
+        given = dict(pairs)
+        if "X-Amz-Signature" in given:
+            signature = given["X-Amz-Signature"]
+            pairs = [(n, v) for n, v in pairs if n != "X-Amz-Signature"]
+            if _expiry(given) < datetime.now(UTC):
+                raise ValueError("Request has expired")
+        else:
+            given = _authorization(environ)
+            signature = given.pop("Signature")
+        payload = _payload_hash(environ, presigned="X-Amz-Expires" in given)
+        expected = self._sign(environ, path, pairs, given, payload)
+        if not hmac.compare_digest(signature, expected):
+            raise ValueError("The signature does not match")
+
+    def _sign(
+        self,
+        environ: Environ,
+        path: str,
+        pairs: list[tuple[str, str]],
+        given: dict[str, str],
+        payload: str,
+    ) -> str:
+        key_id, *scope = _field(given, "X-Amz-Credential").split("/")
+        names = _field(given, "X-Amz-SignedHeaders").split(";")
+        query = "&".join(sorted(f"{quote(n, safe='~')}={quote(v, safe='~')}" for n, v in pairs))
+        headers = "".join(f"{name}:{_header(environ, name)}\n" for name in names)
+        request = "\n".join(
+            (environ["REQUEST_METHOD"], path, query, headers, ";".join(names), payload)
+        )
+        moment = _field(given, "X-Amz-Date")
+        digest = hashlib.sha256(request.encode()).hexdigest()
+        text = "\n".join((ALGORITHM, moment, "/".join(scope), digest))
+        if key_id not in self._keys or len(scope) != 4:
+            raise ValueError("The access key is not one of this machine's")
+        key = f"AWS4{self._keys[key_id]}".encode()
+        for part in (*scope, text):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return key.hex()
+
+
+def _authorization(environ: Environ) -> dict[str, str]:
+    """The parts of the Authorization header, under the names that a presigned URL uses."""
+    kind, _, fields = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if kind != ALGORITHM:
+        raise ValueError("Access is for signed requests only")
+    parts = dict(f.strip().partition("=")[::2] for f in fields.split(","))
+    return {
+        "X-Amz-Credential": _field(parts, "Credential"),
+        "X-Amz-SignedHeaders": _field(parts, "SignedHeaders"),
+        "X-Amz-Date": environ.get("HTTP_X_AMZ_DATE", ""),
+        "Signature": _field(parts, "Signature"),
+    }
+
+
+def _payload_hash(environ: Environ, *, presigned: bool) -> str:
+    """What the request signs of its body; services other than S3 do not send it along."""
+    if announced := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
+        return announced
+    if presigned:
+        return "UNSIGNED-PAYLOAD"
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return hashlib.sha256(body).hexdigest()
+
+
+def _header(environ: Environ, name: str) -> str:
+    key = name.upper().replace("-", "_")
+    bare = key in ("CONTENT_TYPE", "CONTENT_LENGTH")
+    return " ".join(str(environ.get(key if bare else f"HTTP_{key}", "")).split())
+
+
+def _expiry(given: dict[str, str]) -> datetime:
+    moment = datetime.strptime(_field(given, "X-Amz-Date"), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return moment + timedelta(seconds=int(_field(given, "X-Amz-Expires")))
+
+
+def _field(fields: dict[str, str], name: str) -> str:
+    if name not in fields:
+        raise ValueError(f"The signature lacks {name}")
+    return fields[name]

@@ -1,0 +1,86 @@
+"""Which handler answers a path: API Gateway's resource tree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strandline.local.lambda_context import Handler
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One path of the API, as API Gateway writes it, with its methods."""
+
+    path: str
+    methods: dict[str, Handler] = field(default_factory=dict[str, Handler])
+
+    def handler(self, method: str) -> Handler | None:
+        """The handler of `method`, or of ANY."""
+        return self.methods.get(method) or self.methods.get("ANY")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A resource found for a path, and the values of its path parameters."""
+
+    resource: Resource
+    parameters: dict[str, str]
+
+
+class Routes:
+    """The table `{"METHOD /path/{id}": handler}`, searched as API Gateway does.
+
+    At each segment a literal beats `{parameter}`, which beats the greedy `{proxy+}`. The resource
+    is chosen by path alone: a method it lacks is not looked for in a less specific one. A slash at
+    the end makes no difference. Segments are compared and handed over as they were sent, without
+    percent-decoding, so an encoded slash never separates.
+    """
+
+    def __init__(self, table: Mapping[str, Handler]) -> None:
+        resources: dict[str, Resource] = {}
+        for key, handler in table.items():
+            method, _, path = key.partition(" ")
+            if not method.isupper() or not path.startswith("/"):
+                raise ValueError(f"not a route: {key!r}; write 'METHOD /path' or 'ANY /path'")
+            resources.setdefault(path, Resource(path)).methods[method] = handler
+        self._ordered = sorted(resources.values(), key=lambda r: _precedence(r.path))
+
+    def find(self, path: str) -> Match | None:
+        """The most specific resource for `path`."""
+        segments = _segments(path)
+        for resource in self._ordered:
+            parameters = _bind(_segments(resource.path), segments)
+            if parameters is not None:
+                return Match(resource, parameters)
+        return None
+
+
+def _segments(path: str) -> list[str]:
+    return path.strip("/").split("/") if path.strip("/") else []
+
+
+def _precedence(path: str) -> list[tuple[int, str]]:
+    """Sorts the more specific first, segment by segment."""
+    return [(_rank(segment), segment) for segment in _segments(path)]
+
+
+def _rank(segment: str) -> int:
+    if not segment.startswith("{"):
+        return 0
+    return 2 if segment.endswith("+}") else 1
+
+
+def _bind(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+    """The path parameters if `segments` fit `pattern`; a parameter takes no empty segment."""
+    greedy = bool(pattern) and _rank(pattern[-1]) == 2
+    if len(segments) < len(pattern) or (len(segments) > len(pattern) and not greedy):
+        return None
+    parameters: dict[str, str] = {}
+    for position, wanted in enumerate(pattern):
+        given = segments[position]
+        if _rank(wanted) == 2:
+            given = "/".join(segments[position:])
+        if (_rank(wanted) == 0 and wanted != given) or not given:
+            return None
+        if _rank(wanted):
+            parameters[wanted.strip("{+}")] = given
+    return parameters

@@ -1,0 +1,168 @@
+"""An ASGI application that is API Gateway to the handlers: HTTP in, proxy events to Lambda code."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from strandline.local.http_routes import Match, Routes
+from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
+from strandline.local.proxy_event import (
+    BadAnswer,
+    HttpAnswer,
+    HttpRequest,
+    error_answer,
+    http_answer,
+    proxy_event,
+)
+
+logger = logging.getLogger(__name__)
+
+type Message = MutableMapping[str, Any]
+type Receive = Callable[[], Awaitable[Message]]
+type Send = Callable[[Message], Awaitable[None]]
+
+INTEGRATION_SECONDS = 29.0  # the longest that API Gateway waits for a function
+REQUEST_BYTES = 10 * 1024 * 1024  # API Gateway's limit, not configurable there either
+# A client that is still sending does not read our answer, and closing on it can lose the answer:
+# so much is read and thrown away before a 413, for so long.
+DRAINED_BYTES = 64 * 1024 * 1024
+DRAIN_SECONDS = 10.0
+BODILESS = (204, 304)
+
+
+class TooLarge(Exception):
+    """The request's body is over API Gateway's limit."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class GatewayApp:
+    """Serves `{"METHOD /path": handler}` as a REST API does; an ASGI application for uvicorn.
+
+    Handlers run in `workers` threads; `seconds` is how long a request may take before the gateway
+    answers 504 by itself. Methods and paths outside the table get 405 and 404 in the service's
+    error shape (where API Gateway would say 403 Missing Authentication Token).
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        workers: int = 8,
+        seconds: float = INTEGRATION_SECONDS,
+    ) -> None:
+        self._routes = Routes(routes)
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
+        self._seconds = seconds
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            try:
+                answer = await self._serve(scope, receive)
+            except ClientGone:
+                return  # nobody is there to answer
+            await _send_answer(answer, scope["method"], send)
+        else:
+            raise ValueError(f"API Gateway's REST API does not speak {scope['type']}")
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self._pool.shutdown(wait=False, cancel_futures=True)
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+    async def _serve(self, scope: Message, receive: Receive) -> HttpAnswer:
+        request_id = str(uuid.uuid4())
+        path = scope["raw_path"].decode("latin-1")
+        match = self._routes.find(path)
+        if match is None:
+            return error_answer(404, "route_not_found", f"There is no {path}.", request_id)
+        handler = match.resource.handler(scope["method"])
+        if handler is None:
+            message = f"{scope['method']} is not a method of {match.resource.path}."
+            allow = ", ".join(sorted(match.resource.methods))
+            return error_answer(405, "method_not_allowed", message, request_id, allow=allow)
+        try:
+            body = await _read_body(scope, receive)
+        except TooLarge:
+            message = "A request's body is at most 10 MiB."
+            return error_answer(413, "too_large", message, request_id, connection="close")
+        return await self._invoke(handler, _request(scope, body, request_id), match)
+
+    async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpAnswer:
+        event, seconds, request_id = proxy_event(request, match), self._seconds, request.request_id
+        context = LambdaContext(function_name_of(handler), seconds, request_id)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, handler, event, context)
+        done, _ = await asyncio.wait({running}, timeout=seconds)
+        if not done:
+            logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
+            message = "The function did not answer in time."
+            return error_answer(504, "timeout", message, request_id)
+        try:
+            return http_answer(running.result(), request_id)
+        except BadAnswer as error:
+            logger.error("%s: %s, request %s", request.path, error, request_id)
+            message = "The function's answer is unusable."
+            return error_answer(error.status, "internal_error", message, request_id)
+        except Exception:
+            # Whatever a handler raises is its failure; the gateway goes on.
+            logger.exception("%s failed, request %s", request.path, request_id)
+            return error_answer(502, "internal_error", "The function failed.", request_id)
+
+
+async def _read_body(scope: Message, receive: Receive) -> bytes:
+    """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge, ClientGone."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    announced = next((int(v) for n, v in headers if n == b"content-length"), 0)
+    body, size, more = bytearray(), 0, True
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while more:
+        if max(announced, size) > REQUEST_BYTES:
+            body.clear()
+            if max(announced, size) > DRAINED_BYTES or time.monotonic() > deadline:
+                break
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        size, more = size + len(chunk), message.get("more_body", False)
+        body += chunk
+    if max(announced, size) > REQUEST_BYTES:
+        raise TooLarge
+    return bytes(body)
+
+
+def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
+    return HttpRequest(
+        method=scope["method"],
+        path=scope["raw_path"].decode("latin-1"),
+        query=scope["query_string"].decode("latin-1"),
+        headers=[(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]],
+        body=body,
+        client=(scope.get("client") or ("127.0.0.1", 0))[0],
+        port=(scope.get("server") or ("127.0.0.1", 80))[1] or 80,
+        protocol=f"HTTP/{scope['http_version']}",
+        request_id=request_id,
+    )
+
+
+async def _send_answer(answer: HttpAnswer, method: str, send: Send) -> None:
+    """Send the answer; HEAD gets the length and no body, 204 and 304 get neither."""
+    headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in answer.headers]
+    if answer.status not in BODILESS:
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+    start = {"type": "http.response.start", "status": answer.status, "headers": headers}
+    body = b"" if method == "HEAD" or answer.status in BODILESS else answer.body
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

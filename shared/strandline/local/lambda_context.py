@@ -1,0 +1,42 @@
+"""What Lambda hands a handler beside the event, and the shape of a handler."""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+# Events and answers are JSON of many shapes; what is in them is the handler's business.
+type Event = dict[str, Any]
+type Handler = Callable[[Event, Any], Any]
+
+ACCOUNT_ID = "123456789012"  # moto's account: the ARNs of queues and functions agree
+REGION = "us-east-1"
+MEMORY_MB = 1024
+
+
+class LambdaContext:
+    """One invocation's context; the remaining time counts down from `seconds`."""
+
+    def __init__(self, function_name: str, seconds: float, request_id: str | None = None) -> None:
+        self.function_name = function_name
+        self.function_version = "$LATEST"
+        self.memory_limit_in_mb = MEMORY_MB
+        self.aws_request_id = request_id or str(uuid.uuid4())
+        self.invoked_function_arn = f"arn:aws:lambda:{REGION}:{ACCOUNT_ID}:function:{function_name}"
+        self.log_group_name = f"/aws/lambda/{function_name}"
+        self.log_stream_name = "local"
+        self.identity = None
+        self.client_context = None
+        self._ends = time.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds left before Lambda would end the invocation; never negative."""
+        return max(0, round((self._ends - time.monotonic()) * 1000))
+
+
+def function_name_of(handler: Handler) -> str:
+    """`ingest` for functions/ingest/handler.py; any other handler's own name."""
+    module = getattr(handler, "__module__", "").split(".")
+    if module[-1] == "handler" and len(module) > 1:
+        return module[-2]
+    return getattr(handler, "__name__", type(handler).__name__)

@@ -1,0 +1,80 @@
+"""Makes the files of a database cluster: whole or not at all, with a password of its own."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from strandline.local import postgres_home
+from strandline.local.postgres_guard import ENVIRONMENT
+from strandline.local.postgres_home import Account, PostgresUnusable
+
+SUPERUSER = "postgres"
+# macOS has no C.UTF-8 in all its versions; the order stays C there too.
+LOCALE = (
+    ["--locale=C", "--lc-ctype=en_US.UTF-8"] if sys.platform == "darwin" else ["--locale=C.UTF-8"]
+)
+
+
+def ensure(directory: Path, account: Account | None, *, durable: bool) -> str:
+    """The superuser's password of the cluster in `directory`/pgdata, which is made if missing.
+
+    Password before cluster, and the cluster made beside its place and renamed: whatever a crash
+    leaves, the next start goes on from it. Raises PostgresUnusable.
+    """
+    data, secret = directory / "pgdata", directory / "password"
+    if data.exists():
+        try:
+            return secret.read_text()
+        except FileNotFoundError as error:
+            raise PostgresUnusable(
+                f"{data} is there but its password, {secret}, is not: restore it, or move the "
+                "data away to start anew."
+            ) from error
+    password = secrets.token_urlsafe(24)
+    fresh = directory / "pgdata.new"
+    if fresh.exists():
+        shutil.rmtree(fresh)
+    postgres_home.private_directory(fresh, account)
+    _write_private(secret, password)
+    _initdb(fresh, password, account)
+    if durable:
+        os.sync()  # one call, where initdb would sync a thousand files one by one
+    fresh.rename(data)
+    return password
+
+
+def _initdb(data: Path, password: str, account: Account | None) -> None:
+    handed_over = data.with_name("password.initdb")
+    _write_private(handed_over, password)
+    options = ["--auth=scram-sha-256", f"--pwfile={handed_over}", f"--username={SUPERUSER}"]
+    options += ["--encoding=UTF8", *LOCALE, "--no-sync", "--no-instructions"]
+    try:
+        if account is not None:
+            account.own(handed_over)
+        made = subprocess.run(  # noqa: S603 - the wheel's own program
+            [postgres_home.binaries(account) / "initdb", "-D", data, *options],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=ENVIRONMENT,
+            user=account and account.uid,
+            group=account and account.gid,
+            extra_groups=account and [],
+        )
+    finally:
+        handed_over.unlink()
+    if made.returncode:
+        raise PostgresUnusable(f"initdb failed in {data}: {made.stderr.strip()}")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a secret; nobody can read the file at any moment of its making."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

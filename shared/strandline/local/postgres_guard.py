@@ -1,0 +1,77 @@
+"""Runs a server as its child and stops it once the process that asked for it is gone.
+
+Usage: python -I -S postgres_guard.py PARENT UID GID LOCK_FD COMMAND... (UID -1: the account as is).
+
+The parent holds the other end of stdin: its death, however it dies, is an end of file here, and a
+second sign is that this process gets another parent (a forked child may keep the pipe open).
+PR_SET_PDEATHSIG would be shorter, but it fires when the *thread* that started the server ends, is
+lost when the account changes, and exists on Linux alone.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+
+POLL_SECONDS = 0.1
+# Nothing of our environment is for the server: PG* and LC_* variables would change it. The guard
+# itself keeps it, because a Python may need LD_LIBRARY_PATH to start.
+ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
+# Fast shutdown first; the rest is for a server that does not answer, each with time to comply.
+ESCALATION = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+
+
+class Guard:
+    """Watches one parent on behalf of one server."""
+
+    def __init__(self, parent: int) -> None:
+        self.parent = parent
+        self.asked = False
+        signal.signal(signal.SIGTERM, self.ask)
+
+    def ask(self, *_: object) -> None:
+        """Note that this process itself was asked to end."""
+        self.asked = True
+
+    def released(self) -> bool:
+        """Wait one step; tell whether the server is to stop."""
+        readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)
+        return bool(readable) or self.asked or os.getppid() != self.parent
+
+
+def stop(server: "subprocess.Popen[bytes]") -> int:
+    """End the server, the gentle way first, and give its exit code."""
+    for number, seconds in ESCALATION:
+        server.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return server.wait(seconds)
+    return 1
+
+
+def main(arguments: list[str]) -> int:
+    parent, uid, gid, lock = (int(a) for a in arguments[:4])
+    guard = Guard(parent)
+    # The server inherits the lock: it is held exactly as long as one of its processes lives.
+    server = subprocess.Popen(  # noqa: S603 - the command is the launcher's own
+        arguments[4:],
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        pass_fds=(lock,),
+        env=ENVIRONMENT,
+        user=None if uid < 0 else uid,
+        group=None if uid < 0 else gid,
+        extra_groups=None if uid < 0 else [],
+    )
+    os.close(lock)
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone already: the loop sees it
+        os.write(1, f"{server.pid}\n".encode())
+    while server.poll() is None:
+        if guard.released():
+            return stop(server)
+    return server.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

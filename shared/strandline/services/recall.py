@@ -1,0 +1,70 @@
+"""Recall: what do we know about this? Events in view by words and by meaning, each cited."""
+
+import base64
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from strandline import wire
+from strandline.db import Access
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+from strandline.models.embedding import Embedder
+from strandline.observability import logger
+from strandline.services.read import shown
+from strandline.store import search
+
+# A model that does not answer keeps its thread; with a few of them a slow one degrades answers
+# instead of stopping them.
+_THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
+
+
+def recall(
+    access: Access, embedder: Embedder, request: wire.RecallRequest, vector_seconds: float
+) -> wire.RecallAnswer:
+    """The best hits for a question, best first. Without a query vector within `vector_seconds` it
+    answers by full text alone and says so in `degraded`."""
+    vector, degraded = _query_vector(embedder, request.query, vector_seconds)
+    with access.transaction():
+        moment = search.moment(access)
+        found = search.fused(
+            access,
+            question=request.query,
+            vector=vector,
+            space=embedder.space,
+            narrowing=request.narrowing(),
+            limit=request.limit,
+        )
+    return wire.RecallAnswer(
+        hits=[_hit(row) for row in found],
+        degraded=degraded,
+        token=_token(moment, embedder.space if vector else None),
+    )
+
+
+def _query_vector(
+    embedder: Embedder, question: str, seconds: float
+) -> tuple[Sequence[float] | None, list[str]]:
+    future = _THREADS.submit(embedder.embed, [question], timeout=seconds)
+    try:
+        return future.result(timeout=seconds)[0], []
+    except (FutureTimeout, EmbeddingUnavailable, EmbeddingRefused) as error:
+        future.cancel()
+        logger.warning("recall without a query vector", extra={"error": type(error).__name__})
+        return None, ["no_query_vector"]
+
+
+def _hit(row: search.Found) -> wire.Hit:
+    score = wire.Score.model_validate({**vars(row), "total": row.score})
+    piece = None
+    if row.blob_cid and row.start_char is not None and row.end_char is not None:
+        piece = wire.Piece(start_char=row.start_char, end_char=row.end_char)
+    return wire.Hit(event=shown(row), piece=piece, score=score)
+
+
+def _token(moment: search.Moment, space: str | None) -> str:
+    """What the answer rested on, as one opaque word."""
+    document = json.dumps(
+        {"v": 1, "mark": moment.mark, "now": moment.now.isoformat(), "space": space}
+    )
+    return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")

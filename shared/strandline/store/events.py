@@ -1,0 +1,284 @@
+"""The log: append, and every way to read events back."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+
+from strandline.cid import Part
+from strandline.db import Access
+from strandline.drafts import NewEvent
+
+
+class Position(NamedTuple):
+    """Where a page ended: the snapshot its list shows, and its last row."""
+
+    mark: str
+    at: datetime
+    event_id: UUID
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an item: created, replayed, conflict, or a refusal's code."""
+
+    n: int
+    outcome: str
+    event_id: UUID | None
+    scope_id: UUID | None
+    seq: int | None
+    cid: str | None
+    recorded_at: datetime | None
+    blob_size: int | None
+    stored: dict[str, Any] | None
+    turned_dirty: bool | None
+
+
+class AtomicFailure(Exception):
+    """An atomic batch was refused; `items` says which items and why."""
+
+    def __init__(self, items: list[dict[str, Any]]) -> None:
+        super().__init__("an atomic batch was refused")
+        self.items = items
+
+
+def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
+    """Store the items, one function call in one round trip. Raises AtomicFailure."""
+    document = json.dumps([item.as_json() for item in items], ensure_ascii=False)
+    try:
+        return access.fetch(
+            Outcome,
+            "select * from append_events(%(items)s::jsonb, %(atomic)s)",
+            {"items": document, "atomic": atomic},
+        )
+    except psycopg.Error as error:
+        if error.sqlstate == "ST409" and error.diag.message_detail:
+            raise AtomicFailure(json.loads(error.diag.message_detail)) from None
+        raise
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an edge points at, seen by every reader of the citing event; or nothing."""
+
+    place: int
+    event_id: UUID | None
+    cid: str | None
+
+
+def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Target]:
+    """Find edges' targets: `wanted` holds {event_id?, cid?, participants}; the answer keeps their
+    order. A CID alone means the earliest event that all participants may see."""
+    return access.fetch(
+        Target,
+        """
+        select w.place::int - 1 as place, found.event_id, found.cid
+        from jsonb_array_elements(%(wanted)s::jsonb) with ordinality as w (body, place)
+        left join lateral (
+            select e.event_id, e.cid, 0 as recorded from events e
+            where w.body ? 'event_id' and e.tenant_id = current_tenant()
+                and e.event_id = (w.body ->> 'event_id')::uuid
+                and e.cid = coalesce(w.body ->> 'cid', e.cid)
+                and e.participants @> array(select jsonb_array_elements_text(w.body -> 'participants'))
+            union all
+            (select e.event_id, e.cid, 0 from events e
+            where not w.body ? 'event_id' and e.tenant_id = current_tenant()
+                and e.cid = w.body ->> 'cid'
+                and e.participants @> array(select jsonb_array_elements_text(w.body -> 'participants'))
+            order by e.recorded_at, e.event_id limit 1)
+        ) found on true
+        order by w.place
+        """,
+        {"wanted": json.dumps(wanted)},
+    )
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event as it lies in the log, with its edges."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    participants: list[str]
+    session_id: str
+    channel: str
+    role: str
+    type: str
+    origin: str
+    speaker: str | None
+    content: str | None
+    parts: Sequence[Part]
+    stop_reason: str | None
+    blob_cid: str | None
+    blob_size: int | None
+    mime_type: str | None
+    file_name: str | None
+    metadata: dict[str, Any]
+    occurred_at: datetime | None
+    recorded_at: datetime
+    cid: str | None
+    edges: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        parts = [Part(**part) if isinstance(part, dict) else part for part in self.parts]
+        object.__setattr__(self, "parts", parts)
+
+
+def get(access: Access, event_id: UUID) -> Event | None:
+    """One event in view."""
+    rows = access.fetch(
+        Event,
+        """
+        select * from event_rows where event_id = %(event_id)s
+        """,
+        {"event_id": event_id},
+    )
+    return rows[0] if rows else None
+
+
+def earliest_by_cid(access: Access, cid: str) -> Event | None:
+    """The earliest event in view whose block has this CID: a CID is not unique."""
+    rows = access.fetch(
+        Event,
+        """
+        select * from event_rows where cid = %(cid)s order by recorded_at, event_id limit 1
+        """,
+        {"cid": cid},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A payload that the asker may fetch."""
+
+    cid: str
+    size: int
+    mime_type: str | None
+    file_name: str | None
+
+
+def payload(access: Access, cid: str) -> Payload | None:
+    """The payload of an event in view, or one that this writer uploaded."""
+    rows = access.fetch(
+        Payload,
+        """
+        (select e.blob_cid as cid, e.blob_size as size, e.mime_type, e.file_name from events e
+         where e.tenant_id = current_tenant() and e.blob_cid = %(cid)s and e.erased_at is null
+         order by e.recorded_at, e.event_id limit 1)
+        union all
+        (select b.cid, b.size, null, null from blobs b
+         where b.tenant_id = current_tenant() and b.cid = %(cid)s and b.writer = current_writer()
+            and b.writer <> '*')
+        limit 1
+        """,
+        {"cid": cid},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class Listed(Event):
+    """An event on a page, and the database snapshot that the page shows."""
+
+    mark: str
+    available: int
+    """How many there were before the page was cut: one more than asked for tells of a next page."""
+
+
+def newest(
+    access: Access,
+    *,
+    narrowing: Mapping[str, object],
+    scope_id: UUID | None,
+    text: str | None,
+    after: Position | None,
+    limit: int,
+    page_bytes: int,
+) -> Sequence[Listed]:
+    """Events in view, newest first, from `after` on; a page ends at `limit` events or `page_bytes`
+    of content. Further pages see the snapshot of the first. Of each scope no more than a page's
+    worth is looked at; an asker without scopes to list (an admin) reads the tenant by time."""
+    return access.fetch(
+        Listed,
+        """
+        with view as materialized (
+            select scope_id from unnest(
+                case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
+                else scopes_in_view() end) scope_id),
+        mark as materialized (
+            select coalesce(%(mark)s, pg_current_snapshot()::text) as taken),
+        wanted as (
+            select e.* from view cross join lateral (
+                select e.event_id, e.recorded_at, e.content, e.metadata from events e
+                where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
+                    and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
+                    and (%(at)s::timestamptz is null
+                        or (e.recorded_at, e.event_id) < (%(at)s, %(event_id)s::uuid))
+                    and passes(e, %(narrowing)s::jsonb)
+                    and (%(text)s::text is null or holds_words(e, %(text)s))
+                order by e.seq desc limit %(limit)s + 1
+            ) e
+            union all
+            (select e.event_id, e.recorded_at, e.content, e.metadata from events e
+            where %(scope_id)s::uuid is null and scopes_in_view() is null
+                and e.tenant_id = current_tenant()
+                and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
+                and (%(at)s::timestamptz is null
+                    or (e.recorded_at, e.event_id) < (%(at)s, %(event_id)s::uuid))
+                and passes(e, %(narrowing)s::jsonb)
+                and (%(text)s::text is null or holds_words(e, %(text)s))
+            order by e.recorded_at desc, e.event_id desc limit %(limit)s + 1)),
+        page as (
+            select w.event_id,
+                row_number() over newest as place,
+                sum(coalesce(octet_length(w.content), 0) + octet_length(w.metadata::text) + 1024)
+                    over newest as bytes
+            from wanted w
+            window newest as (order by w.recorded_at desc, w.event_id desc)
+            order by w.recorded_at desc, w.event_id desc limit %(limit)s + 1)
+        select e.*, (select taken from mark) as mark, (select count(*) from page) as available
+        from page p join event_rows e on e.event_id = p.event_id
+        where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
+        order by p.place
+        """,
+        {
+            "narrowing": json.dumps(narrowing),
+            "scope_id": scope_id,
+            "text": text,
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "event_id": after and after.event_id,
+            "limit": limit,
+            "page_bytes": page_bytes,
+        },
+    )
+
+
+def feed(
+    access: Access, scope_id: UUID, after_seq: int, limit: int, page_bytes: int
+) -> Sequence[Event]:
+    """A scope's events past `after_seq` by seq: at most `limit`, or `page_bytes` of content."""
+    return access.fetch(
+        Event,
+        """
+        with page as (
+            select e.event_id, e.seq,
+                sum(coalesce(octet_length(e.content), 0) + octet_length(e.metadata::text) + 1024)
+                    over (order by e.seq) as bytes,
+                row_number() over (order by e.seq) as place
+            from (select * from events e
+                  where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
+                      and e.seq > %(after_seq)s
+                  order by e.seq limit %(limit)s) e)
+        select e.* from page p join event_rows e on e.event_id = p.event_id
+        where p.place = 1 or p.bytes <= %(page_bytes)s
+        order by e.seq
+        """,
+        {"scope_id": scope_id, "after_seq": after_seq, "limit": limit, "page_bytes": page_bytes},
+    )

@@ -1,0 +1,63 @@
+"""Scopes: who took part in what, and how far each scope's log goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db import Access
+from strandline.store.events import Position
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A scope in view."""
+
+    scope_id: UUID
+    participants: list[str]
+    last_seq: int
+    last_recorded_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ListedScope(Scope):
+    """A scope on a page, and the database snapshot that the page shows."""
+
+    mark: str
+
+
+def get(access: Access, scope_id: UUID) -> Scope | None:
+    """One scope in view."""
+    rows = access.fetch(
+        Scope,
+        "select scope_id, participants, last_seq, last_recorded_at, created_at from scopes"
+        " where scope_id = %(scope_id)s",
+        {"scope_id": scope_id},
+    )
+    return rows[0] if rows else None
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedScope]:
+    """Scopes in view, newest first; further pages see the snapshot of the first."""
+    return access.fetch(
+        ListedScope,
+        """
+        with view as materialized (select scopes_in_view() as scope_ids),
+        mark as materialized (select coalesce(%(mark)s, pg_current_snapshot()::text) as taken)
+        select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at, mark.taken as mark
+        from view, mark, scopes s
+        where (view.scope_ids is null or s.scope_id = any (view.scope_ids))
+            and pg_visible_in_snapshot(s.xid, mark.taken::pg_snapshot)
+            and (%(at)s::timestamptz is null
+                or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
+        order by s.created_at desc, s.scope_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "scope_id": after and after.event_id,
+            "limit": limit,
+        },
+    )

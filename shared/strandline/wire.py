@@ -1,0 +1,418 @@
+"""What goes over the wire: request and answer types, and the limits they keep."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, cast
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from strandline import participants
+from strandline.errors import Invalid, Malformed
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_BATCH = 500
+MAX_DEPTH = 32
+MAX_METADATA_BYTES = 16 * 1024
+MAX_EDGES = 64
+MAX_PARTS = 256
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page ends at this many bytes of content, so that a response stays under 5 MiB."""
+
+type Role = Literal["user", "agent", "system"]
+type EventType = Literal["message", "thought", "action", "observation", "upload"]
+type Origin = Literal["user", "agent", "tool", "document", "system"]
+type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+
+def _no_constant(name: str) -> float:
+    raise Malformed(f"body: {name} is not JSON; leave the field out or send null", field="body")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        twice = next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i]))
+        raise Malformed(f"body: the name {twice!r} stands twice in one object", field="body")
+    return fields
+
+
+def parse(text: str | bytes) -> Any:
+    """Strict JSON (RFC 8259): no NaN, no double names, no number beyond a double, no NUL and no lone
+    surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming the place."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_pairs)
+    except RecursionError:
+        raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Malformed(f"body: not valid JSON{place}", field="body") from None
+    _check(value, "", 0)
+    return value
+
+
+def _check(value: Any, place: str, depth: int) -> None:
+    if isinstance(value, str):
+        _check_text(value, place)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise Invalid(f"{place or 'body'}: the number is too large", field=place or "body")
+    elif isinstance(value, (dict, list)):
+        if depth >= MAX_DEPTH:
+            raise Invalid(
+                f"{place[:80] or 'body'}: nested deeper than {MAX_DEPTH} levels",
+                field=place[:80] or "body",
+            )
+        if isinstance(value, dict):
+            for name, item in cast("dict[str, Any]", value).items():
+                _check_text(name, f"{place}.(name)")
+                _check(item, f"{place}.{name}" if place else name, depth + 1)
+        else:
+            for i, item in enumerate(cast("list[Any]", value)):
+                _check(item, f"{place}[{i}]", depth + 1)
+
+
+def _check_text(text: str, place: str) -> None:
+    if "\x00" in text:
+        raise Invalid(f"{place or 'body'}: contains a NUL character", field=place or "body")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise Invalid(f"{place or 'body'}: contains a lone surrogate", field=place or "body")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def validated[Model](shape: TypeAdapter[Model], value: object) -> Model:
+    """A parsed body as its type. Raises Invalid naming the first field that is not acceptable."""
+    try:
+        return shape.validate_python(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    fields = [(".".join(str(part) for part in e["loc"]) or "body", e["msg"]) for e in found[:20]]
+    raise Invalid(
+        f"{fields[0][0]}: {fields[0][1]}",
+        field=fields[0][0],
+        fields=[{"field": f, "message": m} for f, m in fields],
+    )
+
+
+# types -------------------------------------------------------------------------------------------
+
+
+def _moment(value: object) -> datetime:
+    """RFC 3339 with an offset, or Unix seconds (C-10); UTC inside."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        if isinstance(value, (int, float)):
+            return datetime.fromtimestamp(value, UTC)
+        if isinstance(value, datetime):
+            moment = value
+        else:
+            moment = datetime.fromisoformat(str(value))
+        if moment.tzinfo is None:
+            raise ValueError
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            "must be RFC 3339 with a time zone (2026-05-08T13:56:00Z) or Unix seconds"
+        ) from None
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    size = len(json.dumps(value, ensure_ascii=False).encode())
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"is {size} bytes as JSON, at most {MAX_METADATA_BYTES}")
+    return value
+
+
+type Moment = Annotated[datetime, BeforeValidator(_moment)]
+type Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
+type Cid = Annotated[str, Field(min_length=8, max_length=128)]
+type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
+type Channel = Annotated[str, Field(min_length=1, max_length=64)]
+type Participant = Annotated[str, Field(max_length=participants.MAX_LENGTH * 4)]
+type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class PartIn(_Request):
+    """A run of an agent's message that one model wrote."""
+
+    content: str
+    model: str | None = Field(default=None, max_length=200)
+
+
+class EdgeIn(_Request):
+    """A supporting event, by id or by CID, and how much it supports."""
+
+    event_id: UUID | None = None
+    cid: Cid | None = None
+    weight: float = Field(default=1.0, ge=0, le=1)
+
+
+class BlobIn(_Request):
+    """A payload that is stored already."""
+
+    cid: Cid
+
+
+class AppendRequest(_Request):
+    """One canonical event."""
+
+    participants: Participants
+    """Everybody who took part; the exact set names the scope."""
+    role: Role
+    type: EventType = "message"
+    content: str | None = None
+    """The text. Over 64 KiB it is stored as a payload, and stays searchable up to 1 MiB."""
+    parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
+    """Instead of content, for an agent's message that several models wrote."""
+    blob: BlobIn | None = None
+    """Instead of content: a payload by its CID."""
+    mime_type: str | None = Field(default=None, max_length=255)
+    """Of the payload, or of content: kept with the event."""
+    name: str | None = Field(default=None, max_length=1024)
+    """A file name for the payload."""
+    speaker: Participant | None = None
+    """Who says it; one of the participants. Found by itself where only one can be meant."""
+    session_id: SessionId | None = None
+    channel: Channel = "http"
+    source_event_key: str | None = Field(default=None, min_length=1, max_length=512)
+    """The caller's own key for this event; the same (channel, key) is stored once."""
+    occurred_at: Moment | None = None
+    """When it happened, by the caller's clock."""
+    metadata: Metadata = Field(default_factory=dict)
+    edges: list[EdgeIn] = Field(default_factory=list[EdgeIn], max_length=MAX_EDGES)
+    stop_reason: StopReason | None = None
+    tenant_id: str | None = None
+    """May repeat the credential's tenant; another is refused."""
+    user_id: str | None = None
+    """May repeat the credential's user; another is refused."""
+
+
+class BatchRequest(_Request):
+    """Up to 500 events in one transaction, each on its own unless `atomic`."""
+
+    events: list[Any] = Field(min_length=1, max_length=MAX_BATCH)
+    atomic: bool = False
+    """All or none."""
+
+
+class Filters(_Request):
+    """What a read may be narrowed by; everything given must hold."""
+
+    session_id: SessionId | None = None
+    channel: Channel | None = None
+    role: Role | None = None
+    type: EventType | None = None
+    speaker: Participant | None = None
+    origin: Origin | None = None
+    since: Moment | None = None
+    """From here on, by occurred_at, else recorded_at."""
+    until: Moment | None = None
+    """Before here."""
+    metadata: Metadata | None = None
+    """Contained in the event's metadata."""
+
+    def narrowing(self) -> Mapping[str, object]:
+        """The fields given, as JSON values."""
+        chosen = type(self).model_fields.keys() & Filters.model_fields.keys()
+        return self.model_dump(mode="json", exclude_none=True, include=set(chosen))
+
+
+class EventQuery(Filters):
+    """Raw events by who took part and what they say."""
+
+    participants: Participants | None = None
+    """On whose behalf is read: only what all of them took part in. A bound user joins by itself."""
+    scope_id: UUID | None = None
+    text: str | None = Field(default=None, min_length=1, max_length=1000)
+    """Words the event must hold, as in a web search."""
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, max_length=4096)
+
+
+class RecallRequest(Filters):
+    """A question to memory."""
+
+    query: str = Field(min_length=1, max_length=8000)
+    participants: Participants | None = None
+    """On whose behalf is asked. A bound user joins by itself."""
+    limit: int = Field(default=10, ge=1, le=100)
+
+
+class BlobOut(_Answer):
+    cid: str
+    size: int
+    mime_type: str | None
+    name: str | None
+
+
+class Receipt(_Answer):
+    """What an append acknowledges; the same again for a replay."""
+
+    event_id: UUID
+    cid: str | None
+    scope_id: UUID
+    seq: int
+    recorded_at: datetime
+    blob: BlobOut | None
+
+
+class BatchItem(_Answer):
+    """One item's result: `status` is what it would have been alone."""
+
+    status: int
+    event: Receipt | None = None
+    error: Mapping[str, Any] | None = None
+
+
+class BatchAnswer(_Answer):
+    stored: int
+    """Items that are in the log now, replays included."""
+    failed: int
+    results: list[BatchItem]
+
+
+class EdgeOut(_Answer):
+    event_id: UUID
+    cid: str
+    weight: float
+
+
+class PartOut(_Answer):
+    content: str
+    model: str | None
+
+
+class EventOut(_Answer):
+    """An event as its readers see it."""
+
+    event_id: UUID
+    cid: str | None
+    scope_id: UUID
+    seq: int
+    participants: list[str]
+    session_id: str | None
+    channel: str
+    role: Role
+    type: EventType
+    origin: Origin
+    speaker: str | None
+    content: str | None
+    parts: list[PartOut] | None
+    blob: BlobOut | None
+    stop_reason: StopReason | None
+    metadata: dict[str, Any]
+    occurred_at: datetime | None
+    recorded_at: datetime
+    edges: list[EdgeOut]
+
+
+class ScopeEvents(_Answer):
+    scope_id: UUID
+    participants: list[str]
+    events: list[EventOut]
+    """By seq."""
+
+
+class EventTree(_Answer):
+    """A rooted tree: the query, its scopes, their events."""
+
+    query: Mapping[str, Any]
+    mark: str
+    """The database snapshot this answer and its further pages show."""
+    scopes: list[ScopeEvents]
+    next_cursor: str | None
+
+
+class EventPage(_Answer):
+    """Events, newest first."""
+
+    events: list[EventOut]
+    next_cursor: str | None
+
+
+class FeedPage(_Answer):
+    """A scope's events after a seq, in order, gapless."""
+
+    scope_id: UUID
+    last_seq: int
+    """The scope's high-water mark when this was read."""
+    events: list[EventOut]
+    next_after_seq: int
+    """Ask again with this; nothing is missed and nothing comes twice."""
+
+
+class ScopeOut(_Answer):
+    scope_id: UUID
+    participants: list[str]
+    last_seq: int
+    last_recorded_at: datetime
+    created_at: datetime
+
+
+class ScopePage(_Answer):
+    """Scopes, newest first."""
+
+    scopes: list[ScopeOut]
+    next_cursor: str | None
+
+
+class Score(_Answer):
+    """Why a hit stands where it stands."""
+
+    total: float
+    text_rank: int | None
+    text_score: float | None
+    vector_rank: int | None
+    cosine: float | None
+    fresh_rank: int | None
+    """Its place among events that have no vector yet, newest first."""
+
+
+class Piece(_Answer):
+    start_char: int
+    end_char: int
+
+
+class Hit(_Answer):
+    """A memory and where it comes from."""
+
+    event: EventOut
+    piece: Piece | None
+    """Which characters of a large payload matched."""
+    score: Score
+
+
+class RecallAnswer(_Answer):
+    hits: list[Hit]
+    degraded: list[str]
+    """What was missing from this answer; empty when nothing was."""
+    token: str
+    """What this answer rested on: snapshot of the database, now, embedding space."""
+
+
+class FileOut(_Answer):
+    """Where a payload can be fetched for a short while."""
+
+    cid: str
+    url: str
+    expires_at: datetime
+    size: int
+    mime_type: str | None
+    name: str | None

@@ -1,0 +1,94 @@
+"""Fixtures: one embedded server a run, one database a test, the real handlers."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.config import settings
+from strandline.local.aws import LocalAws
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from strandline.models.local import LocalEmbedder
+from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, make_template, wire_handlers
+
+
+@pytest.fixture(autouse=True)
+def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No setting of the machine reaches a test, and none of a test the next."""
+    for name in list(os.environ):
+        if name.startswith("STRANDLINE_"):
+            monkeypatch.delenv(name)
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """One embedded Postgres for the run, with the migrated template."""
+    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False) as running:
+        make_template(running)
+        yield running
+
+
+@pytest.fixture
+def base(server: EmbeddedPostgres) -> Iterator[Base]:
+    """A database of the test's own."""
+    name = fresh_name()
+    server.clone_database(TEMPLATE, name)
+    yield Base(server, name)
+    server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    """S3 and SQS in this process."""
+    with LocalAws(tmp_path_factory.mktemp("aws")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def embedder() -> Embedder:
+    """The model that ships, loaded once."""
+    return LocalEmbedder()
+
+
+@pytest.fixture
+def gateway(
+    base: Base, aws: LocalAws, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gateway]:
+    """The whole service but its HTTP server: real handlers, real database, real queue and bucket."""
+    services = wire_handlers(
+        {
+            "STRANDLINE_DATABASE_URL": base.url,
+            "STRANDLINE_BUCKET": aws.bucket,
+            "STRANDLINE_QUEUE_URL": aws.queue_url,
+            "STRANDLINE_KEY_SECRET": KEY_SECRET,
+        },
+        monkeypatch,
+        embedder,
+    )
+    front = Gateway(base.url)
+    yield front
+    for database in [front.database, *(service.database for service in services)]:
+        database.close()
+
+
+@pytest.fixture
+def repository() -> Path:
+    """The project's root."""
+    return Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make prove` runs the sizes that were promised, `make test` a tenth of them."""
+    parser.addoption("--full", action="store_true", help="run proofs at their full size")
+
+
+@pytest.fixture
+def tenth(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """A promised size, or a tenth of it."""
+    full = bool(request.config.getoption("--full"))
+    return lambda size: size if full else max(1, size // 10)

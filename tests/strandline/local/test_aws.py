@@ -1,0 +1,210 @@
+"""The local AWS: real boto3 and plain urllib against it, and what a restart finds."""
+
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
+from botocore.exceptions import ClientError  # pyright: ignore[reportMissingTypeStubs]
+from moto.s3.models import s3_backends
+from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
+
+from strandline.local import aws_blobs
+from strandline.local.aws import LocalAws, client
+from strandline.local.aws_blobs import BlobFolder
+from strandline.local.lambda_context import ACCOUNT_ID
+
+ONCE = Config(signature_version="s3v4", retries={"total_max_attempts": 1})
+ODD_KEYS = ["tenant 1/ü+é%2F.~", ".", "..", "a", "a/b", "a/", "long/" + "é" * 500, "x" * 600, "+"]
+
+
+@pytest.fixture
+def aws(tmp_path: Path) -> Iterator[LocalAws]:
+    with LocalAws(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def s3(aws: LocalAws) -> Iterator[Any]:
+    with closing(client("s3", config=ONCE)) as made:
+        yield made
+
+
+def fetch(url: str, body: bytes | None = None, method: str | None = None) -> bytes:
+    request = urllib.request.Request(url, body, method=method)  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+        return answer.read()
+
+
+def status_of(url: str, body: bytes | None = None, method: str | None = None) -> int:
+    try:
+        fetch(url, body, method)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    return 200
+
+
+def content(s3: Any, bucket: str, key: str) -> bytes:
+    with closing(s3.get_object(Bucket=bucket, Key=key)["Body"]) as body:
+        return body.read()
+
+
+def presigned(s3: Any, aws: LocalAws, method: str, seconds: int = 60) -> str:
+    place = {"Bucket": aws.bucket, "Key": "tenant/a b"}
+    return s3.generate_presigned_url(method, Params=place, ExpiresIn=seconds)
+
+
+def test_an_object_is_a_file_before_it_is_acknowledged(
+    aws: LocalAws, s3: Any, tmp_path: Path
+) -> None:
+    s3.put_object(Bucket=aws.bucket, Key="tenant/cid é", Body=b"kept")
+    file = tmp_path / "blobs" / aws.bucket / "tenant%2Fcid%20%C3%A9"
+    assert file.read_bytes() == b"kept"
+    s3.delete_object(Bucket=aws.bucket, Key="tenant/cid é")
+    assert list(file.parent.iterdir()) == []
+
+
+def test_what_cannot_be_written_is_not_acknowledged(
+    aws: LocalAws, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(BlobFolder, "write", full)
+    with pytest.raises(ClientError, match="500"):
+        s3.put_object(Bucket=aws.bucket, Key="k", Body=b"lost")
+    with pytest.raises(ClientError, match="NoSuchKey"):
+        s3.get_object(Bucket=aws.bucket, Key="k")
+
+
+def test_every_way_of_writing_survives_a_restart(tmp_path: Path) -> None:
+    part = os.urandom(5 * 1024 * 1024)
+    with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
+        where: dict[str, Any] = {"Bucket": aws.bucket}
+        for key in ODD_KEYS:
+            s3.put_object(**where, Key=key, Body=b"old")
+            s3.put_object(**where, Key=key, Body=key.encode())
+        s3.copy_object(**where, Key="copy", CopySource={"Bucket": aws.bucket, "Key": "a/b"})
+        s3.put_object(**where, Key="gone", Body=b"x")
+        s3.delete_objects(**where, Delete={"Objects": [{"Key": "gone"}]})
+        upload = s3.create_multipart_upload(**where, Key="big")["UploadId"]
+        tags = [
+            s3.upload_part(**where, Key="big", UploadId=upload, PartNumber=n, Body=b)["ETag"]
+            for n, b in ((1, part), (2, b"end"))
+        ]
+        parts = {"Parts": [{"PartNumber": n + 1, "ETag": tag} for n, tag in enumerate(tags)]}
+        s3.complete_multipart_upload(**where, Key="big", UploadId=upload, MultipartUpload=parts)
+        written = s3.head_object(**where, Key="a")
+        assert content(s3, aws.bucket, "big") == part + b"end"
+    with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
+        listed = s3.list_objects_v2(Bucket=aws.bucket)["Contents"]
+        assert sorted(o["Key"] for o in listed) == sorted([*ODD_KEYS, "copy", "big"])
+        assert all(content(s3, aws.bucket, key) == key.encode() for key in ODD_KEYS)
+        assert content(s3, aws.bucket, "copy") == b"a/b"
+        assert content(s3, aws.bucket, "big") == part + b"end"
+        found = s3.head_object(Bucket=aws.bucket, Key="a")
+        assert (found["ETag"], found["ContentLength"]) == (written["ETag"], 1)
+        assert abs((found["LastModified"] - written["LastModified"]).total_seconds()) <= 1
+        s3.delete_object(Bucket=aws.bucket, Key="a")
+    assert "a" not in dict(BlobFolder(tmp_path / "blobs" / "strandline-local").scan())
+
+
+def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
+    folder = tmp_path / "blobs" / "strandline-local"
+    folder.mkdir(parents=True)
+    (folder / "+half").write_bytes(b"ha")
+    with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
+        assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_ten_thousand_objects_are_there_at_once(tmp_path: Path) -> None:
+    folder = BlobFolder(tmp_path / "blobs" / "strandline-local")
+    for number in range(10_000):
+        folder.path(f"tenant/{number}").write_bytes(b"%d" % number)
+    began = time.perf_counter()
+    with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
+        assert time.perf_counter() - began < 3
+        assert content(s3, aws.bucket, "tenant/9999") == b"9999"
+
+
+def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
+    s3.put_object(Bucket=aws.bucket, Key="k", Body=b"x")
+    bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
+    [held] = bucket.keys.values()
+    assert isinstance(held._value_buffer, aws_blobs.FileContent)
+    assert held.instances_tracked.maxlen == 0
+
+
+def test_a_conditional_put_is_refused_when_the_object_is_there(aws: LocalAws, s3: Any) -> None:
+    s3.put_object(Bucket=aws.bucket, Key="k", Body=b"first", IfNoneMatch="*")
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        s3.put_object(Bucket=aws.bucket, Key="k", Body=b"second", IfNoneMatch="*")
+    assert content(s3, aws.bucket, "k") == b"first"
+
+
+def test_presigned_urls_work_without_a_client(aws: LocalAws, s3: Any) -> None:
+    # urllib calls the body a form, which moto alone would read away.
+    fetch(presigned(s3, aws, "put_object"), b"\x00a=b&c", "PUT")
+    assert fetch(presigned(s3, aws, "get_object")) == b"\x00a=b&c"
+
+
+def test_only_what_is_signed_and_in_time_is_served(aws: LocalAws, s3: Any) -> None:
+    s3.put_object(Bucket=aws.bucket, Key="tenant/a b", Body=b"private")
+    good = presigned(s3, aws, "get_object")
+    bare = good.partition("?")[0]
+    assert status_of(good) == 200
+    assert status_of(bare) == 403
+    assert status_of(presigned(s3, aws, "get_object", seconds=-1)) == 403
+    assert status_of(good.replace("X-Amz-Expires=60", "X-Amz-Expires=600")) == 403
+    assert status_of(good.replace("a%20b", "other")) == 403
+    assert status_of(good + "&versionId=null") == 403
+    assert status_of(good, b"planted", "PUT") == 403
+    assert status_of(f"{bare}?X-Amz-Signature=00") == 403
+    assert status_of(f"{aws.endpoint}/") == 403
+    assert status_of(f"{aws.endpoint}/moto-api/reset", b"", "POST") == 403
+    assert content(s3, aws.bucket, "tenant/a b") == b"private"
+
+
+def test_a_stranger_with_another_key_is_refused(aws: LocalAws) -> None:
+    keys = {"aws_access_key_id": "strandline-local", "aws_secret_access_key": "guessed"}
+    with closing(client("s3", **keys)) as stranger, pytest.raises(ClientError, match="Denied"):
+        stranger.list_objects_v2(Bucket=aws.bucket)
+    other = {"aws_access_key_id": "another", "aws_secret_access_key": "key"}
+    with closing(client("sqs", **other)) as stranger, pytest.raises(ClientError):
+        stranger.receive_message(QueueUrl=aws.queue_url)
+
+
+def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
+    with closing(client("sqs")) as sqs:
+        asked = sqs.get_queue_attributes(QueueUrl=aws.queue_url, AttributeNames=["All"])
+        dead = sqs.get_queue_attributes(QueueUrl=aws.dead_letter_url, AttributeNames=["QueueArn"])
+    attributes = asked["Attributes"]
+    assert attributes["VisibilityTimeout"] == "180"
+    assert '"maxReceiveCount":3' in attributes["RedrivePolicy"].replace(" ", "")
+    assert dead["Attributes"]["QueueArn"] in attributes["RedrivePolicy"]
+
+
+def test_the_state_machines_of_moto_sign_too(aws: LocalAws) -> None:
+    made: Any = boto_client_for("us-east-1", "sqs")
+    with closing(made) as sqs:
+        assert aws.queue_url in sqs.list_queues()["QueueUrls"]
+
+
+def test_the_environment_is_ours_and_then_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "a-real-account")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "http://elsewhere.invalid")
+    before = dict(os.environ)
+    with LocalAws(tmp_path) as aws, closing(client("sqs")) as sqs:
+        assert os.environ["AWS_ENDPOINT_URL"] == aws.endpoint
+        assert sqs.list_queues()["QueueUrls"]
+    assert dict(os.environ) == before

