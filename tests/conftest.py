@@ -11,7 +11,15 @@ from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
 from strandline.models.local import LocalEmbedder
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, make_template, wire_handlers
+from tests.support import (
+    KEY_SECRET,
+    TEMPLATE,
+    Base,
+    Gateway,
+    fresh_name,
+    make_template,
+    wire_handlers,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
+from psycopg import sql
 
 from infra.functions import FUNCTIONS
 from strandline.auth import NewKey, make_key
@@ -32,7 +33,7 @@ TEMPLATE = "strandline_template"
 def make_template(server: EmbeddedPostgres, name: str = TEMPLATE) -> None:
     """A database with roles and every migration, run as the owner: no superuser."""
     with psycopg.connect(server.dsn(), autocommit=True) as administrator:
-        administrator.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+        administrator.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     with psycopg.connect(server.dsn(name, OWNER, PASSWORDS[OWNER]), autocommit=True) as owner:
@@ -159,7 +160,9 @@ def wire_handlers(
         service = Service()
         service.__dict__["embedder"] = embedder
         services.append(service)
-        monkeypatch.setattr(importlib.import_module(f"functions.{name}.handler"), "service", service)
+        monkeypatch.setattr(
+            importlib.import_module(f"functions.{name}.handler"), "service", service
+        )
     return services
 
 

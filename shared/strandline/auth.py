@@ -91,7 +91,7 @@ def _parse(deployment_secret: str, token: str) -> _Parsed:
 
 
 def _token(headers: Mapping[str, str]) -> str:
-    """The credential of a request: X-API-Key, or Authorization: Bearer. Header names in lower case."""
+    """A request's credential: X-API-Key, or Authorization: Bearer. `headers` by lower-case name."""
     token = headers.get("x-api-key")
     if token:
         return token.strip()

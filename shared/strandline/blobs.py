@@ -1,13 +1,13 @@
 """Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from urllib.parse import quote
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from strandline import boto
 from strandline.errors import Unavailable
 
 # s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
@@ -25,7 +25,7 @@ class Blobs:
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
-        self._s3: Any = boto3.client("s3", config=_CONFIG)  # pyright: ignore[reportUnknownMemberType] -- boto3 makes clients at run time
+        self._s3 = boto.client("s3", _CONFIG)
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its own address; doing it twice changes nothing."""
@@ -43,7 +43,7 @@ class Blobs:
     def url(
         self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
     ) -> str:
-        """A URL that fetches this payload for `seconds` seconds. Browsers save it and never run it."""
+        """A URL that fetches this payload for `seconds`. A browser saves it and never runs it."""
         params = {
             "Bucket": self._bucket,
             "Key": f"{tenant}/{cid}",
@@ -60,13 +60,11 @@ class Blobs:
 
 def _attachment(name: str) -> str:
     """A Content-Disposition that any name can stand in (RFC 6266)."""
-    from urllib.parse import quote
-
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 @contextmanager
-def _reachable() -> Iterator[None]:
+def _reachable() -> Generator[None]:
     try:
         yield
     except (BotoCoreError, ClientError) as error:

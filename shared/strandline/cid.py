@@ -85,7 +85,7 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
 
 
 def _data(event: BlockFields) -> Mapping[str, object]:
-    """Role × type to the source's union: self, other, text or file."""
+    """Role and type to the source's union: self, other, text or file."""
     if event.blob_cid:
         return _present(
             kind="file",

@@ -54,8 +54,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             wrong = [f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()]
         raise Misconfigured(
-            f"Strandline does not start. {'; '.join(wrong)}. There is no default secret and no mode "
-            "without authentication; `make run` makes all settings for one machine.",
+            f"Strandline does not start. {'; '.join(wrong)}. There is no default secret, and no "
+            "mode without authentication; `make run` makes all settings for one machine.",
             variables=wrong,
         )
 

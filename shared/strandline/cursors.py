@@ -5,18 +5,26 @@ import binascii
 import json
 import re
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from strandline.errors import Malformed
-from strandline.store.events import Position
+
+
+class Position(NamedTuple):
+    """Where a page ended: the snapshot its list shows, and its last row."""
+
+    mark: str
+    at: datetime
+    row_id: UUID
+
 
 _SNAPSHOT = re.compile(r"\d{1,20}:\d{1,20}:(\d{1,20}(,\d{1,20})*)?")
 
 
 def encode(position: Position) -> str:
     """The word for a position."""
-    document = json.dumps([position.mark, position.at.isoformat(), str(position.event_id)])
+    document = json.dumps([position.mark, position.at.isoformat(), str(position.row_id)])
     return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
 
 

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString, cast
@@ -85,7 +85,7 @@ class Access:
         return self._connection.execute(statement, params).rowcount
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Generator[None]:
         """Several statements, all or none."""
         with translated(), self._connection.transaction():
             self._connection.execute(_SETTINGS, self._settings())
@@ -158,7 +158,11 @@ def _connect(url: str, deadline: float | None) -> Connection:
             autocommit=True,
             prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
             connect_timeout=max(2, min(_CONNECT_SECONDS, int(left))),
-            **_KEEPALIVE,
+            # A peer that vanished is noticed within seconds, not after the kernel's two hours.
+            keepalives=1,
+            keepalives_idle=1,
+            keepalives_interval=1,
+            keepalives_count=5,
         )
     except psycopg.OperationalError as error:
         raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
@@ -181,13 +185,14 @@ def _refuse_powerful_role(connection: Connection) -> None:
 
 
 _SETTINGS = (
-    "select set_config('strandline.tenant', %s, true), set_config('strandline.viewer', %s::text, true),"
+    "select set_config('strandline.tenant', %s, true),"
+    " set_config('strandline.viewer', %s::text, true),"
     " set_config('strandline.writer', %s, true), set_config('statement_timeout', %s, true)"
 )
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None]:
     """The driver's words for 'away' into ours. Everything else is a fault of ours and passes."""
     try:
         yield

@@ -280,7 +280,7 @@ def _origin(principal: Principal, request: wire.AppendRequest, speaker: str | No
 
 def _key(request: wire.AppendRequest, idempotency_key: str | None) -> tuple[str, str] | None:
     if idempotency_key is None:
-        return request.source_event_key and (request.channel, request.source_event_key) or None
+        return (request.source_event_key and (request.channel, request.source_event_key)) or None
     if request.source_event_key is not None:
         raise Invalid(
             "source_event_key: the request has an Idempotency-Key too; send one of them",

@@ -1,18 +1,18 @@
-"""Hints to the worker that a scope has work waiting. Lost, doubled or late, the result is the same."""
+"""Hints to the worker that a scope has work. Lost, doubled or late, the result is the same."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from strandline import boto
 from strandline.errors import Unavailable
 from strandline.observability import logger
 
-# One second and no retry: an append is acknowledged already, and the sweep finds what no hint named.
+# One second and no retry: the append is committed, and the sweep finds what no hint named.
 _CONFIG = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
 _BATCH = 10  # the most messages SQS takes in a call
 
@@ -52,5 +52,5 @@ class Hints:
 
     def _client(self) -> Any:
         if self._sqs is None:
-            self._sqs = boto3.client("sqs", config=_CONFIG)  # pyright: ignore[reportUnknownMemberType] -- boto3 makes clients at run time
+            self._sqs = boto.client("sqs", _CONFIG)
         return self._sqs

@@ -1,4 +1,4 @@
-"""The HTTP edge: requests in, who asks, errors and answers out. The only place that knows statuses."""
+"""The HTTP edge: requests in, who asks, errors and answers out; only here statuses are known."""
 
 import base64
 import functools
@@ -94,7 +94,8 @@ class Request:
     @property
     def id(self) -> str:
         """What API Gateway calls this request; in every log line and error."""
-        return str((self._event.get("requestContext") or {}).get("requestId", ""))
+        context: Mapping[str, object] = self._event.get("requestContext") or {}
+        return str(context.get("requestId", ""))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -154,7 +155,7 @@ class Request:
         data = base64.b64decode(body) if encoded else body.encode("utf-8", "surrogatepass")
         if len(data) > wire.MAX_BODY_BYTES:
             raise TooLarge(
-                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events at a time, "
+                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events at once, "
                 "or split the content.",
                 field="body",
                 limit=wire.MAX_BODY_BYTES,

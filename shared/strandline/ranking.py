@@ -21,7 +21,7 @@ CANDIDATES = 200
 FRESH = 50
 
 PIECE_CHARS = 16 * 1024
-"""Large content is indexed in pieces: Postgres' tsvector ends at 1 MiB and ranks long ones badly."""
+"""Large content is indexed in pieces: a tsvector ends at 1 MiB, and long ones rank badly."""
 INDEXED_CHARS = 1024 * 1024
 
 

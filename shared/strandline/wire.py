@@ -44,8 +44,8 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(text: str | bytes) -> Any:
-    """Strict JSON (RFC 8259): no NaN, no double names, no number beyond a double, no NUL and no lone
-    surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming the place."""
+    """Strict JSON (RFC 8259): no NaN, no double names, no number beyond a double, no NUL and no
+    lone surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming the place."""
     try:
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_pairs)
     except RecursionError:
@@ -112,10 +112,7 @@ def _moment(value: object) -> datetime:
             raise ValueError
         if isinstance(value, (int, float)):
             return datetime.fromtimestamp(value, UTC)
-        if isinstance(value, datetime):
-            moment = value
-        else:
-            moment = datetime.fromisoformat(str(value))
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         if moment.tzinfo is None:
             raise ValueError
         return moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Hints off the queue: each names a scope; what fails goes back alone, in the end to the dead letters."""
+"""Hints off the queue: each names a scope; what fails goes back alone."""
 
 import json
 import time

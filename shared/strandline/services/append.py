@@ -22,7 +22,7 @@ _REFUSALS = {
     "blob_not_found": ("blob.cid", "blob.cid: there is no payload at this CID that you may cite"),
     "session_mismatch": (
         "session_id",
-        "session_id: this session has other participants; a conversation with others is another session",
+        "session_id: this session has other participants; with others it is another session",
     ),
 }
 

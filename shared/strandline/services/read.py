@@ -7,10 +7,11 @@ from uuid import UUID
 from strandline import cursors, wire
 from strandline.blobs import Blobs
 from strandline.cid import Edge, block_cid, cid_bytes, encode
+from strandline.cursors import Position
 from strandline.db import Access
 from strandline.errors import NotFound
 from strandline.store import events, scopes
-from strandline.store.events import Event, Position
+from strandline.store.events import Event
 
 
 def shown(event: Event) -> wire.EventOut:
@@ -53,7 +54,7 @@ def get_event(access: Access, event_id: UUID) -> wire.EventOut:
 
 
 def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
-    """Raw events as a rooted tree: query, scopes, events by seq. A page is the newest that match."""
+    """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
     narrowing = query.narrowing()
     rows = events.newest(
         access,

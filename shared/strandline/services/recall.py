@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
@@ -44,7 +43,7 @@ def recall(
 
 def _query_vector(
     embedder: Embedder, question: str, seconds: float
-) -> tuple[Sequence[float] | None, list[str]]:
+) -> tuple[list[float] | None, list[str]]:
     future = _THREADS.submit(embedder.embed, [question], timeout=seconds)
     try:
         return future.result(timeout=seconds)[0], []

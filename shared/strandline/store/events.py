@@ -4,22 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
 
 from strandline.cid import Part
+from strandline.cursors import Position
 from strandline.db import Access
 from strandline.drafts import NewEvent
-
-
-class Position(NamedTuple):
-    """Where a page ended: the snapshot its list shows, and its last row."""
-
-    mark: str
-    at: datetime
-    event_id: UUID
 
 
 @dataclass(frozen=True)
@@ -83,12 +76,14 @@ def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequ
             where w.body ? 'event_id' and e.tenant_id = current_tenant()
                 and e.event_id = (w.body ->> 'event_id')::uuid
                 and e.cid = coalesce(w.body ->> 'cid', e.cid)
-                and e.participants @> array(select jsonb_array_elements_text(w.body -> 'participants'))
+                and e.participants @>
+                    array(select jsonb_array_elements_text(w.body -> 'participants'))
             union all
             (select e.event_id, e.cid, 0 from events e
             where not w.body ? 'event_id' and e.tenant_id = current_tenant()
                 and e.cid = w.body ->> 'cid'
-                and e.participants @> array(select jsonb_array_elements_text(w.body -> 'participants'))
+                and e.participants @>
+                    array(select jsonb_array_elements_text(w.body -> 'participants'))
             order by e.recorded_at, e.event_id limit 1)
         ) found on true
         order by w.place
@@ -125,8 +120,8 @@ class Event:
     edges: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        parts = [Part(**part) if isinstance(part, dict) else part for part in self.parts]
-        object.__setattr__(self, "parts", parts)
+        read = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
+        object.__setattr__(self, "parts", [Part(part["chars"], part["model"]) for part in read])
 
 
 def get(access: Access, event_id: UUID) -> Event | None:
@@ -253,7 +248,7 @@ def newest(
             "text": text,
             "mark": after and after.mark,
             "at": after and after.at,
-            "event_id": after and after.event_id,
+            "event_id": after and after.row_id,
             "limit": limit,
             "page_bytes": page_bytes,
         },

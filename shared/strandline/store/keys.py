@@ -47,8 +47,11 @@ def add(
 ) -> None:
     """Store a key of the asker's tenant."""
     access.execute(
-        "insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)"
-        " values (%(tenant)s, %(key_id)s, %(secret_hash)s, %(user)s, %(scopes)s, %(label)s, %(expires_at)s)",
+        """
+        insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)
+        values (%(tenant)s, %(key_id)s, %(secret_hash)s, %(user)s, %(scopes)s, %(label)s,
+            %(expires_at)s)
+        """,
         {
             "tenant": access.asker.tenant,
             "key_id": key_id,
@@ -63,9 +66,13 @@ def add(
 
 def revoke(access: Access, key_id: str) -> bool:
     """Revoke a key of the asker's tenant; says whether there was one."""
-    return 0 < access.execute(
-        "update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s",
-        {"key_id": key_id},
+    return (
+        access.execute(
+            "update api_keys set revoked_at = coalesce(revoked_at, now())"
+            " where key_id = %(key_id)s",
+            {"key_id": key_id},
+        )
+        > 0
     )
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from strandline.cursors import Position
 from strandline.db import Access
-from strandline.store.events import Position
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         """
         with view as materialized (select scopes_in_view() as scope_ids),
         mark as materialized (select coalesce(%(mark)s, pg_current_snapshot()::text) as taken)
-        select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at, mark.taken as mark
+        select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at,
+            mark.taken as mark
         from view, mark, scopes s
         where (view.scope_ids is null or s.scope_id = any (view.scope_ids))
             and pg_visible_in_snapshot(s.xid, mark.taken::pg_snapshot)
@@ -57,7 +58,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         {
             "mark": after and after.mark,
             "at": after and after.at,
-            "scope_id": after and after.event_id,
+            "scope_id": after and after.row_id,
             "limit": limit,
         },
     )

@@ -44,7 +44,7 @@ def fused(
     access: Access,
     *,
     question: str,
-    vector: Sequence[float] | None,
+    vector: list[float] | None,
     space: str,
     narrowing: Mapping[str, Any],
     limit: int,
@@ -63,7 +63,8 @@ def fused(
         by_vector as (
             select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
             from view, event_vectors v
-            where %(vector)s::halfvec is not null and v.space = %(space)s and v.embedding is not null
+            where %(vector)s::halfvec is not null and v.space = %(space)s
+                and v.embedding is not null
                 and (view.scope_ids is null or v.scope_id = any (view.scope_ids))
                 and (%(narrowing)s::jsonb = '{}' or exists (
                     select from events e
@@ -101,7 +102,8 @@ def fused(
                     + coalesce(%(fresh_weight)s / (%(k)s + fresh_rank), 0))::float8 as score,
                 max(text_rank) as text_rank, max(text_score)::float8 as text_score,
                 max(vector_rank) as vector_rank, max(cosine) as cosine,
-                max(fresh_rank) as fresh_rank, max(start_char) as start_char, max(end_char) as end_char
+                max(fresh_rank) as fresh_rank, max(start_char) as start_char,
+                max(end_char) as end_char
             from ranked group by event_id
             order by score desc, event_id desc limit %(limit)s)
         select e.*, b.score, b.text_rank, b.text_score, b.vector_rank, b.cosine, b.fresh_rank,

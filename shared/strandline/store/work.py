@@ -140,7 +140,7 @@ class Vector(NamedTuple):
     refusal: str | None
 
 
-def as_text(vector: Sequence[float]) -> str:
+def as_text(vector: list[float]) -> str:
     """A vector as Postgres reads it."""
     return HalfVector(vector).to_text()
 
@@ -222,7 +222,7 @@ def settle(access: Access, scope_id: UUID, space: str) -> bool:
 
 
 def put_off(access: Access, scope_id: UUID, due_at: datetime, reason: str) -> None:
-    """Give a lease back after a failure, to be tried again at `due_at`; the reason stays to be seen."""
+    """Give a lease back after a failure, to be tried again at `due_at`; the reason is kept."""
     access.execute(
         "update scope_work set leased_until = '-infinity', due_at = %(due_at)s,"
         " attempts = attempts + 1, last_error = %(reason)s where scope_id = %(scope_id)s",

@@ -1,0 +1,1 @@
+"""What Strandline does: one verb per module."""
