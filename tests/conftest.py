@@ -1,6 +1,8 @@
 """Fixtures: one embedded server a run, one database a test, the real handlers."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,11 +36,17 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def server() -> Iterator[EmbeddedPostgres]:
     """One embedded Postgres for the run, with the migrated template."""
-    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False) as running:
-        make_template(running)
-        yield running
+    # Root's server runs as nobody, who must be able to enter: pytest's own folders are closed.
+    directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
+    directory.chmod(0o711)
+    try:
+        with EmbeddedPostgres(directory, durable=False) as running:
+            make_template(running)
+            yield running
+    finally:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ def embedder() -> Embedder:
 def gateway(
     base: Base, aws: LocalAws, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gateway]:
-    """The whole service but its HTTP server: real handlers, real database, real queue and bucket."""
+    """The whole service but its HTTP server: real handlers, database, queue and bucket."""
     services = wire_handlers(
         {
             "STRANDLINE_DATABASE_URL": base.url,

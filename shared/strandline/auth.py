@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from strandline.db import Access, Database
 from strandline.errors import Invalid, Unauthorized
+from strandline.participants import normalize
 from strandline.principals import RIGHTS, Principal
 from strandline.store import keys
 
@@ -54,6 +55,7 @@ def make_key(
     """
     if not rights or not set(rights) <= set(RIGHTS):
         raise Invalid(f"scopes: one or more of {', '.join(RIGHTS)}", field="scopes")
+    user = user and normalize(user, "user")
     if user is not None and not user.startswith("user:"):
         raise Invalid("user: is `user:NAME`", field="user")
     key_id, secret = secrets.token_bytes(_ID), secrets.token_bytes(_SECRET)
@@ -69,8 +71,11 @@ def make_key(
             label=label,
             expires_at=expires_at,
         )
-    token = base64.urlsafe_b64encode(body + _mac(deployment_secret, body)).decode().rstrip("=")
-    return NewKey(key_id.hex(), _PREFIX + token)
+    return NewKey(key_id.hex(), _PREFIX + _word(body + _mac(deployment_secret, body)))
+
+
+def _word(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def _parse(deployment_secret: str, token: str) -> _Parsed:
@@ -81,8 +86,8 @@ def _parse(deployment_secret: str, token: str) -> _Parsed:
         word = token.removeprefix(_PREFIX)
         raw = base64.b64decode(word + "=" * (-len(word) % 4), altchars=b"-_", validate=True)
         body, mac = raw[: _ID + _SECRET], raw[_ID + _SECRET :]
-        if len(raw) != _ID + _SECRET + _MAC:
-            raise ValueError
+        if len(raw) != _ID + _SECRET + _MAC or _word(raw) != word:
+            raise ValueError  # base64 spells the same bytes in more ways than one
         if not hmac.compare_digest(mac, _mac(deployment_secret, body)):
             raise ValueError
     except (ValueError, binascii.Error):

@@ -6,7 +6,7 @@ event's CID. CIDv1, sha2-256, base32 lower case; codec dag-cbor for blocks, raw 
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 import libipld
@@ -17,6 +17,7 @@ INLINE_BYTES = 64 * 1024
 """Content over this many bytes of UTF-8 is a blob: a constant of the block format, no setting."""
 
 _DAG_CBOR, _RAW, _SHA2_256 = 0x71, 0x55, 0x12
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Edge(NamedTuple):
@@ -100,7 +101,7 @@ def _data(event: BlockFields) -> Mapping[str, object]:
         return _present(kind="other", name=event.speaker, content=content)
     parts: list[Mapping[str, object]] = []
     start = 0
-    for part in event.parts:
+    for part in event.parts or [Part(len(content), None)]:
         text = content[start : start + part.chars]
         parts.append(_present(content=text, model=part.model))
         start += part.chars
@@ -115,12 +116,13 @@ def _present(**fields: object) -> Mapping[str, object]:
 
 
 def encode(event: BlockFields, edges: Sequence[Edge]) -> bytes:
-    """The event's block. Edges are sorted by their target's bytes, weights are float64."""
-    links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
+    """The event's block. Edges are sorted by their target's bytes, weights are float64 and
+    never -0.0, which the database gives back as 0; a timestamp is the whole second before."""
+    links = sorted((cid_bytes(edge.cid), edge.weight + 0.0) for edge in edges)
     block: dict[str, object] = {
         "data": _data(event),
         "edges": [{"target": target, "weight": weight} for target, weight in links],
     }
     if event.occurred_at is not None:
-        block["timestamp"] = int(event.occurred_at.timestamp() // 1)
+        block["timestamp"] = (event.occurred_at - _EPOCH) // timedelta(seconds=1)
     return libipld.encode_dag_cbor(block)

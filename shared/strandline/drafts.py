@@ -5,7 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -98,7 +99,7 @@ class Draft:
             "session_id": asked.session_id,
             "channel": asked.channel,
             "occurred_at": asked.occurred_at and asked.occurred_at.isoformat(),
-            "metadata": asked.metadata,
+            "metadata": _plain(asked.metadata),
             "stop_reason": asked.stop_reason,
         }
 
@@ -188,7 +189,7 @@ def finish(made: Draft, n: int, targets: Sequence[tuple[UUID | None, str | None]
         fingerprint=made.key and made.fingerprint(),
         edges=[
             {
-                "event_id": str(event_id or asked_for.event_id),
+                "event_id": event_id and str(event_id),
                 "cid": target_cid,
                 "weight": asked_for.weight,
             }
@@ -219,13 +220,49 @@ def differing(
         "name": stored["file_name"],
         "session_id": stored["session_id"] or None,
         "occurred_at": stored["occurred_at"] and _utc(stored["occurred_at"]),
+        "metadata": _plain(stored["metadata"]),
     }
-    names = [name for name, value in made.fields().items() if value != was[name]]
+    if stored["mime_type"] in (None, _TEXT) and (made.payload is None) != (was["blob"] is None):
+        was["mime_type"] = made.mime_type  # only because the text moved to or from the payloads
+    said = made.fields()
+    if made.request.content is not None and [m for _, m in made.parts] == _models(stored):
+        was["parts"] = said["parts"]  # as long as the content is
+    spoken = _spoken(made.request, stored)
+    names = [spoken.get(name, name) for name in said if _json(said[name]) != _json(was[name])]
 
     def cited(links: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
         return {(link["event_id"], link["weight"]) for link in links}
 
-    return names + (["edges"] if cited(edges) != cited(stored["edges"]) else [])
+    if cited(edges) != cited(stored["edges"]):
+        names.append("edges")
+    return list(dict.fromkeys(names)) or ["edges"]  # the same targets, named another way
+
+
+def _models(stored: Mapping[str, Any]) -> list[str | None]:
+    return [part["model"] for part in stored["parts"]]
+
+
+def _spoken(asked: wire.AppendRequest, stored: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the caller calls a field of ours: it sent content, whether or not it became a blob."""
+    if asked.parts is not None:
+        return {"content": "parts", "blob": "parts"}
+    if asked.content is not None:
+        return {"blob": "content"} | ({"parts": "model"} if len(stored["parts"]) < 2 else {})
+    return {"content": "blob", "parts": "blob"}
+
+
+def _json(value: object) -> str:
+    """For comparing: in Python True is 1."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """JSON as the database gives it back: 1.0 is 1 and 1e3 is 1000."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    return int(Decimal(repr(value))) if isinstance(value, float) and value.is_integer() else value
 
 
 def _utc(text: str) -> str:
@@ -241,12 +278,18 @@ def _content(request: wire.AppendRequest) -> tuple[str | None, list[Part]]:
             + (f", not {' and '.join(given)}" if given else ""),
             field="content",
         )
-    if request.parts is None:
+    parts = request.parts
+    if request.model is not None:
+        if request.content is None:
+            raise Invalid("model: goes with content; a part names its own", field="model")
+        parts = [wire.PartIn(content=request.content, model=request.model)]
+    if parts is None:
         return request.content, []
     if request.role != "agent" or request.type == "observation":
-        raise Invalid("parts: only what an agent says has parts; send content", field="parts")
-    text = "".join(part.content for part in request.parts)
-    return text, [Part(len(part.content), part.model) for part in request.parts]
+        name = "parts" if request.model is None else "model"
+        raise Invalid(f"{name}: only what an agent says is written by a model", field=name)
+    text = "".join(part.content for part in parts)
+    return text, [Part(len(part.content), part.model) for part in parts]
 
 
 def _speaker(principal: Principal, request: wire.AppendRequest, members: list[str]) -> str | None:

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -123,7 +124,7 @@ class Request:
 
     def path(self, name: str) -> str:
         """A part of the path, decoded."""
-        return str(self._event["pathParameters"][name])
+        return unquote(str(self._event["pathParameters"][name]))
 
     def path_id(self, name: str) -> UUID:
         """An id in the path. Raises NotFound: what is no id names nothing."""
@@ -155,8 +156,8 @@ class Request:
         data = base64.b64decode(body) if encoded else body.encode("utf-8", "surrogatepass")
         if len(data) > wire.MAX_BODY_BYTES:
             raise TooLarge(
-                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events at once, "
-                "or split the content.",
+                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events "
+                "at once, or split the content.",
                 field="body",
                 limit=wire.MAX_BODY_BYTES,
             )

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
@@ -38,15 +39,19 @@ def _no_constant(name: str) -> float:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        twice = next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i]))
-        raise Malformed(f"body: the name {twice!r} stands twice in one object", field="body")
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Malformed(
+            f"body: the name {twice[:_PLACE]!r} stands twice in one object", field="body"
+        )
     return fields
 
 
 def parse(text: str | bytes) -> Any:
     """Strict JSON (RFC 8259): no NaN, no double names, no number beyond a double, no NUL and no
-    lone surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming the place."""
+    lone surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming
+    the place."""
     try:
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_pairs)
     except RecursionError:
         raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
@@ -66,16 +71,15 @@ def _check(value: Any, place: str, depth: int) -> None:
     elif isinstance(value, (dict, list)):
         if depth >= MAX_DEPTH:
             raise Invalid(
-                f"{place[:80] or 'body'}: nested deeper than {MAX_DEPTH} levels",
-                field=place[:80] or "body",
+                f"{place or 'body'}: nested deeper than {MAX_DEPTH} levels", field=place or "body"
             )
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
                 _check_text(name, f"{place}.(name)")
-                _check(item, f"{place}.{name}" if place else name, depth + 1)
+                _check(item, f"{place}.{name}"[:_PLACE] if place else name[:_PLACE], depth + 1)
         else:
             for i, item in enumerate(cast("list[Any]", value)):
-                _check(item, f"{place}[{i}]", depth + 1)
+                _check(item, f"{place}[{i}]"[:_PLACE], depth + 1)
 
 
 def _check_text(text: str, place: str) -> None:
@@ -86,6 +90,8 @@ def _check_text(text: str, place: str) -> None:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_PLACE = 80
+"""How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
 
 def validated[Model](shape: TypeAdapter[Model], value: object) -> Model:
@@ -94,7 +100,8 @@ def validated[Model](shape: TypeAdapter[Model], value: object) -> Model:
         return shape.validate_python(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-    fields = [(".".join(str(part) for part in e["loc"]) or "body", e["msg"]) for e in found[:20]]
+    places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
+    fields = list(zip(places, (e["msg"] for e in found), strict=False))
     raise Invalid(
         f"{fields[0][0]}: {fields[0][1]}",
         field=fields[0][0],
@@ -178,6 +185,8 @@ class AppendRequest(_Request):
     """The text. Over 64 KiB it is stored as a payload, and stays searchable up to 1 MiB."""
     parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
     """Instead of content, for an agent's message that several models wrote."""
+    model: str | None = Field(default=None, max_length=200)
+    """The model that wrote an agent's content: short for a single part."""
     blob: BlobIn | None = None
     """Instead of content: a payload by its CID."""
     mime_type: str | None = Field(default=None, max_length=255)
@@ -253,6 +262,8 @@ class RecallRequest(Filters):
 
 
 class BlobOut(_Answer):
+    """A payload that an event holds: its address, size in bytes, type and file name."""
+
     cid: str
     size: int
     mime_type: str | None
@@ -279,6 +290,8 @@ class BatchItem(_Answer):
 
 
 class BatchAnswer(_Answer):
+    """A batch's results, in the order of its items."""
+
     stored: int
     """Items that are in the log now, replays included."""
     failed: int
@@ -286,12 +299,16 @@ class BatchAnswer(_Answer):
 
 
 class EdgeOut(_Answer):
+    """A supporting event, what the block commits to, and how much it supports."""
+
     event_id: UUID
     cid: str
     weight: float
 
 
 class PartOut(_Answer):
+    """A run of an agent's message, and the model that wrote it."""
+
     content: str
     model: str | None
 
@@ -321,6 +338,8 @@ class EventOut(_Answer):
 
 
 class ScopeEvents(_Answer):
+    """A scope's share of a tree."""
+
     scope_id: UUID
     participants: list[str]
     events: list[EventOut]
@@ -356,6 +375,8 @@ class FeedPage(_Answer):
 
 
 class ScopeOut(_Answer):
+    """Who took part, and how far the scope's log goes."""
+
     scope_id: UUID
     participants: list[str]
     last_seq: int
@@ -383,6 +404,8 @@ class Score(_Answer):
 
 
 class Piece(_Answer):
+    """A range of characters of a payload's text: from start, up to but without end."""
+
     start_char: int
     end_char: int
 
@@ -397,6 +420,8 @@ class Hit(_Answer):
 
 
 class RecallAnswer(_Answer):
+    """Memories, best first, and what the answer rested on."""
+
     hits: list[Hit]
     degraded: list[str]
     """What was missing from this answer; empty when nothing was."""

@@ -51,6 +51,7 @@ def stop(server: "subprocess.Popen[bytes]") -> int:
 
 
 def main(arguments: list[str]) -> int:
+    """Start the server that the command line names, and outlive neither it nor the parent."""
     parent, uid, gid, lock = (int(a) for a in arguments[:4])
     guard = Guard(parent)
     # The server inherits the lock: it is held exactly as long as one of its processes lives.

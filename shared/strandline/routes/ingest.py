@@ -5,6 +5,7 @@ from pydantic import TypeAdapter
 from strandline import wire
 from strandline.errors import Invalid
 from strandline.http import Answer, Request, Route, answer, error_body, status_of
+from strandline.principals import Principal
 from strandline.services.append import Appended, append
 
 _BATCH = TypeAdapter(wire.BatchRequest)
@@ -13,8 +14,9 @@ _REPLAYED = "Idempotent-Replayed"
 
 def post_event(request: Request) -> Answer:
     """Append one event: 201 and its receipt, the same for a replay."""
+    principal = request.principal("write")
     key = _idempotency_key(request)
-    (result,) = _append(request, [(request.json(), key)], atomic=False)
+    (result,) = _append(request, principal, [(request.json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     return answer(result.receipt, 201, {_REPLAYED: "true"} if result.replayed else None)
@@ -23,10 +25,11 @@ def post_event(request: Request) -> Answer:
 def post_batch(request: Request) -> Answer:
     """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
     a refused item is 422 and stores nothing."""
+    principal = request.principal("write")
     key = _idempotency_key(request)
     batch = request.body(_BATCH)
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
-    results = _append(request, bodies, atomic=batch.atomic)
+    results = _append(request, principal, bodies, atomic=batch.atomic)
     items = [_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
@@ -40,14 +43,17 @@ def post_batch(request: Request) -> Answer:
 
 
 def _append(
-    request: Request, bodies: list[tuple[object, str | None]], atomic: bool
+    request: Request,
+    principal: Principal,
+    bodies: list[tuple[object, str | None]],
+    atomic: bool,
 ) -> list[Appended]:
     service = request.service
     return append(
         service.database,
         service.blobs,
         service.hints,
-        request.principal("write"),
+        principal,
         bodies,
         atomic=atomic,
         deadline=request.deadline,

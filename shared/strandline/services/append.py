@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -98,7 +99,7 @@ def _finished(
     targets = iter(events.edge_targets(access, wanted) if wanted else ())
     items: list[NewEvent] = []
     for n, draft in made.items():
-        own = [(t.event_id, t.cid) for t, _ in zip(targets, draft.request.edges, strict=False)]
+        own = [(t.event_id, t.cid) for t in islice(targets, len(draft.request.edges))]
         try:
             items.append(drafts.finish(draft, n, own))
         except StrandlineError as error:

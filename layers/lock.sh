@@ -1,0 +1,12 @@
+#!/bin/sh
+# Resolve the locks: hashed, for every platform, without the address of any registry. lock.sh VENV
+set -eu
+resolve() {
+    "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \
+        --no-header --no-annotate --no-emit-index-url pyproject.toml "$@"
+}
+venv=$1
+resolve -o requirements/runtime.lock
+resolve --group pyproject.toml:model -o requirements/model.lock
+resolve --group pyproject.toml:dev -o requirements/dev.lock
+resolve --group pyproject.toml:infra -o requirements/infra.lock

@@ -1,0 +1,67 @@
+"""`make run`: start the service, say how to call it, and wait for Ctrl-C."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from strandline.errors import Misconfigured
+from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.service import Running, running
+
+DEFAULT_PORT = 8080
+
+
+def directory() -> Path:
+    """Where database and payloads lie."""
+    return Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline")
+
+
+def port() -> int:
+    """Where HTTP is served."""
+    return int(os.environ.get("STRANDLINE_PORT") or DEFAULT_PORT)
+
+
+def main() -> int:
+    """Run until a signal says stop."""
+    started = time.monotonic()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        with running(directory(), port()) as service:
+            print(_greeting(service, time.monotonic() - started), flush=True)
+            stop.wait()
+            print("\nStopping …", flush=True)
+    except (Misconfigured, PostgresUnusable) as error:
+        print(f"strandline: {error}", file=sys.stderr)
+        return 1
+    print("Stopped. Everything is kept in", service.directory)
+    return 0
+
+
+def _greeting(service: Running, seconds: float) -> str:
+    body = (
+        '{"participants": ["user:alice", "agent:helper"], "role": "user", '
+        '"content": "The buoy goes out on Friday."}'
+    )
+    question = '{"query": "When does the buoy go out?", "participants": ["user:alice"]}'
+    headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
+    return f"""
+Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
+
+An API key of tenant "local", made just now and good for 30 days:
+  {service.key}
+
+A first memory, and a first question:
+  curl -s {service.url}/api/v1/events {headers} -d '{body}'
+  curl -s {service.url}/api/v1/recall {headers} -d '{question}'
+
+`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

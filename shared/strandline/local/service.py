@@ -1,0 +1,201 @@
+"""The whole service on one machine: database, AWS, queue, clock and HTTP, started and stopped."""
+
+import importlib
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import uvicorn
+from psycopg import sql
+
+from infra.functions import FUNCTIONS
+from strandline.auth import make_key
+from strandline.config import settings
+from strandline.db import Asker, Database
+from strandline.errors import Misconfigured
+from strandline.http import Service
+from strandline.local.aws import LocalAws
+from strandline.local.events import QueuePoller, Ticker
+from strandline.local.http_server import GatewayApp
+from strandline.local.lambda_context import Handler
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.services.migrate import migrate, prepare_roles
+
+HOST = "127.0.0.1"
+TENANT = "local"
+_DATABASE = "strandline"
+_OWNER, _APP = "strandline_owner", "strandline_app"
+_TICK_SECONDS = 2.0
+_KEY_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that answers."""
+
+    url: str
+    key: str
+    """A key of tenant `local` with every right but operator's, made at this start."""
+    directory: Path
+    server: uvicorn.Server
+
+
+def key_file(directory: Path) -> Path:
+    """Where the address and key of the latest start lie, for this machine's own tools."""
+    return directory / "local.json"
+
+
+@contextmanager
+def running(directory: Path, port: int) -> Generator[Running]:
+    """Start everything on `directory`, serve on loopback, and stop it all again.
+
+    Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
+    """
+    directory = directory.absolute()
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(_listen(port)))
+        known = _secrets(directory)
+        postgres = stack.enter_context(
+            EmbeddedPostgres(directory / "postgres", port=_database_port())
+        )
+        aws = stack.enter_context(LocalAws(directory))
+        _migrate(postgres, known)
+        url = postgres.dsn(_DATABASE, _APP, known["app_password"])
+        environment = _configure(url, aws, known["key_secret"])
+        database = Database(url)
+        stack.callback(database.close)
+        expires = datetime.now(UTC) + timedelta(days=_KEY_DAYS)
+        rights = ("read", "write", "admin")
+        made = make_key(
+            database.access(Asker(TENANT, ())),
+            known["key_secret"],
+            rights=rights,
+            label="made by make run",
+            expires_at=expires,
+        )
+        handlers = {name: _handler(stack, name) for name in ("ingest", "query", "worker")}
+        for loop in (
+            QueuePoller(aws.queue_url, handlers["worker"]),
+            Ticker(_TICK_SECONDS, handlers["worker"]),
+        ):
+            loop.start()
+            stack.callback(loop.stop)
+        server = _serve(stack, handlers, listening)
+        address = f"http://{HOST}:{listening.getsockname()[1]}"
+        _write_private(
+            key_file(directory),
+            {"url": address, "key": made.token, "environment": environment},
+        )
+        yield Running(address, made.token, directory, server)
+
+
+def _database_port() -> int:
+    return int(os.environ.get("STRANDLINE_PG_PORT") or 0)
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+    except OSError as error:
+        listening.close()
+        raise Misconfigured(
+            f"Port {port} is taken: stop what listens there, or set STRANDLINE_PORT."
+        ) from error
+    return listening
+
+
+def _secrets(directory: Path) -> dict[str, str]:
+    """This directory's own secrets, made once; readable by its owner alone."""
+    file = directory / "secrets.json"
+    if not file.exists():
+        names = ("key_secret", "owner_password", "app_password")
+        _write_private(file, {name: secrets.token_urlsafe(32) for name in names})
+    return json.loads(file.read_text())
+
+
+def _write_private(file: Path, content: Mapping[str, object]) -> None:
+    draft = file.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump(content, out)
+    draft.replace(file)
+
+
+def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
+    with psycopg.connect(postgres.dsn(), autocommit=True) as administrator:
+        there = administrator.execute(
+            "select from pg_database where datname = %s", (_DATABASE,)
+        ).fetchone()
+        if there is None:
+            statement = sql.SQL("create database {}").format(sql.Identifier(_DATABASE))
+            administrator.execute(statement)
+    with psycopg.connect(postgres.dsn(_DATABASE), autocommit=True) as administrator:
+        passwords = {_OWNER: known["owner_password"], _APP: known["app_password"]}
+        prepare_roles(administrator, passwords)
+    owner_url = postgres.dsn(_DATABASE, _OWNER, known["owner_password"])
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        migrate(owner)
+
+
+def _configure(url: str, aws: LocalAws, key_secret: str) -> dict[str, str]:
+    environment = {
+        "STRANDLINE_DATABASE_URL": url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_KEY_SECRET": key_secret,
+    }
+    os.environ |= environment
+    settings.cache_clear()
+    return environment
+
+
+def _handler(stack: ExitStack, name: str) -> Handler:
+    """A function's real handler, its connections closed and its model loaded where it has one."""
+    module = importlib.import_module(f"functions.{name}.handler")
+    service = Service()
+    vars(module)["service"] = service
+    stack.callback(service.database.close)
+    if name != "ingest":
+        threading.Thread(target=service.warm, name=f"warm-{name}", daemon=True).start()
+    return module.lambda_handler
+
+
+def _serve(
+    stack: ExitStack, handlers: dict[str, Handler], listening: socket.socket
+) -> uvicorn.Server:
+    routes = {route: handlers[fn.name] for fn in FUNCTIONS for route in fn.routes}
+    config = uvicorn.Config(
+        GatewayApp(routes), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = _no_signals  # the caller decides when to stop
+    thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join(10)
+
+    stack.callback(stop)
+    while not server.started:
+        if not thread.is_alive():
+            raise Misconfigured("The HTTP server did not start; its log says why.")
+        time.sleep(0.01)
+    return server
+
+
+@contextmanager
+def _no_signals() -> Generator[None]:
+    yield

@@ -1,0 +1,123 @@
+"""The quality bench: LoCoMo through the API and back, beside plain Postgres on the same machine.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench --locomo FILE
+"""
+
+import argparse
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from strandline.models.local import LocalEmbedder
+from tests.bench import bare_postgres, locomo, report, strandline_system
+from tests.bench.locomo import Conversation, TurnId
+
+DATA = """\
+FILE holds LoCoMo's conversations (locomo10.json of github.com/snap-research/locomo, or some of its
+rows). They are licensed CC BY-NC 4.0, for non-commercial use: so they are not part of this
+project, and whoever measures brings them."""
+
+
+class System(Protocol):
+    """Something that remembers conversations."""
+
+    def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
+        """Store a conversation, then give the best turns for each question, best first."""
+        ...
+
+
+type Opener = Callable[[EmbeddedPostgres, Embedder, Path], AbstractContextManager[System]]
+
+SYSTEMS: Mapping[str, Opener] = {
+    strandline_system.NAME: strandline_system.opened,
+    bare_postgres.NAME: bare_postgres.opened,
+}
+
+
+def main() -> None:
+    """Measure the systems asked for, print the table, write the file."""
+    asked = _arguments()
+    try:
+        conversations = locomo.load(asked.locomo)
+    except (OSError, locomo.UnknownShape) as error:
+        sys.exit(f"bench: {error}")
+    quality: dict[str, dict[str, Any]] = {}
+    embedder = LocalEmbedder()
+    with (
+        _passable_directory() as directory,
+        EmbeddedPostgres(directory / "postgres") as server,
+    ):
+        environment = _environment(asked.locomo, server, embedder)
+        for name in asked.systems:
+            with SYSTEMS[name](server, embedder, directory) as system:
+                quality[name] = _measured(name, system, conversations)
+    for line in report.table(quality):
+        print(line)
+    report.write(asked.out, quality, environment)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measures retrieval quality on LoCoMo: question to evidence turns.",
+        epilog=DATA,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--locomo", type=Path, metavar="FILE", required=True, help="the data")
+    parser.add_argument("--out", type=Path, default=Path("build/bench.json"), metavar="JSON")
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    return parser.parse_args()
+
+
+@contextmanager
+def _passable_directory() -> Generator[Path]:
+    """A directory for the run, gone after it. Root's server runs as another account, which must get
+    through to its data; else it would put it, and leave it, elsewhere."""
+    with tempfile.TemporaryDirectory(prefix="strandline-bench-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        yield directory
+
+
+def _measured(name: str, system: System, conversations: Sequence[Conversation]) -> dict[str, Any]:
+    """One system's quality, with a line of progress for each conversation."""
+    asked: list[tuple[locomo.Question, locomo.Scores]] = []
+    for n, conversation in enumerate(conversations, 1):
+        began, before = time.monotonic(), len(asked)
+        answers = zip(conversation.questions, system.ranked(conversation), strict=True)
+        asked += [(question, locomo.score(question.evidence, hits)) for question, hits in answers]
+        done = f"{name}: {n}/{len(conversations)} {conversation.name}"
+        size = f"{len(conversation.turns)} turns, {len(asked) - before} questions"
+        print(f"{done}, {size}, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return locomo.summary(asked)
+
+
+def _environment(data: Path, server: EmbeddedPostgres, embedder: Embedder) -> dict[str, Any]:
+    """What the figures depend on besides the code."""
+    with psycopg.connect(server.dsn()) as connection:
+        postgres = connection.info.parameter_status("server_version")
+    return {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": platform.platform(),
+        "cpus": os.process_cpu_count(),
+        "python": platform.python_version(),
+        "postgres": postgres,
+        "embedding_space": embedder.space,
+        "locomo_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+    }
+
+
+if __name__ == "__main__":
+    main()

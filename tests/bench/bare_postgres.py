@@ -1,0 +1,115 @@
+"""The limit: the same retrieval by one plain table and one statement, with no service around it.
+
+No tenants, no row-level security, no log. Its constants are its own, so that a change to the
+product does not move what the product is measured against.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from tests.bench.locomo import DEPTH, Conversation, TurnId
+
+NAME = "bare_postgres"
+
+TABLE = """
+create table turns (
+    conversation text, position int, words tsvector, embedding vector,
+    primary key (conversation, position))
+"""
+
+STORE = """
+insert into turns select %(conversation)s, %(position)s,
+    setweight(to_tsvector('english', %(dated)s), 'A')
+        || setweight(to_tsvector('english', %(previous)s), 'B'),
+    %(embedding)s::vector
+"""
+
+# Full text: any word of the question, this turn and its date at 1, the turn before at 0.7, log of
+# the length. Vectors: cosine. Fused by reciprocal rank with K = 10, weighted 1 : 0.5.
+SEARCH = """
+with asked as (
+    select replace(plainto_tsquery('english', %(question)s)::text, '&', '|')::tsquery as words),
+by_words as (
+    select position, row_number() over (
+        order by ts_rank('{0.1, 0.1, 0.7, 1.0}', t.words, asked.words, 1) desc, position) as rank
+    from turns t, asked where conversation = %(conversation)s and t.words @@ asked.words
+    order by rank limit 200),
+by_vector as (
+    select position,
+        row_number() over (order by embedding <=> %(embedding)s::vector, position) as rank
+    from turns where conversation = %(conversation)s
+    order by rank limit 200)
+select position, sum(score) as score from (
+    select position, 1.0 / (10 + rank) as score from by_words
+    union all
+    select position, 0.5 / (10 + rank) from by_vector) fused
+group by position order by score desc, position limit %(limit)s
+"""
+
+
+class BarePostgres:
+    """One table of turns in one database."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], embedder: Embedder) -> None:
+        self._connection = connection
+        self._embedder = embedder
+
+    def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
+        """Store a conversation with its vectors, then give the hits for each of its questions."""
+        self._store(conversation)
+        turn_ids = [turn.turn_id for turn in conversation.turns]
+        for question in conversation.questions:
+            params: dict[str, object] = {
+                "conversation": conversation.name,
+                "question": question.text,
+                "embedding": self._vectors([question.text])[0],
+                "limit": DEPTH,
+            }
+            yield [turn_ids[row[0]] for row in self._connection.execute(SEARCH, params).fetchall()]
+
+    def _store(self, conversation: Conversation) -> None:
+        said = [f"{turn.speaker}: {turn.text}" for turn in conversation.turns]
+        dated = [
+            f"[{turn.spoken}] {words}" for turn, words in zip(conversation.turns, said, strict=True)
+        ]
+        rows: list[dict[str, object]] = [
+            {
+                "conversation": conversation.name,
+                "position": n,
+                "dated": dated[n],
+                "previous": said[n - 1] if _follows(conversation, n) else "",
+                "embedding": vector,
+            }
+            for n, vector in enumerate(self._vectors(dated))
+        ]
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.executemany(STORE, rows)
+
+    def _vectors(self, texts: Sequence[str]) -> list[str]:
+        """As Postgres reads them."""
+        return [str(vector) for vector in self._embedder.embed(texts, timeout=60.0)]
+
+
+def _follows(conversation: Conversation, n: int) -> bool:
+    """Whether the turn before the n-th is of its session."""
+    turns = conversation.turns
+    return n > 0 and turns[n - 1].session == turns[n].session
+
+
+@contextmanager
+def opened(
+    server: EmbeddedPostgres, embedder: Embedder, directory: Path
+) -> Generator[BarePostgres]:
+    """The table in a database of its own."""
+    del directory
+    server.clone_database("template1", NAME)
+    with psycopg.connect(server.dsn(NAME), autocommit=True) as connection:
+        connection.execute("create extension vector")
+        connection.execute(TABLE)
+        yield BarePostgres(connection, embedder)

@@ -1,0 +1,110 @@
+"""Strandline as its users meet it: every turn through the API, every question to recall."""
+
+import itertools
+import logging
+import os
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.config import PREFIX
+from strandline.local.aws import LocalAws
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from strandline.observability import logger
+from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
+from tests.support import KEY_SECRET, Base, Gateway, Reply, make_template, wire_handlers
+
+NAME = "strandline"
+BATCH = 100
+EMBEDDING_SECONDS = 300.0
+"""For one conversation; ten times what two busy cores take."""
+
+
+class Strandline:
+    """The real handlers over one database; every conversation is a tenant of its own."""
+
+    def __init__(self, gateway: Gateway, base: Base) -> None:
+        self._gateway = gateway
+        self._base = base
+
+    def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
+        """Store and embed a conversation, then give the hits for each of its questions."""
+        key = self._gateway.key(conversation.name.lower())
+        people = [f"user:{name}" for name in conversation.speakers]
+        turns = self._store(conversation, people, key)
+        self._embed()
+        for question in conversation.questions:
+            asked = {"query": question.text, "participants": people, "limit": DEPTH}
+            answer = _done(self._gateway.call("POST", "/api/v1/recall", asked, key=key)).body
+            if answer["degraded"]:
+                raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
+            yield [turns[hit["event"]["event_id"]] for hit in answer["hits"]]
+
+    def _store(self, conversation: Conversation, people: list[str], key: str) -> dict[str, TurnId]:
+        """Every turn as an event, in batches; gives which turn an event is."""
+        stored: dict[str, TurnId] = {}
+        for turns in itertools.batched(conversation.turns, BATCH, strict=False):
+            body = {"events": [_event(turn, people) for turn in turns]}
+            reply = _done(self._gateway.call("POST", "/api/v1/events/batch", body, key=key))
+            if reply.body["failed"]:
+                raise RuntimeError(f"not every turn was stored: {reply.text[:500]}")
+            for turn, result in zip(turns, reply.body["results"], strict=True):
+                stored[result["event"]["event_id"]] = turn.turn_id
+        return stored
+
+    def _embed(self) -> None:
+        """Let the worker work until nothing is due."""
+        deadline = time.monotonic() + EMBEDDING_SECONDS
+        while self._base.rows("select from scope_work limit 1"):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not everything is embedded after {EMBEDDING_SECONDS:.0f} s")
+            self._gateway.tick()
+
+
+@contextmanager
+def opened(server: EmbeddedPostgres, embedder: Embedder, directory: Path) -> Generator[Strandline]:
+    """The service on a database of its own, without any setting of this machine."""
+    base = Base(server, NAME)
+    make_template(server, NAME)
+    logger.setLevel(logging.WARNING)  # a line a request would bury the table
+    with LocalAws(directory / "aws") as aws, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(PREFIX)]:
+            patch.delenv(name)
+        environment = {
+            "STRANDLINE_DATABASE_URL": base.url,
+            "STRANDLINE_BUCKET": aws.bucket,
+            "STRANDLINE_QUEUE_URL": aws.queue_url,
+            "STRANDLINE_KEY_SECRET": KEY_SECRET,
+            # A busy machine must not turn into lower quality; how long it takes is another bench.
+            "STRANDLINE_QUERY_VECTOR_SECONDS": "20",
+        }
+        services = wire_handlers(environment, patch, embedder)
+        gateway = Gateway(base.url)
+        try:
+            yield Strandline(gateway, base)
+        finally:
+            for database in [gateway.database, *(service.database for service in services)]:
+                database.close()
+
+
+def _event(turn: Turn, people: list[str]) -> dict[str, Any]:
+    return {
+        "participants": people,
+        "speaker": f"user:{turn.speaker}",
+        "role": "user",
+        "content": turn.text,
+        "session_id": turn.session,
+        "occurred_at": turn.said_at.isoformat(),
+        "source_event_key": turn.key,
+    }
+
+
+def _done(reply: Reply) -> Reply:
+    if reply.status != 200:
+        raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
+    return reply

@@ -1,0 +1,294 @@
+"""Promise: a retry never makes a second event, and is answered with the first answer's bytes;
+through the real handlers, with 20 callers at once."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from functions.ingest import handler as ingest
+from strandline.hints import Hints
+from strandline.local.aws import LocalAws
+from strandline.models.embedding import Embedder
+from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
+
+KEYS, CALLERS = 100, 20
+EVENTS = "/api/v1/events"
+
+
+def race[Answer](
+    pool: ThreadPoolExecutor, rounds: int, call: Callable[[int, int], Answer]
+) -> list[list[Answer]]:
+    """`call(round, caller)` by all callers at once, round by round; the answers of each round."""
+    gate = threading.Barrier(CALLERS, timeout=60)
+
+    def caller(number: int) -> list[Answer]:
+        answers: list[Answer] = []
+        for rnd in range(rounds):
+            gate.wait()
+            answers.append(call(rnd, number))
+        return answers
+
+    by_caller = [pool.submit(caller, number) for number in range(CALLERS)]
+    return [list(answers) for answers in zip(*(done.result() for done in by_caller), strict=True)]
+
+
+@pytest.fixture
+def callers(gateway: Gateway) -> Iterator[ThreadPoolExecutor]:
+    """Threads that have a connection each, so that a race begins at once."""
+    key, turn = gateway.key("elsewhere", "user:warm"), threading.Lock()
+    gate = threading.Barrier(CALLERS, timeout=60)
+
+    def warm(_: int) -> int:
+        with turn:
+            status = gateway.call("POST", EVENTS, said("warm", "user:warm"), key=key).status
+        gate.wait()
+        return status
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        assert set(pool.map(warm, range(CALLERS))) == {201}
+        yield pool
+
+
+def keyed(gateway: Gateway, token: str, name: str, body: object) -> Reply:
+    return gateway.call("POST", EVENTS, body, key=token, headers={"Idempotency-Key": name})
+
+
+def stored(base: Base, tenant: str = "acme") -> list[tuple[Any, ...]]:
+    return base.rows(
+        "select event_id::text, content, seq from events where tenant_id = %s"
+        " order by recorded_at, seq",
+        tenant,
+    )
+
+
+def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
+    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+) -> None:
+    """100 keys x 20 identical calls at once: 100 events, and of each key 20 equal 201s of which 19
+    say that they are replays."""
+    size, token, started = tenth(KEYS), gateway.key(user="user:alice"), time.monotonic()
+    rounds = race(
+        callers,
+        size,
+        lambda rnd, _: keyed(gateway, token, f"k{rnd}", said(f"Buoy {rnd}.", session_id="s")),
+    )
+    seconds = time.monotonic() - started
+    assert {reply.status for replies in rounds for reply in replies} == {201}
+    for replies in rounds:
+        assert len({reply.text for reply in replies}) == 1
+        marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
+        assert marks == {"true": CALLERS - 1, None: 1}
+    found = {event_id: (content, seq) for event_id, content, seq in stored(base)}
+    assert len(found) == size
+    for rnd, (first, *_) in enumerate(rounds):
+        assert found[first.body["event_id"]] == (f"Buoy {rnd}.", first.body["seq"])
+    print(f"\n{size} keys x {CALLERS} callers: {len(found)} events in {seconds:.1f} s")
+
+
+def test_twenty_callers_of_a_batch_make_its_events_once(
+    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+) -> None:
+    """The same of batches, whose items have the key and their place."""
+    size, token = tenth(KEYS) // 5, gateway.key()
+
+    def call(rnd: int, _: int) -> Reply:
+        events = [said(f"{rnd}: {n}", f"user:u{n % 3}") for n in range(5)]
+        headers = {"Idempotency-Key": f"b{rnd}"}
+        return gateway.call(
+            "POST", f"{EVENTS}/batch", {"events": events}, key=token, headers=headers
+        )
+
+    for replies in race(callers, size, call):
+        assert {reply.status for reply in replies} == {200}
+        assert {reply.body["stored"] for reply in replies} == {5}
+        assert len({reply.text for reply in replies}) == 1
+        marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
+        assert marks == {"true": CALLERS - 1, None: 1}
+    assert len(stored(base)) == 5 * size
+
+
+def test_of_twenty_different_requests_under_one_key_one_wins(
+    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+) -> None:
+    """The others are conflicts that name the winner and what differs; nothing is dropped silently."""
+    size, token = tenth(KEYS), gateway.key(user="user:alice")
+    rounds = race(
+        callers, size, lambda rnd, n: keyed(gateway, token, f"k{rnd}", said(f"{rnd} by {n}"))
+    )
+    for replies in rounds:
+        assert Counter(reply.status for reply in replies) == {201: 1, 409: CALLERS - 1}
+        (winner,) = (reply.body["event_id"] for reply in replies if reply.status == 201)
+        for reply in replies:
+            if reply.status == 409:
+                assert reply.error["code"] == "key_conflict"
+                assert reply.error["details"] == {"fields": ["content"], "event_id": winner}
+    assert len(stored(base)) == size
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"content": "Other."}, ["content"]),
+        ({"metadata": {"n": 2}}, ["metadata"]),
+        ({"participants": ["user:alice"]}, ["participants", "speaker"]),
+        ({"session_id": "t"}, ["session_id"]),
+        ({"type": "thought"}, ["type"]),
+        ({"occurred_at": "2026-05-08T13:56:01Z"}, ["occurred_at"]),
+        ({"name": "b.txt", "mime_type": "text/markdown"}, ["mime_type", "name"]),
+        ({"content": "x" * 70_000}, ["content", "blob", "mime_type"]),
+    ],
+)
+def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
+    gateway: Gateway, base: Base, change: dict[str, object], fields: list[str]
+) -> None:
+    first = said(
+        "The buoy is out.",
+        "user:alice",
+        "user:bob",
+        session_id="s",
+        occurred_at="2026-05-08T13:56:00Z",
+        metadata={"n": 1},
+        name="a.txt",
+    )
+    token = gateway.key()
+    event_id = keyed(gateway, token, "k", first).body["event_id"]
+    refused = keyed(gateway, token, "k", {**first, **change})
+    assert refused.status == 409
+    assert refused.error["retryable"] is False
+    assert set(refused.error["details"]["fields"]) == set(fields)
+    assert refused.error["details"]["event_id"] == event_id
+    assert len(stored(base)) == 1
+    again = keyed(gateway, token, "k", first)
+    assert (again.status, again.headers["Idempotent-Replayed"]) == (201, "true")
+
+
+def shape(reply: Reply) -> object:
+    """All of an answer but its values."""
+    return reply.status, sorted(reply.headers), {n: type(v) for n, v in reply.body.items()}
+
+
+def test_one_users_keys_tell_another_nothing(gateway: Gateway, base: Base) -> None:
+    """The same key of another bound user is fresh, in every respect; so is that of an unbound
+    credential, and of another tenant."""
+    both = ["user:alice", "user:bob"]
+    alices = keyed(gateway, gateway.key(user="user:alice"), "k", said("Mine.", *both))
+    bob = gateway.key(user="user:bob")
+    others = [
+        keyed(gateway, bob, "k", said("Mine.", *both, speaker="user:bob")),
+        keyed(gateway, gateway.key(), "k", said("Mine.", *both)),
+        keyed(gateway, gateway.key("other"), "k", said("Mine.", *both)),
+    ]
+    unused = keyed(gateway, bob, "never used", said("New.", *both, speaker="user:bob"))
+    assert alices.status == 201
+    assert [shape(other) for other in others] == [shape(unused)] * 3
+    assert len({reply.body["event_id"] for reply in [alices, *others, unused]}) == 5
+    assert "Idempotent-Replayed" not in unused.headers
+    refused = keyed(gateway, bob, "k", said("Else.", *both, speaker="user:bob"))
+    assert refused.status == 409
+    assert refused.error["details"]["event_id"] == others[0].body["event_id"]
+    assert alices.body["event_id"] not in refused.text
+    assert len(stored(base)) == 4
+
+
+def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> None:
+    """Unbound credentials share their keys: one that names others learns that the key is taken, and
+    not by what."""
+    first = keyed(gateway, gateway.key(), "k", said("Secret.", "user:alice"))
+    refused = keyed(gateway, gateway.key(), "k", said("Secret.", "user:mallory"))
+    assert refused.status == 409
+    assert refused.error["details"] == {}
+    assert first.body["event_id"] not in refused.text
+    assert "participants" not in refused.text
+
+
+def test_a_header_and_a_source_event_key_of_channel_http_are_one_key(
+    gateway: Gateway, base: Base
+) -> None:
+    token = gateway.key()
+    first = keyed(gateway, token, "k", said("Once."))
+    same = gateway.call("POST", EVENTS, said("Once.", source_event_key="k"), key=token)
+    other = gateway.call(
+        "POST", EVENTS, said("Once.", source_event_key="k", channel="mail"), key=token
+    )
+    assert (same.status, same.text) == (201, first.text)
+    assert other.status == 201
+    assert len(stored(base)) == 2
+
+
+class Died(BaseException):
+    """No handler catches it: the process is gone."""
+
+
+def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
+    gateway: Gateway,
+    base: Base,
+    aws: LocalAws,
+    embedder: Embedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hint is sent right after the commit: whoever dies there answered nothing."""
+
+    def die(*_: object) -> None:
+        raise Died
+
+    token, body = gateway.key(), said("The buoy is out.")
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(Hints, "send", die)
+        keyed(gateway, token, "k", body)
+    ((event_id, _, seq),) = stored(base)
+    dead = ingest.service
+    environment = {
+        "STRANDLINE_DATABASE_URL": base.url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_KEY_SECRET": KEY_SECRET,
+    }
+    with ExitStack() as stack:
+        for service in wire_handlers(environment, monkeypatch, embedder):
+            stack.enter_context(closing(service.database))
+        assert ingest.service is not dead
+        replies = [keyed(gateway, token, "k", body) for _ in range(2)]
+    for reply in replies:
+        assert (reply.status, reply.headers["Idempotent-Replayed"]) == (201, "true")
+        assert (reply.body["event_id"], reply.body["seq"]) == (event_id, seq)
+    assert replies[0].text == replies[1].text
+    assert len(stored(base)) == 1
+
+
+def test_check_then_insert_would_make_doubles(base: Base, tenth: Callable[[int], int]) -> None:
+    """The planted fault: select the key, insert if it is absent. Under the same race it must make
+    doubles, and the primary key of ours none, or the race above proves nothing."""
+    size = tenth(KEYS)
+    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+        owner.execute("create table checked (key int not null)")
+        owner.execute("create table reserved (key int primary key)")
+    with ExitStack() as stack:
+        own = [
+            stack.enter_context(psycopg.connect(base.owner_url, autocommit=True))
+            for _ in range(CALLERS)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(CALLERS))
+
+        def check_then_insert(key: int, caller: int) -> None:
+            if own[caller].execute("select from checked where key = %s", (key,)).fetchone() is None:
+                own[caller].execute("insert into checked values (%s)", (key,))
+
+        def reserve(key: int, caller: int) -> None:
+            own[caller].execute("insert into reserved values (%s) on conflict do nothing", (key,))
+
+        race(pool, size, check_then_insert)
+        race(pool, size, reserve)
+    doubles = base.rows("select count(*) - count(distinct key) from checked")[0][0]
+    print(f"\n{size} keys x {CALLERS} callers, check-then-insert: {doubles} doubles")
+    assert doubles > 0
+    assert _column(base.rows("select key from reserved order by key")) == list(range(size))
+
+
+def _column(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [row[0] for row in rows]

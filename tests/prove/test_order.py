@@ -1,0 +1,328 @@
+"""Promise: a scope's seq is gapless and in commit order, so that who follows it misses nothing, and
+a key is one event; with 8 writers, rollbacks, late commits, raced keys and crossing batches."""
+
+import itertools
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Access, Asker, Database
+from strandline.errors import NotFound, Unavailable
+from strandline.local.aws import LocalAws
+from strandline.participants import scope_id
+from strandline.services.read import feed
+from strandline.store import events
+from tests.prove.history import (
+    EVERYTHING,
+    TENANT,
+    Client,
+    Findings,
+    History,
+    Op,
+    Stored,
+    add_tenant,
+    drafted,
+    judge,
+    seeded,
+    stored_in,
+)
+from tests.support import Base
+
+WRITERS, EVENTS, CROSSINGS = 8, 25_000, 200
+SCOPES = [
+    ("agent:helper", "user:alice"),
+    ("agent:helper", "user:bob"),
+    ("user:alice", "user:bob"),
+    ("agent:helper", "user:alice", "user:bob"),
+    ("user:alice",),
+    ("agent:other", "user:alice", "user:carol"),
+]
+
+
+class SeqReader:
+    """Follows every scope by seq, as somebody who took part in it."""
+
+    def __init__(self, database: Database) -> None:
+        self.seen: defaultdict[UUID, list[UUID]] = defaultdict(list)
+        self._database = database
+        self._at: defaultdict[UUID, int] = defaultdict(int)
+
+    def poll(self) -> None:
+        """Read what is new."""
+        for who in SCOPES:
+            access = self._database.access(Asker(TENANT, who))
+            scope = scope_id(TENANT, list(who))
+            while self._page(access, scope):
+                pass
+
+    def _page(self, access: Access, scope: UUID) -> bool:
+        try:
+            page = feed(access, scope, self._at[scope], 500)
+        except NotFound:
+            return False
+        self.seen[scope] += [event.event_id for event in page.events]
+        self._at[scope] = page.next_after_seq
+        return bool(page.events)
+
+
+@dataclass(frozen=True)
+class Id:
+    event_id: UUID
+
+
+class IdReader:
+    """The planted fault: remembers the greatest id it saw, and asks for what is greater."""
+
+    def __init__(self, database: Database) -> None:
+        self.seen: set[UUID] = set()
+        self._access = database.access(EVERYTHING)
+        self._at = UUID(int=0)
+
+    def poll(self) -> None:
+        """Read what is new, it believes."""
+        rows = self._access.fetch(
+            Id,
+            "select event_id from events where event_id > %(at)s order by event_id",
+            {"at": self._at},
+        )
+        self.seen.update(row.event_id for row in rows)
+        self._at = rows[-1].event_id if rows else self._at
+
+
+class Script:
+    """What the writers do next: some of it the same as what another does at this moment."""
+
+    def __init__(self) -> None:
+        self._tickets = itertools.count()
+        self._own = itertools.count()
+
+    def next(self, writer: int, chance: random.Random) -> list[Op]:
+        """One transaction's appends."""
+        kind = chance.random()
+        if kind < 0.25:
+            return [self._alone(chance, keyed=False)]
+        if kind < 0.4:
+            return [self._alone(chance, keyed=True)]
+        if kind < 0.6:
+            return self._raced(1)
+        ops = self._raced(4) if chance.random() < 0.5 else []
+        ops += [self._alone(chance, keyed=chance.random() < 0.5) for _ in range(4)]
+        ops.sort(key=lambda op: op.who, reverse=writer % 2 == 0)  # scopes and keys cross
+        return ops
+
+    def _alone(self, chance: random.Random, *, keyed: bool) -> Op:
+        n = next(self._own)
+        return _op(f"own {n}", chance.randrange(len(SCOPES)), keyed, n % 50)
+
+    def _raced(self, size: int) -> list[Op]:
+        """The same for three callers in a row, whoever they are."""
+        n = next(self._tickets) // 3
+        return [_op(f"raced {n} {i} of {size}", (n + i) % len(SCOPES), True, n) for i in range(size)]
+
+
+def _op(name: str, scope: int, keyed: bool, turn: int) -> Op:
+    session = f"{scope} {turn // 20}" if turn % 3 == 0 else None
+    return Op(name, SCOPES[scope], f"key of {name}" if keyed else None, session)
+
+
+def write(client: Client, writer: int, script: Script, target: int) -> int:
+    """Append until `target` events were created; gives the number of transactions."""
+    chance = seeded("order", writer)
+    for turn in range(20 * target):
+        if client.created >= target:
+            return turn
+        ops = script.next(writer, chance)
+        pause = chance.uniform(0.02, 0.2) if writer < 2 and turn % 12 == 5 else 0.0
+        if chance.random() < 0.1:
+            client.append_in_vain(ops, pause)
+        elif pause:
+            client.append_late(ops, pause)
+        else:
+            client.append(ops)
+    raise AssertionError("the script does not get anywhere")
+
+
+def follow(poll: Callable[[], None], stop: threading.Event, pause: float) -> None:
+    """Poll until told to stop, and once more then: nothing is under way any longer."""
+    while not stop.wait(pause):
+        poll()
+    poll()
+
+
+def run(clients: Sequence[Client], target: int, polls: Sequence[Callable[[], None]]) -> int:
+    """All writers while all readers follow; gives the number of transactions."""
+    script, stop = Script(), threading.Event()
+    with ThreadPoolExecutor(len(clients) + len(polls)) as pool:
+        readers = [pool.submit(follow, poll, stop, 0.01) for poll in polls]
+        writers = [pool.submit(write, c, n, script, target) for n, c in enumerate(clients)]
+        try:
+            turns = sum(writer.result() for writer in writers)
+        finally:
+            stop.set()
+        for reader in readers:
+            reader.result()
+    return turns
+
+
+def test_nothing_is_lost_doubled_or_out_of_order(
+    base: Base, aws: LocalAws, tenth: Callable[[int], int]
+) -> None:
+    """25,000 events by 8 writers: who follows by seq sees each once and in order; who follows by id
+    loses some, or this test would prove nothing."""
+    size, history, blobs, started = tenth(EVENTS), History(), Blobs(aws.bucket), time.monotonic()
+    with ExitStack() as stack:
+        clients = [Client(base.url, blobs, history) for _ in range(WRITERS)]
+        databases = [Database(base.url) for _ in range(2)]
+        for database in [*databases, *(client.database for client in clients)]:
+            stack.enter_context(closing(database))
+        add_tenant(databases[0])
+        right, wrong = SeqReader(databases[0]), IdReader(databases[1])
+        turns = run(clients, -(-size // WRITERS), [right.poll, wrong.poll])
+    log = stored_in(base)
+    lost = len(log) - len(wrong.seen)
+    replays = sum(ack.replayed for ack in history.acked)
+    print(
+        f"\n{len(log)} events by {WRITERS} writers in {time.monotonic() - started:.1f} s:"
+        f" {turns} transactions, {len(history.undone)} appends rolled back, {replays} replays;"
+        f" the reader by id lost {lost} ({lost / len(log):.1%})"
+    )
+    assert len(log) >= size
+    assert judge(history, log) == Findings()
+    assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acked}
+    assert receipts_by_key_differ(history) == []
+    assert right.seen == by_scope(log)
+    assert len(history.undone) > size / 20
+    assert replays > size / 20
+    assert lost > 0
+
+
+def receipts_by_key_differ(history: History) -> list[str]:
+    """Keys whose replays were not answered as their first call was."""
+    receipts = defaultdict[str, set[str]](set)
+    for ack in history.acked:
+        if ack.op.key is not None:
+            receipts[ack.op.key].add(ack.receipt.model_dump_json())
+    return [key for key, said in receipts.items() if len(said) > 1]
+
+
+def by_scope(log: Sequence[Stored]) -> dict[UUID, list[UUID]]:
+    """Event ids by seq, of each scope."""
+    scopes = defaultdict[UUID, list[UUID]](list)
+    for event in log:
+        scopes[event.scope_id].append(event.event_id)
+    return scopes
+
+
+def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(base: Base) -> None:
+    """The one defect to design out first, step by step."""
+    late, early = (Op("late", SCOPES[0]), Op("early", SCOPES[1]))
+    with ExitStack() as stack:
+        first, second, third = (stack.enter_context(closing(Database(base.url))) for _ in range(3))
+        add_tenant(first)
+        right, wrong = SeqReader(third), IdReader(third)
+        access = first.access(EVERYTHING)
+        with access.transaction():
+            (held,) = events.append(access, drafted([late]), atomic=False)
+            (done,) = events.append(second.access(EVERYTHING), drafted([early]), atomic=False)
+            wrong.poll()
+            right.poll()
+        wrong.poll()
+        right.poll()
+    assert held.event_id is not None
+    assert done.event_id is not None
+    assert held.event_id < done.event_id
+    assert wrong.seen == {done.event_id}
+    assert sorted(sum(right.seen.values(), [])) == [held.event_id, done.event_id]
+
+
+def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(base: Base) -> None:
+    """Commit order is seq order: a second append to the scope waits for the first one's end."""
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(closing(Database(base.url))) for _ in range(2))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        add_tenant(first)
+        access = first.access(EVERYTHING)
+
+        def follow_up() -> int | None:
+            (said_so,) = events.append(
+                second.access(EVERYTHING), drafted([Op("second", SCOPES[0])]), atomic=False
+            )
+            return said_so.seq
+
+        with access.transaction():
+            events.append(access, drafted([Op("first", SCOPES[0])]), atomic=False)
+            waiting = pool.submit(follow_up)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.3)
+        assert waiting.result(5) == 2
+    assert [(e.seq, e.content) for e in stored_in(base)] == [(1, "first"), (2, "second")]
+
+
+def crossing(rnd: int, side: int) -> list[Op]:
+    """Half of a crossing: keys that both sides use, new scopes every other round, new sessions."""
+    new = (f"user:{rnd // 2}",)
+    ops = [
+        Op(f"{rnd} shared {n}", who + new, f"{rnd} {n}", f"{rnd} session {n}")
+        for n, who in enumerate(SCOPES)
+    ]
+    ops += [Op(f"{rnd} of {side} {n}", who + new) for n, who in enumerate(SCOPES)]
+    return ops[::-1] if side else ops
+
+
+def test_batches_that_cross_never_deadlock(base: Base, aws: LocalAws) -> None:
+    """200 rounds of two batches with the same keys, scopes and sessions in opposite order."""
+    history, blobs, started = History(), Blobs(aws.bucket), time.monotonic()
+    gate = threading.Barrier(2, timeout=30)
+
+    def side(number: int) -> None:
+        with closing(Database(base.url)) as database:
+            client = Client(base.url, blobs, history)
+            add_tenant(database)
+            with closing(client.database):
+                for rnd in range(CROSSINGS):
+                    gate.wait()
+                    client.append(crossing(rnd, number))
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(side, number) for number in range(2)]:
+            done.result()
+    log = stored_in(base)
+    print(f"\n{CROSSINGS} crossings, {len(log)} events in {time.monotonic() - started:.1f} s")
+    assert judge(history, log) == Findings()
+    assert len(log) == CROSSINGS * len(SCOPES) * 3
+
+
+def test_an_unsorted_order_would_deadlock(base: Base) -> None:
+    """The planted fault: each side takes one key, then the other's. It must be seen to deadlock,
+    and to reach a caller as Unavailable, or the crossings above prove nothing."""
+    gate = threading.Barrier(2, timeout=30)
+    ops = [Op("one", SCOPES[0], "one"), Op("two", SCOPES[1], "two")]
+
+    def side(order: Sequence[Op]) -> bool:
+        with closing(Database(base.url)) as database:
+            add_tenant(database)
+            access = database.access(EVERYTHING)
+            try:
+                with access.transaction():
+                    events.append(access, drafted(order[:1]), atomic=False)
+                    gate.wait()
+                    events.append(access, drafted(order[1:]), atomic=False)
+            except Unavailable as error:
+                assert isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
+                return True
+            return False
+
+    with ThreadPoolExecutor(2) as pool:
+        deadlocks = list(pool.map(side, [ops, ops[::-1]]))
+    assert sum(deadlocks) == 1
+    assert [event.content for event in stored_in(base)] != []

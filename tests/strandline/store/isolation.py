@@ -1,0 +1,279 @@
+"""Who may touch which row, told twice: by Postgres under row-level security, and by us.
+
+`breaches` compares the two for one asker, table and verb; no list of tables is kept by hand.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, LiteralString
+
+import psycopg
+from psycopg import Connection, errors, sql
+
+from strandline.db import Asker
+from tests.support import APP, Base, Gateway, said
+
+type Verb = Literal["select", "update", "delete", "insert"]
+VERBS: tuple[Verb, ...] = ("select", "update", "delete", "insert")
+PEOPLE = ("user:alice", "user:bob")
+TENANTS = ("acme", "globex")
+
+ASKERS = tuple(
+    Asker(tenant, tuple(sorted(viewer)), writer)
+    for tenant in (*TENANTS, "nobody", "acme' or true --")
+    for viewer in (
+        (),
+        ("user:alice",),
+        ("user:bob",),
+        ("user:alice", "user:bob"),
+        ("agent:helper",),
+        ("agent:helper", "user:bob"),
+        ("user:alice}",),
+        ('user:"alice", \\{*}',),
+    )
+    for writer in ("*", "user:alice", "user:bob")
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as it really lies in the database."""
+
+    text: str
+    """The columns that the application may read, as JSON."""
+    full: Mapping[str, Any]
+
+    def belongs_to(self, asker: Asker) -> bool:
+        """The rule of isolation, in our own words."""
+        if self.full["tenant_id"] != asker.tenant:
+            return False
+        if "participants" in self.full:
+            return set(asker.viewer) <= set(self.full["participants"])
+        return "writer" not in self.full or self.full["writer"] == asker.writer
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the public schema that holds tenants' rows, and what the application may do."""
+
+    name: str
+    readable: Sequence[str]
+    insertable: Sequence[str]
+    updatable: Sequence[str]
+    deletable: bool
+    rows: Sequence[Row]
+
+
+TENANTS_TABLES = """
+    select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+        and a.attname = 'tenant_id' and not a.attisdropped
+    order by 1
+"""
+_COLUMNS = """
+    select a.attname::text, has_column_privilege(%(role)s, c.oid, a.attnum, 'select'),
+        has_column_privilege(%(role)s, c.oid, a.attnum, 'insert'),
+        has_column_privilege(%(role)s, c.oid, a.attnum, 'update'),
+        has_table_privilege(%(role)s, c.oid, 'delete')
+    from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.oid = %(table)s::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum
+"""
+
+
+def tables(admin: Connection[Any], role: str = APP) -> list[Table]:
+    """Every table with a tenant_id, with all that lies in it: as the superuser sees it."""
+    found: list[Table] = []
+    for (name,) in admin.execute(TENANTS_TABLES).fetchall():
+        columns = admin.execute(_COLUMNS, {"role": role, "table": name}).fetchall()
+        readable = [column for column, select, *_ in columns if select]
+        rows = admin.execute(
+            sql.SQL("select to_jsonb(r)::text, to_jsonb(t) from {0} t, lateral (select {1}) r").format(
+                sql.Identifier(name),
+                sql.SQL(", ").join(sql.Identifier("t", column) for column in readable),
+            )
+        ).fetchall()
+        found.append(
+            Table(
+                name,
+                readable,
+                [column for column, _, insert, *_ in columns if insert],
+                [column for column, _, _, update, _ in columns if update],
+                columns[0][4],
+                [Row(text, full) for text, full in rows],
+            )
+        )
+    return found
+
+
+def ask(connection: Connection[Any], tenant: str, viewer: str, writer: str) -> None:
+    """Set who asks, for this transaction."""
+    connection.execute(
+        "select set_config('strandline.tenant', %s, true),"
+        " set_config('strandline.viewer', %s, true), set_config('strandline.writer', %s, true)",
+        (tenant, viewer, writer),
+    )
+
+
+def viewer_text(viewer: Sequence[str]) -> str:
+    """A set of participants as Postgres reads an array: quoted here in another way than db.py."""
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in viewer)
+    return "{" + ",".join(f'"{name}"' for name in quoted) + "}"
+
+
+def breaches(
+    connection: Connection[Any], table: Table, verb: Verb, asker: Asker, chance: random.Random
+) -> Iterator[str]:
+    """One statement without any predicate, as `asker`: what of it the rule does not allow, and
+    what the rule allows and the database does not. Everything is rolled back."""
+    own = [row for row in table.rows if row.belongs_to(asker)]
+    foreign = [row for row in table.rows if not row.belongs_to(asker)]
+    with connection.transaction(force_rollback=True):
+        ask(connection, asker.tenant, viewer_text(asker.viewer), asker.writer)
+        seen = _attempt(connection, table, verb, chance.choice(foreign) if foreign else None, chance)
+    if verb == "insert":
+        if seen:
+            yield f"{asker} inserted a foreign row into {table.name}"
+    elif verb == "select":
+        if Counter(seen) != Counter(row.text for row in own):
+            yield f"{asker} read {len(seen)} rows of {table.name}, {len(own)} are in view"
+    elif seen is not None and len(seen) != len(own):
+        yield f"{asker} could {verb} {len(seen)} rows of {table.name}, {len(own)} are in view"
+
+
+def _attempt(
+    connection: Connection[Any],
+    table: Table,
+    verb: Verb,
+    foreign: Row | None,
+    chance: random.Random,
+) -> list[str] | None:
+    """What the statement touched; None where the role may not do this at all."""
+    name = sql.Identifier(table.name)
+    if verb == "select":
+        columns = sql.SQL(", ").join(map(sql.Identifier, table.readable))
+        statement = sql.SQL("select to_jsonb(r)::text from (select {} from {}) r")
+        return [text for (text,) in connection.execute(statement.format(columns, name)).fetchall()]
+    if verb == "delete":
+        if not table.deletable:
+            return _refused(connection, sql.SQL("delete from {}").format(name))
+        return [""] * connection.execute(sql.SQL("delete from {}").format(name)).rowcount
+    if verb == "update":
+        if not table.updatable or not table.rows:
+            return None
+        column = chance.choice(table.updatable)
+        value = _as_text(chance.choice(table.rows).full[column])
+        # A value of its own and not `column = column`: that would need the right to read it.
+        statement = sql.SQL("update {} set {} = {}").format(
+            name, sql.Identifier(column), sql.Literal(value)
+        )
+        return [""] * connection.execute(statement).rowcount
+    if foreign is None:
+        return None
+    statement = sql.SQL("insert into {} ({}) values ({})").format(
+        name,
+        sql.SQL(", ").join(map(sql.Identifier, table.insertable)),
+        sql.SQL(", ").join(
+            sql.Literal(_as_text(foreign.full[column])) for column in table.insertable
+        ),
+    )
+    return _refused(connection, statement)
+
+
+def _refused(connection: Connection[Any], statement: sql.Composed) -> list[str] | None:
+    """None for a statement that the rights refuse. A constraint that refuses it comes after the
+    policies, and would tell whether the row is there: that is one too many already."""
+    try:
+        with connection.transaction():
+            return [""] * connection.execute(statement).rowcount
+    except errors.InsufficientPrivilege:
+        return None
+    except errors.IntegrityError:
+        return [""]
+
+
+def _as_text(value: Any) -> str | None:
+    """A JSON value as the literal of its column's type."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return viewer_text(value)
+    return json.dumps(value)
+
+
+def all_breaches(
+    connection: Connection[Any],
+    among: Sequence[Table],
+    cases: int,
+    seed: int = 7,
+    verbs: Sequence[Verb] = VERBS,
+) -> list[str]:
+    """`cases` statements drawn from tables, verbs and askers."""
+    chance = random.Random(seed)
+    found: list[str] = []
+    for _ in range(cases):
+        drawn = chance.choice(among), chance.choice(verbs), chance.choice(ASKERS)
+        found += breaches(connection, *drawn, chance)
+    return found
+
+
+def populate(gateway: Gateway, base: Base) -> None:
+    """Rows in every table, of two tenants, and in each of two principals with scopes of their own
+    and shared ones. The same keys, sessions and payloads everywhere: what meets, meets here."""
+    for tenant in TENANTS:
+        for person in PEOPLE:
+            _speak(gateway, tenant, person, gateway.key(tenant, person))
+        _speak(gateway, tenant, None, gateway.key(tenant))
+    gateway.tick()
+    for tenant in TENANTS:  # so that every scope has work waiting again
+        for who in _scopes(None):
+            reply = gateway.call("POST", "/api/v1/events", said("late", *who), key=gateway.key(tenant))
+            assert reply.status == 201
+    with psycopg.connect(base.admin_url) as administrator:
+        administrator.execute(
+            "insert into lanes (tenant_id, scope_id, session_id, participants)"
+            " select distinct tenant_id, scope_id, session_id, participants from events"
+        )
+        administrator.execute(
+            "insert into decisions"
+            " (tenant_id, decision_id, scope_id, participants, event_id, kind, body)"
+            " select tenant_id, uuidv7(), scope_id, participants, event_id, 'idle', '{}' from events"
+        )
+
+
+def _scopes(person: str | None) -> list[list[str]]:
+    scopes = [
+        ["user:alice"],
+        ["user:bob"],
+        ["user:alice", "agent:helper"],
+        ["user:bob", "agent:helper"],
+        ["user:alice", "user:bob", "agent:helper"],
+    ]
+    return [who for who in scopes if person is None or person in who]
+
+
+def _speak(gateway: Gateway, tenant: str, person: str | None, key: str) -> None:
+    for place, who in enumerate(_scopes(person)):
+        speaker = person or who[0]
+        session = {"session_id": f"session-{len(who)}-{who[0]}", "speaker": speaker}
+        first = gateway.call(
+            "POST",
+            "/api/v1/events",
+            said(f"the harbour of {who[0]}", *who, source_event_key=f"key-{place}", **session),
+            key=key,
+        )
+        assert first.status == 201, first.text
+        cited = [{"event_id": first.body["event_id"], "weight": 0.5}]
+        batch = [
+            said("the tide comes", *who, edges=cited, **session),
+            said(f"{'a long log line. ' * 4200}{tenant}", *who, speaker=speaker),
+        ]
+        reply = gateway.call("POST", "/api/v1/events/batch", {"events": batch}, key=key)
+        assert reply.body["failed"] == 0, reply.text
+
+
+def rows(connection: Connection[Any], statement: LiteralString, *params: object) -> list[Any]:
+    """A query's first column."""
+    return [row[0] for row in connection.execute(statement, params).fetchall()]

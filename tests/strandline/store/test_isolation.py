@@ -1,0 +1,251 @@
+"""Invariant 7 as the catalogue states it: read from pg_catalog, so that a new table is tested by
+being there. What the policies do to rows is in test_isolation_rows.py."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection
+
+from tests.strandline.store.isolation import TENANTS_TABLES, rows
+from tests.strandline.store.test_isolation_functions import PROBED
+from tests.support import APP, Base
+
+# Unique over all tenants, with the reason why.
+GLOBALLY_UNIQUE = {
+    "api_keys_key_id": "a key is found before its tenant is known; 16 random bytes do not meet",
+}
+
+
+@pytest.fixture
+def admin(base: Base) -> Iterator[Connection[Any]]:
+    """The superuser, who sees the catalogue whole."""
+    with psycopg.connect(base.admin_url, autocommit=True) as connection:
+        yield connection
+
+
+def test_there_are_tables_to_guard(admin: Connection[Any]) -> None:
+    assert {"events", "scopes", "event_vectors", "api_keys"} <= set(rows(admin, TENANTS_TABLES))
+
+
+def test_a_table_without_a_tenant_holds_nothing_of_anybodys(admin: Connection[Any]) -> None:
+    open_tables = rows(
+        admin,
+        """
+        select c.relname::text from pg_class c
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'm', 'f')
+            and not exists (select from pg_attribute a
+                            where a.attrelid = c.oid and a.attname = 'tenant_id')
+            and (has_table_privilege(%s, c.oid, 'insert') or has_table_privilege(%s, c.oid, 'update')
+                or c.relname <> 'schema_migrations')
+        """,
+        APP,
+        APP,
+    )
+    assert open_tables == []
+
+
+def test_row_security_is_on_and_forced_on_every_tenants_table(admin: Connection[Any]) -> None:
+    lax = rows(
+        admin,
+        """
+        select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attname = 'tenant_id' and not (c.relrowsecurity and c.relforcerowsecurity)
+        """,
+    )
+    assert lax == []
+
+
+def test_every_verb_has_a_policy_with_both_halves(admin: Connection[Any]) -> None:
+    for name in rows(admin, TENANTS_TABLES):
+        policies = admin.execute(
+            """
+            select polcmd::text, polqual is not null, polwithcheck is not null
+            from pg_policy where polrelid = %s::regclass and polpermissive
+                and (polroles @> array[%s::regrole::oid] or polroles @> array[0::oid])
+            """,
+            (name, APP),
+        ).fetchall()
+        for command, using, check in (("r", True, False), ("a", False, True)):
+            assert any(
+                kind in ("*", command) and (read or not using) and (written or not check)
+                for kind, read, written in policies
+            ), f"{name} lacks a policy for {command}"
+        for command in ("w", "d"):
+            assert any(kind in ("*", command) and read and written for kind, read, written in policies)
+
+
+def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
+    admin: Connection[Any],
+) -> None:
+    open_policies = rows(
+        admin,
+        """
+        select p.polname || ' on ' || p.polrelid::regclass from pg_policy p
+        where (p.polroles @> array[%s::regrole::oid] or p.polroles @> array[0::oid])
+            and (coalesce(pg_get_expr(p.polqual, p.polrelid), '') !~ 'tenant_id = current_tenant\\(\\)'
+                or pg_get_expr(p.polwithcheck, p.polrelid)
+                    is distinct from pg_get_expr(p.polqual, p.polrelid))
+        """,
+        APP,
+    )
+    assert open_policies == []
+
+
+def test_every_table_with_participants_tests_the_viewer(admin: Connection[Any]) -> None:
+    blind = rows(
+        admin,
+        """
+        select a.attrelid::regclass::text from pg_attribute a join pg_class c on c.oid = a.attrelid
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attname = 'participants'
+            and not exists (
+                select from pg_policy p where p.polrelid = c.oid
+                    and pg_get_expr(p.polqual, c.oid) ~ 'participants @> .*current_viewer\\(\\)')
+        """,
+    )
+    assert blind == []
+
+
+def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any]) -> None:
+    found = rows(
+        admin,
+        """
+        select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
+        where c.relnamespace = 'public'::regnamespace and i.indisunique
+            and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant_id')
+            and i.indkey[0] is distinct from (
+                select a.attnum from pg_attribute a
+                where a.attrelid = c.oid and a.attname = 'tenant_id')
+        """,
+    )
+    assert set(found) == set(GLOBALLY_UNIQUE)
+
+
+def test_every_foreign_key_begins_with_the_tenant_on_both_sides(admin: Connection[Any]) -> None:
+    found = rows(
+        admin,
+        """
+        select k.conname::text from pg_constraint k
+        join pg_attribute here on here.attrelid = k.conrelid and here.attnum = k.conkey[1]
+        join pg_attribute there on there.attrelid = k.confrelid and there.attnum = k.confkey[1]
+        where k.contype = 'f' and k.connamespace = 'public'::regnamespace
+            and (here.attname <> 'tenant_id' or there.attname <> 'tenant_id')
+        """,
+    )
+    assert found == []
+    assert rows(admin, "select count(*) from pg_constraint where contype = 'f'") > [10]
+
+
+def test_the_application_role_is_nobody(admin: Connection[Any]) -> None:
+    role = admin.execute(
+        "select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication, rolcanlogin"
+        " from pg_roles where rolname = %s",
+        (APP,),
+    ).fetchone()
+    assert role == (False, False, False, False, False, True)
+    assert rows(admin, "select roleid from pg_auth_members where member = %s::regrole", APP) == []
+    owned = rows(
+        admin,
+        "select classid::regclass::text from pg_shdepend"
+        " where refobjid = %s::regrole and deptype = 'o'",
+        APP,
+    )
+    assert owned == []
+
+
+def test_the_log_cannot_be_rewritten_by_the_application(admin: Connection[Any]) -> None:
+    rights = admin.execute(
+        """
+        select has_table_privilege(%(app)s, 'events', 'delete'),
+            has_any_column_privilege(%(app)s, 'events', 'update'),
+            has_column_privilege(%(app)s, 'events', 'xid', 'insert'),
+            has_column_privilege(%(app)s, 'events', 'erased_at', 'insert'),
+            has_column_privilege(%(app)s, 'events', 'content', 'insert')
+        """,
+        {"app": APP},
+    ).fetchone()
+    assert rights == (False, False, False, False, True)
+
+
+def test_the_application_can_neither_truncate_nor_trigger_nor_create(admin: Connection[Any]) -> None:
+    powers = rows(
+        admin,
+        """
+        select c.oid::regclass::text from pg_class c
+        where c.relkind in ('r', 'p') and c.relnamespace <> 'pg_catalog'::regnamespace and (
+            has_table_privilege(%(app)s, c.oid, 'truncate')
+            or has_table_privilege(%(app)s, c.oid, 'trigger')
+            or has_table_privilege(%(app)s, c.oid, 'references'))
+        union all
+        select nspname::text from pg_namespace
+        where nspname !~ '^pg_(toast_)?temp' and has_schema_privilege(%(app)s, oid, 'create')
+        """.replace("%(app)s", f"'{APP}'"),
+    )
+    assert powers == []
+
+
+def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> None:
+    found = admin.execute(
+        """
+        select p.proname::text, r.rolcanlogin or r.rolsuper or r.rolbypassrls,
+            has_function_privilege('public', p.oid, 'execute'),
+            coalesce(p.proconfig::text ~ 'search_path=pg_catalog', false),
+            exists (select from pg_auth_members m where m.member = r.oid)
+        from pg_proc p join pg_roles r on r.oid = p.proowner where p.prosecdef
+        """
+    ).fetchall()
+    assert {(name, False, False, True, False) for name, *_ in found} == set(found)
+    assert sorted(name for name, *_ in found) == sorted(PROBED)
+
+
+def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connection[Any]) -> None:
+    """They write nothing at all; the guard's UPDATE is the right to lock, on one column."""
+    rights = admin.execute(
+        """
+        select r.rolname::text, c.relname::text, a.attname::text from pg_roles r, pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+        where r.rolname ~ '^strandline_' and not r.rolcanlogin
+            and c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and (
+                has_column_privilege(r.oid, c.oid, a.attnum, 'update')
+                or has_column_privilege(r.oid, c.oid, a.attnum, 'insert')
+                or has_table_privilege(r.oid, c.oid, 'delete'))
+        """
+    ).fetchall()
+    assert rights == [("strandline_guard", "events", "erased_at")]
+
+
+def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None:
+    views = admin.execute(
+        "select relname::text, coalesce('security_invoker=true' = any (reloptions), false)"
+        " from pg_class where relkind = 'v' and relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    assert ("event_rows", True) in views
+    assert [name for name, invoker in views if not invoker] == []
+    materialised = rows(admin, "select relname from pg_class where relkind = 'm'")
+    assert materialised == []
+
+
+def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection[Any]) -> None:
+    """For each citing column: a trigger that is on, after every insert, once a statement, reading
+    the inserted rows. The column itself cannot be changed later."""
+    citing = admin.execute(
+        """
+        select k.conrelid::regclass::text, a.attname::text,
+            has_column_privilege(%(app)s, k.conrelid, a.attnum, 'update'),
+            exists (
+                select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+                where t.tgrelid = k.conrelid and t.tgenabled = 'O' and t.tgtype = 4
+                    and t.tgnewtable = 'citing' and t.tgqual is null
+                    and p.proname = case a.attname when 'event_id' then 'refuse_erased_event'
+                        when 'cited_id' then 'refuse_erased_citation' end)
+        from pg_constraint k join pg_attribute a
+            on a.attrelid = k.conrelid and a.attnum = any (k.conkey) and a.attname <> 'tenant_id'
+        where k.contype = 'f' and k.confrelid = 'events'::regclass
+        """,
+        {"app": APP},
+    ).fetchall()
+    assert {table for table, *_ in citing} >= {"event_keys", "memory_edges", "event_search"}
+    assert [row for row in citing if row[2:] != (False, True)] == []

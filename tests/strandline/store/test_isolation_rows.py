@@ -1,0 +1,214 @@
+"""Invariant 7 as rows feel it: with every WHERE forgotten, nobody reads, changes or adds a foreign
+row; and each fault that would let them is noticed."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection, errors, sql
+
+from strandline.db import Asker
+from tests.strandline.store.isolation import (
+    VERBS,
+    Table,
+    Verb,
+    all_breaches,
+    ask,
+    breaches,
+    rows,
+    tables,
+    viewer_text,
+)
+from tests.strandline.store.test_isolation_functions import searched_in_breach
+from tests.support import Base
+
+ALICE = Asker("acme", ("user:alice",), "user:alice")
+
+
+@pytest.fixture
+def admin(copy: Base) -> Iterator[Connection[Any]]:
+    """The superuser: sees the truth, plants the faults."""
+    with psycopg.connect(copy.admin_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def app(copy: Base) -> Iterator[Connection[Any]]:
+    """The application role."""
+    with psycopg.connect(copy.url, autocommit=True, prepare_threshold=None) as connection:
+        yield connection
+
+
+def unasked(connection: Connection[Any], among: list[Table]) -> list[str]:
+    """Tables of which somebody who set nothing, or only empty strings, reads or changes a row."""
+    found: list[str] = []
+    for table in among:
+        name = sql.Identifier(table.name)
+        statements = [sql.SQL("select {} from {}").format(sql.Identifier(table.readable[0]), name)]
+        if table.updatable:
+            column = sql.Identifier(table.updatable[0])
+            statements.append(sql.SQL("update {} set {} = null").format(name, column))
+        if table.deletable:
+            statements.append(sql.SQL("delete from {}").format(name))
+        for empty in (False, True):
+            for statement in statements:
+                with connection.transaction(force_rollback=True):
+                    if empty:
+                        ask(connection, "", "", "")
+                    try:
+                        if connection.execute(statement).rowcount:
+                            found.append(table.name)
+                    except errors.IntegrityError:  # it got as far as a row
+                        found.append(table.name)
+    return found
+
+
+def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any]) -> None:
+    """Else the properties below would hold for want of anything to break them."""
+    for table in tables(admin):
+        own = [row for row in table.rows if row.belongs_to(ALICE)]
+        others = [row for row in table.rows if row.full["tenant_id"] != ALICE.tenant]
+        assert own, f"nothing of alice's in {table.name}"
+        assert others, f"nothing of another tenant's in {table.name}"
+        if "participants" in table.readable or "writer" in table.readable:
+            inner = [row for row in table.rows if row.full["tenant_id"] == ALICE.tenant]
+            assert len(inner) > len(own), f"nothing of bob's in {table.name}"
+
+
+def test_no_foreign_row_is_read_changed_or_inserted(
+    admin: Connection[Any], app: Connection[Any], tenth: Callable[[int], int]
+) -> None:
+    assert all_breaches(app, tables(admin), tenth(20000)) == []
+
+
+def test_without_settings_every_table_is_empty(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    assert unasked(app, tables(admin)) == []
+    with app.transaction():  # and after a transaction of somebody's, on the same connection
+        ask(app, ALICE.tenant, viewer_text(ALICE.viewer), ALICE.writer)
+        assert rows(app, "select count(*) from events") > [0]
+    assert unasked(app, tables(admin)) == []
+
+
+def test_a_view_and_a_join_are_as_tight_as_their_tables(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    in_view = {
+        row.full["event_id"]
+        for table in tables(admin)
+        if table.name == "events"
+        for row in table.rows
+        if row.belongs_to(ALICE)
+    }
+    with app.transaction(force_rollback=True):
+        ask(app, ALICE.tenant, viewer_text(ALICE.viewer), ALICE.writer)
+        assert set(rows(app, "select event_id::text from event_rows")) == in_view
+        joined = "select count(*) from events e full join scopes s on true full join blobs b on true"
+        counts = "select (select count(*) from events) * (select count(*) from scopes)"
+        assert rows(app, joined) == rows(app, counts + " * (select count(*) from blobs)")
+
+
+# teeth -------------------------------------------------------------------------------------------
+
+
+def test_the_owner_is_held_by_force_and_seen_without_it(copy: Base, admin: Connection[Any]) -> None:
+    among = [t for t in tables(admin, "strandline_owner") if t.name in ("events", "event_keys")]
+    with psycopg.connect(copy.owner_url, autocommit=True) as owner:
+        assert all_breaches(owner, among, 40, verbs=("select",)) == []
+        for table in among:
+            lax = sql.SQL("alter table {} no force row level security")
+            owner.execute(lax.format(sql.Identifier(table.name)))
+            assert all_breaches(owner, [table], 20, verbs=("select",)) != []
+            assert table.name in unasked(owner, [table])
+
+
+FAULTS: dict[str, tuple[bytes, tuple[Verb, ...]]] = {
+    "viewer part dropped": (
+        b"alter policy in_view on {} using (tenant_id = current_tenant())"
+        b" with check (tenant_id = current_tenant())",
+        ("select", "insert"),
+    ),
+    "tenant part dropped": (
+        b"alter policy in_view on {} using (participants @> (select current_viewer()))"
+        b" with check (participants @> (select current_viewer()))",
+        ("select", "insert"),
+    ),
+    "check clause opened": (b"alter policy in_view on {} with check (true)", ("insert",)),
+    "row security off": (b"alter table {} disable row level security", ("select", "insert")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_weakened_policy_on_any_table_is_noticed(
+    admin: Connection[Any], app: Connection[Any], fault: str
+) -> None:
+    statement, verbs = FAULTS[fault]
+    guarded = [table for table in tables(admin) if "participants" in table.readable]
+    assert len(guarded) >= 12
+    for table in guarded:
+        admin.execute(statement.replace(b"{}", table.name.encode()))
+        for verb in verbs:
+            found = all_breaches(app, [table], 30, verbs=(verb,))
+            assert found, f"{fault} on {table.name}: {verb} went unnoticed"
+
+
+@pytest.mark.parametrize("table_name", ["event_keys", "blobs"])
+def test_a_forgotten_writer_is_noticed(
+    admin: Connection[Any], app: Connection[Any], table_name: str
+) -> None:
+    admin.execute(
+        f"alter policy own on {table_name} using (tenant_id = current_tenant())"
+        " with check (tenant_id = current_tenant())".encode()
+    )
+    (table,) = (table for table in tables(admin) if table.name == table_name)
+    for verb in ("select", "insert"):
+        assert all_breaches(app, [table], 30, verbs=(verb,)) != []
+
+
+def test_a_granted_delete_on_an_open_table_is_noticed(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    """The rights that are not granted today are tested the day they are."""
+    admin.execute("grant delete on lanes to strandline_app")
+    admin.execute("create policy slip on lanes for delete to strandline_app using (true)")
+    admin.execute("create policy slip_too on lanes for select to strandline_app using (true)")
+    (table,) = (table for table in tables(admin) if table.name == "lanes")
+    assert all_breaches(app, [table], 20, verbs=("delete",)) != []
+
+
+def test_a_setting_left_on_the_session_is_noticed(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    among = tables(admin)
+    assert unasked(app, among) == []
+    app.execute(
+        "select set_config('strandline.tenant', 'acme', false),"
+        " set_config('strandline.viewer', '{}', false)"
+    )
+    assert "events" in unasked(app, among)
+
+
+@pytest.mark.parametrize(
+    "part", ["and w.participants @> current_viewer()", "w.tenant_id = current_tenant() and"]
+)
+def test_a_definer_function_without_its_test_is_noticed(
+    admin: Connection[Any], app: Connection[Any], part: str
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    (definition,) = rows(admin, "select pg_get_functiondef('search_events'::regproc)")
+    assert part in definition
+    admin.execute(definition.replace(part, "").encode())
+    assert searched_in_breach(app, truth, 60) != []
+
+
+def test_the_check_sees_what_is_wrongly_withheld(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    """A policy that lets nobody see anything would pass a test for foreign rows alone."""
+    admin.execute("alter policy in_view on events using (false)")
+    (events,) = (table for table in tables(admin) if table.name == "events")
+    assert list(breaches(app, events, "select", ALICE, random.Random(1))) != []
+    assert set(VERBS) == {"select", "update", "delete", "insert"}

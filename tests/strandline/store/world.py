@@ -1,0 +1,55 @@
+"""One populated database for the tests of isolation, cloned for each of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from strandline.config import settings
+from strandline.local.aws import LocalAws
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from tests.strandline.store.isolation import populate
+from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, wire_handlers
+
+
+@dataclass(frozen=True)
+class World:
+    """A database that holds something of everybody in every table; nobody is connected to it."""
+
+    base: Base
+
+
+@pytest.fixture(scope="session")
+def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterator[World]:
+    """Filled through the gateway, once a run."""
+    name = fresh_name()
+    server.clone_database(TEMPLATE, name)
+    base = Base(server, name)
+    with pytest.MonkeyPatch.context() as patch:
+        services = wire_handlers(
+            {
+                "STRANDLINE_DATABASE_URL": base.url,
+                "STRANDLINE_BUCKET": aws.bucket,
+                "STRANDLINE_QUEUE_URL": aws.queue_url,
+                "STRANDLINE_KEY_SECRET": KEY_SECRET,
+            },
+            patch,
+            embedder,
+        )
+        gateway = Gateway(base.url)
+        populate(gateway, base)
+        for database in [gateway.database, *(service.database for service in services)]:
+            database.close()
+    settings.cache_clear()
+    yield World(base)
+    server.drop_database(name)
+
+
+@pytest.fixture
+def copy(world: World, server: EmbeddedPostgres) -> Iterator[Base]:
+    """The populated database, to be broken."""
+    name = fresh_name()
+    server.clone_database(world.base.name, name)
+    yield Base(server, name)
+    server.drop_database(name)

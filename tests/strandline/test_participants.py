@@ -1,0 +1,144 @@
+"""Canonical participants, and the scope that an exact set of them names."""
+
+import random
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.errors import Invalid
+from strandline.participants import (
+    MAX_LENGTH,
+    MAX_PARTICIPANTS,
+    bare,
+    normalize,
+    normalize_set,
+    scope_id,
+)
+
+NAMES = st.builds(
+    "{}:{}".format,
+    st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True),
+    st.text(st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=20),
+)
+
+
+def test_two_spellings_of_one_name_are_one_participant() -> None:
+    composed, decomposed = "user:Zo\u00eb", "user:Zoe\u0308"
+    assert composed != decomposed
+    assert normalize(decomposed) == normalize(composed) == composed
+
+
+@pytest.mark.parametrize("around", [" ", "\t", "\n", "\u00a0", "\u2003", " \r\n "])
+def test_white_space_around_a_name_is_trimmed(around: str) -> None:
+    assert normalize(f"{around}user:alice{around}") == "user:alice"
+
+
+def test_white_space_inside_a_name_is_kept() -> None:
+    assert normalize("user:Alice  of the Hill") == "user:Alice  of the Hill"
+
+
+def test_case_is_kept_and_tells_people_apart() -> None:
+    assert normalize("user:Alice") == "user:Alice"
+    assert normalize_set(["user:Alice", "user:alice"]) == ["user:Alice", "user:alice"]
+    assert scope_id("acme", ["user:Alice"]) != scope_id("acme", ["user:alice"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(name=NAMES)
+def test_a_canonical_name_is_its_own_canonical_form(name: str) -> None:
+    once = normalize(name)
+    assert normalize(once) == once
+    assert unicodedata.is_normalized("NFC", once)
+
+
+@settings(deadline=None, max_examples=60)
+@given(names=st.lists(NAMES, min_size=1, max_size=8), seed=st.integers(0, 1000))
+def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) -> None:
+    shuffled = [*names, *names]
+    random.Random(seed).shuffle(shuffled)
+    respelled = [f" {unicodedata.normalize('NFD', name)}\n" for name in shuffled]
+    members = normalize_set(names)
+    assert normalize_set(respelled) == members == sorted(set(members))
+    assert scope_id("acme", normalize_set(respelled)) == scope_id("acme", members)
+
+
+@settings(deadline=None, max_examples=60)
+@given(names=st.lists(NAMES, min_size=1, max_size=5), more=NAMES)
+def test_one_member_more_or_another_tenant_is_another_scope(names: list[str], more: str) -> None:
+    members = normalize_set(names)
+    assert scope_id("acme", members) != scope_id("other", members)
+    if normalize(more) not in members:
+        assert scope_id("acme", normalize_set([*names, more])) != scope_id("acme", members)
+
+
+def test_a_scope_id_cannot_be_made_by_moving_a_border() -> None:
+    assert scope_id("acme", ["user:a", "user:b"]) != scope_id("acme", ['user:a","user:b'])
+    assert scope_id("a", ["user:b"]) != scope_id("a,user:b", [])
+
+
+def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
+    made = scope_id("acme", ["agent:helper", "user:alice"])
+    assert (made.version, made.variant) == (8, "specified in RFC 4122")
+    # SHA-256 of '["acme", "agent:helper", "user:alice"]', with version and variant set: stored in
+    # every row of every deployment.
+    assert str(made) == "3e6bfb3a-0e65-8cc9-8443-a8f366da4181"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        "alice",
+        ":alice",
+        "user:",
+        "user: ",
+        "user: alice",
+        "User:alice",
+        "1user:alice",
+        "us er:alice",
+        "üser:alice",
+        f"{'k' * 33}:alice",
+        "*",
+        "-user:alice",
+    ],
+)
+def test_what_is_no_kind_and_name_is_refused_by_field(name: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        normalize(name, "speaker")
+    assert refused.value.details["field"] == "speaker"
+    assert refused.value.message.startswith("speaker: ")
+
+
+@pytest.mark.parametrize("point", [0x00, 0x01, 0x09, 0x0A, 0x1F, 0x7F, 0x85, 0x9F])
+def test_a_control_character_inside_a_name_is_refused(point: int) -> None:
+    with pytest.raises(Invalid, match="control"):
+        normalize(f"user:al{chr(point)}ice")
+
+
+def test_a_name_has_at_most_its_length_in_characters() -> None:
+    longest = "user:" + "é" * (MAX_LENGTH - 5)
+    assert normalize(unicodedata.normalize("NFD", longest)) == longest
+    with pytest.raises(Invalid, match=str(MAX_LENGTH)) as refused:
+        normalize(longest + "é")
+    assert refused.value.details["field"] == "participants"
+
+
+def test_a_set_has_at_most_its_number_of_members_after_doubles_are_dropped() -> None:
+    most = [f"user:{n}" for n in range(MAX_PARTICIPANTS)]
+    assert len(normalize_set(most + most)) == MAX_PARTICIPANTS
+    with pytest.raises(Invalid, match=str(MAX_PARTICIPANTS)):
+        normalize_set([*most, "user:one-more"])
+
+
+def test_an_empty_set_is_refused() -> None:
+    with pytest.raises(Invalid) as refused:
+        normalize_set([], "participants")
+    assert refused.value.details["field"] == "participants"
+
+
+def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
+    assert bare("user:alice") == "alice"
+    assert bare("agent:gpt:4") == "gpt:4"

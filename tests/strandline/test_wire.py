@@ -1,0 +1,278 @@
+"""Strict JSON, and the shapes and limits of requests."""
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from strandline import wire
+from strandline.errors import Invalid, Malformed
+
+APPEND = TypeAdapter(wire.AppendRequest)
+BATCH = TypeAdapter(wire.BatchRequest)
+JSON_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | JSON_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(JSON_TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def event(**more: object) -> dict[str, object]:
+    return {"participants": ["user:alice"], "role": "user", "content": "x", **more}
+
+
+def nested(levels: int, opening: str = "[", closing: str = "]") -> str:
+    return opening * levels + closing * levels
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=150)
+@given(value=JSON, ascii_only=st.booleans(), is_bytes=st.booleans())
+def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_bytes: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert wire.parse(text.encode() if is_bytes else text) == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        " ",
+        "{",
+        "{'a': 1}",
+        '{"a": 1,}',
+        "[1] 2",
+        "nul",
+        "NaN",
+        '{"a": NaN}',
+        "[Infinity]",
+        "[-Infinity]",
+        "[01]",
+        "[+1]",
+        '["\t"]',
+        '["a\nb"]',
+        '{"a": 1, "a": 2}',
+        '[{"a": {"b": 1, "c": 2, "b": 1}}]',
+        '{"a": 1, "\\u0061": 2}',
+        "[" + "9" * 5000 + "]",
+    ],
+)
+def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
+    for given_as in (body, body.encode()):
+        with pytest.raises(Malformed) as refused:
+            wire.parse(given_as)
+        assert refused.value.details["field"] == "body"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff", b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xc0\x80"', '{"a":1}'.encode("utf-16")],
+)
+def test_only_utf_8_is_read(body: bytes) -> None:
+    with pytest.raises(Malformed):
+        wire.parse(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (r'"\u0000"', "body"),
+        (r'{"content": "a\u0000b"}', "content"),
+        (r'{"metadata": {"deep": [1, {"x": "\u0000"}]}}', "metadata.deep[1].x"),
+        (r'{"metadata": {"a\u0000": 1}}', "metadata.(name)"),
+        (r'{"content": "\ud800"}', "content"),
+        (r'{"content": "\udc00\ud800"}', "content"),
+        (r'{"metadata": {"\udfff": 1}}', "metadata.(name)"),
+        ('{"weight": 1e999}', "weight"),
+        ('{"edges": [{"weight": -1e999}]}', "edges[0].weight"),
+    ],
+)
+def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        wire.parse(body)
+    assert not isinstance(refused.value, Malformed)
+    assert refused.value.details["field"] == field
+    assert refused.value.message.startswith(f"{field}: ")
+
+
+def test_a_surrogate_pair_is_one_character() -> None:
+    assert wire.parse(r'"\ud83c\udf0a"') == "🌊"
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
+    inner = "1" if opening != "[" else ""
+    wire.parse(opening * 32 + inner + closing * 32)
+    for levels in (33, 10_000, 200_000):
+        with pytest.raises(Invalid, match="32 levels") as refused:
+            wire.parse(opening * levels + inner + closing * levels)
+        assert refused.value.details["field"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"' + '","'.join(f'a{n}": 1, "b{n}":"' for n in range(100_000)) + '": 1, "b99999": 1}',
+        '{"' + "n" * 2_000_000 + '": [' + "1," * 900_000 + "1]}",
+        '{"' + "n" * 2_000_000 + '": 1, "' + "n" * 2_000_000 + '": 1}',
+    ],
+    ids=["many names, the last one twice", "a long name over many items", "a long name twice"],
+)
+def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
+    assert len(body) <= wire.MAX_BODY_BYTES
+    started = time.process_time()
+    try:
+        wire.parse(body)
+    except Invalid as refused:
+        assert len(refused.message) < 500
+    assert time.process_time() - started < 5
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    body=st.binary(max_size=60)
+    | st.text(max_size=60)
+    | st.text('{}[]":,0123.e-\\u"d8 ', max_size=40)
+)
+def test_any_body_is_read_or_refused(body: str | bytes) -> None:
+    try:
+        wire.parse(body)
+    except Invalid as refused:
+        assert refused.details["field"]
+
+
+# shapes ------------------------------------------------------------------------------------------
+
+
+def refusal(shape: TypeAdapter[Any], value: object) -> Invalid:
+    with pytest.raises(Invalid) as refused:
+        wire.validated(shape, value)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"participants": []}, "participants"),
+        ({"participants": "user:alice"}, "participants"),
+        ({"participants": ["user:a"] * 257}, "participants"),
+        ({"participants": ["user:alice", 1]}, "participants.1"),
+        ({"participants": ["user:" + "a" * 800]}, "participants.0"),
+        ({"role": "tool"}, "role"),
+        ({"role": None}, "role"),
+        ({"type": "note"}, "type"),
+        ({"content": 1}, "content"),
+        ({"parts": []}, "parts"),
+        ({"parts": [{"content": "x"}] * 257}, "parts"),
+        ({"parts": [{"model": "m"}]}, "parts.0.content"),
+        ({"parts": [{"content": "x", "model": "m" * 201}]}, "parts.0.model"),
+        ({"blob": {"cid": "short"}}, "blob.cid"),
+        ({"blob": {"cid": "b" * 129}}, "blob.cid"),
+        ({"mime_type": "m" * 256}, "mime_type"),
+        ({"name": "n" * 1025}, "name"),
+        ({"session_id": ""}, "session_id"),
+        ({"session_id": "s" * 129}, "session_id"),
+        ({"channel": ""}, "channel"),
+        ({"channel": "c" * 65}, "channel"),
+        ({"source_event_key": ""}, "source_event_key"),
+        ({"source_event_key": "k" * 513}, "source_event_key"),
+        ({"metadata": []}, "metadata"),
+        ({"metadata": {"a": "é" * 8200}}, "metadata"),
+        ({"stop_reason": "length"}, "stop_reason"),
+        ({"edges": [{"cid": "b" * 59}] * 65}, "edges"),
+        ({"edges": [{"cid": "b" * 59, "weight": 1.01}]}, "edges.0.weight"),
+        ({"edges": [{"cid": "b" * 59, "weight": -0.1}]}, "edges.0.weight"),
+        ({"edges": [{"cid": "b" * 59, "weight": 10**4000}]}, "edges.0.weight"),
+        ({"edges": [{"event_id": "no id"}]}, "edges.0.event_id"),
+        ({"origin": "document"}, "origin"),
+        ({"seq": 1}, "seq"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_field_over_its_limit_is_refused_by_name(change: dict[str, object], field: str) -> None:
+    refused = refusal(APPEND, event(**change))
+    assert refused.details["field"] == field
+    assert refused.message.startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", True, [], [event()]])
+def test_an_event_is_an_object(value: object) -> None:
+    assert refusal(APPEND, value).details["field"] == "body"
+
+
+def test_every_wrong_field_is_named_up_to_a_number() -> None:
+    refused = refusal(APPEND, {"content": 1, **{f"x{n}": n for n in range(100)}})
+    named = [found["field"] for found in refused.details["fields"]]  # type: ignore[index]
+    assert {"participants", "role", "content"} <= set(named)
+    assert len(named) == 20
+
+
+def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
+    secret = "the secret of the caller"
+    refused = refusal(APPEND, event(role=secret, metadata=secret, **{"n" * 1_000_000: secret}))
+    said = json.dumps([refused.message, refused.details])
+    assert len(said) < 5000
+    assert secret not in said
+
+
+def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
+    room = wire.MAX_METADATA_BYTES - len('{"a": ""}')
+    assert wire.validated(APPEND, event(metadata={"a": "é" * (room // 2)}))
+    refused = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
+    assert str(wire.MAX_METADATA_BYTES) in refused.message
+
+
+def test_a_batch_holds_1_to_500_events() -> None:
+    assert wire.validated(BATCH, {"events": [1] * 500}).atomic is False
+    for number in (0, 501):
+        assert refusal(BATCH, {"events": [1] * number}).details["field"] == "events"
+
+
+@pytest.mark.parametrize(
+    ("given_as", "moment"),
+    [
+        ("2026-05-08T13:56:00Z", datetime(2026, 5, 8, 13, 56, tzinfo=UTC)),
+        ("2026-05-08T13:56:00.25+02:00", datetime(2026, 5, 8, 11, 56, 0, 250_000, tzinfo=UTC)),
+        (1778248560, datetime(2026, 5, 8, 13, 56, tzinfo=UTC)),
+        (-1.5, datetime(1969, 12, 31, 23, 59, 58, 500_000, tzinfo=UTC)),
+        (0, datetime(1970, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime) -> None:
+    assert wire.validated(APPEND, event(occurred_at=given_as)).occurred_at == moment
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-05-08T13:56:00",
+        "2026-05-08",
+        "yesterday",
+        "",
+        True,
+        [],
+        {},
+        1e300,
+        10**4000,
+        -(10**12),
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        "10000-01-01T00:00:00Z",
+    ],
+)
+def test_another_moment_is_refused_by_field(value: object) -> None:
+    refused = refusal(APPEND, event(occurred_at=value))
+    assert refused.details["field"] == "occurred_at"
+    assert "time zone" in refused.message
