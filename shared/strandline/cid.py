@@ -116,9 +116,9 @@ def _present(**fields: object) -> Mapping[str, object]:
 
 
 def encode(event: BlockFields, edges: Sequence[Edge]) -> bytes:
-    """The event's block. Edges are sorted by their target's bytes, weights are float64 and
-    never -0.0, which the database gives back as 0; a timestamp is the whole second before."""
-    links = sorted((cid_bytes(edge.cid), edge.weight + 0.0) for edge in edges)
+    """The event's block. Edges are sorted by their target's bytes, weights are float64; a
+    timestamp is the whole second before."""
+    links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
     block: dict[str, object] = {
         "data": _data(event),
         "edges": [{"target": target, "weight": weight} for target, weight in links],

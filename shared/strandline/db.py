@@ -6,7 +6,8 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, LiteralString, cast
+from datetime import datetime
+from typing import Any, LiteralString, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
@@ -51,6 +52,14 @@ class Asker:
         return cls(tenant, ())
 
 
+class Look[Row](NamedTuple):
+    """A read's rows, and the database snapshot and the clock that they show."""
+
+    rows: Sequence[Row]
+    mark: str
+    now: datetime
+
+
 class Access:
     """The database as one asker sees it: every statement on memory goes through here.
 
@@ -66,18 +75,44 @@ class Access:
     def fetch[Row](
         self, row: type[Row], statement: LiteralString, params: Mapping[str, object]
     ) -> Sequence[Row]:
-        """A statement's rows. Outside of `transaction` it is one of its own, and BEGIN, settings,
-        statement and COMMIT go over in one round trip."""
+        """A statement's rows. Outside of `transaction` it is one of its own.
+
+        Settings and statement then go over in one round trip: what a pipeline sends before its
+        Sync is one implicit transaction, committed by the Sync and undone by any error. (An
+        explicit block costs two more trips: the driver syncs at its beginning and at its end.)
+        """
         connection = self._connection
         if connection.info.transaction_status == TransactionStatus.INTRANS:
             return (
                 connection.cursor(row_factory=class_row(row)).execute(statement, params).fetchall()
             )
         with translated():
-            with connection.pipeline(), connection.transaction():
+            with connection.pipeline():
                 connection.execute(_SETTINGS, self._settings())
                 cursor = connection.cursor(row_factory=class_row(row)).execute(statement, params)
             return cursor.fetchall()
+
+    def look[Row](
+        self, row: type[Row], statement: LiteralString, params: Mapping[str, object]
+    ) -> Look[Row]:
+        """A read, and what it saw: one database snapshot, still one round trip."""
+        connection = self._connection
+        with translated():
+            try:
+                with connection.pipeline():
+                    connection.execute("begin isolation level repeatable read read only")
+                    seen = connection.execute(_SETTINGS, self._settings())
+                    cursor = connection.cursor(row_factory=class_row(row)).execute(
+                        statement, params
+                    )
+                    connection.execute("commit")
+            except psycopg.Error:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+            settings = seen.fetchone()
+            assert settings is not None, "settings always answer"
+            return Look(cursor.fetchall(), settings[-2], settings[-1])
 
     def execute(self, statement: LiteralString, params: Mapping[str, object]) -> int:
         """A statement without an answer, inside `transaction`; gives the rows it touched."""
@@ -109,6 +144,7 @@ class Database:
         self._url = url
         self._local = threading.local()
         self._opened: list[Connection] = []
+        self._opening = threading.Lock()
 
     def access(self, asker: Asker, deadline: float | None = None) -> Access:
         """The database on behalf of `asker`. `deadline` is in time.monotonic() seconds."""
@@ -121,7 +157,8 @@ class Database:
             if kept is not None:
                 kept.connection.close()
             kept = self._local.kept = _Kept(_connect(self._url, deadline))
-            self._opened = [c for c in self._opened if not c.closed] + [kept.connection]
+            with self._opening:
+                self._opened = [c for c in self._opened if not c.closed] + [kept.connection]
         kept.used_at = time.monotonic()
         return kept.connection
 
@@ -152,8 +189,9 @@ class _Kept:
 
 def _connect(url: str, deadline: float | None) -> Connection:
     left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
+    connection: Connection | None = None
     try:
-        connection: Connection = psycopg.connect(
+        connection = psycopg.connect(
             url,
             autocommit=True,
             prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
@@ -164,30 +202,31 @@ def _connect(url: str, deadline: float | None) -> Connection:
             keepalives_interval=1,
             keepalives_count=5,
         )
+        row = connection.execute(_IS_POWERFUL).fetchone()
     except psycopg.OperationalError as error:
+        if connection is not None:
+            connection.close()
         raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
-    _refuse_powerful_role(connection)
-    return connection
-
-
-def _refuse_powerful_role(connection: Connection) -> None:
-    row = connection.execute(
-        "select r.rolsuper or r.rolbypassrls or exists ("
-        " select from pg_class c where c.relowner = r.oid and c.relname = 'events')"
-        " from pg_roles r where r.rolname = current_user"
-    ).fetchone()
     if row is None or row[0]:
         connection.close()
         raise Misconfigured(
             "The service refuses to run as a superuser, as a role that bypasses row-level security "
             "or as the owner of its tables: connect as strandline_app (STRANDLINE_DATABASE_URL)."
         )
+    return connection
 
+
+_IS_POWERFUL = """
+select r.rolsuper or r.rolbypassrls
+    or exists (select from pg_class c where c.relowner = r.oid and c.relname = 'events')
+from pg_roles r where r.rolname = current_user
+"""
 
 _SETTINGS = (
     "select set_config('strandline.tenant', %s, true),"
     " set_config('strandline.viewer', %s::text, true),"
-    " set_config('strandline.writer', %s, true), set_config('statement_timeout', %s, true)"
+    " set_config('strandline.writer', %s, true), set_config('statement_timeout', %s, true),"
+    " pg_current_snapshot()::text, now()"
 )
 
 
@@ -201,4 +240,9 @@ def translated() -> Generator[None]:
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
         raise Unavailable("The database was too busy with the same rows. Try again.") from error
     except psycopg.OperationalError as error:
-        raise Unsure from error
+        state = error.sqlstate or "08000"  # without a state the connection itself broke
+        if state.startswith(("08", "57P")):
+            raise Unsure from error
+        if state.startswith("53"):
+            raise Unavailable("The database is short of resources. Try again.") from error
+        raise

@@ -14,7 +14,7 @@ from strandline.observability import logger
 
 # One second and no retry: the append is committed, and the sweep finds what no hint named.
 _CONFIG = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
-_BATCH = 10  # the most messages SQS takes in a call
+_MESSAGES = 10  # the most that SQS takes in a call; workers share a large batch through them
 
 
 class Hints:
@@ -22,23 +22,30 @@ class Hints:
 
     def __init__(self, queue_url: str) -> None:
         self._url = queue_url
-        self._sqs: Any = None
+        self._sqs: Any = boto.client("sqs", _CONFIG) if queue_url else None
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
-        """Name scopes that turned dirty. A queue that does not answer is logged and no error."""
-        bodies = [json.dumps({"tenant": tenant, "scope": str(scope)}) for scope in scope_ids]
-        if not self._url or not bodies:
+        """Name scopes that turned dirty, in one call. A queue that does not answer is logged, and
+        no error."""
+        named = [str(scope) for scope in scope_ids]
+        if not self._url or not named:
             return
+        share = -(-len(named) // _MESSAGES)
+        entries = [
+            {
+                "Id": str(start),
+                "MessageBody": json.dumps(
+                    {"tenant": tenant, "scopes": named[start : start + share]}
+                ),
+                "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
+            }
+            for start in range(0, len(named), share)
+        ]
         try:
-            for start in range(0, len(bodies), _BATCH):
-                entries = [
-                    {"Id": str(i), "MessageBody": body, "MessageGroupId": tenant}
-                    for i, body in enumerate(bodies[start : start + _BATCH])
-                ]
-                self._client().send_message_batch(QueueUrl=self._url, Entries=entries)
+            self._sqs.send_message_batch(QueueUrl=self._url, Entries=entries)
         except (BotoCoreError, ClientError) as error:
             logger.warning(
-                "hint not sent", extra={"scopes": len(bodies), "error": type(error).__name__}
+                "hint not sent", extra={"scopes": len(named), "error": type(error).__name__}
             )
 
     def check(self) -> None:
@@ -46,11 +53,6 @@ class Hints:
         if not self._url:
             return
         try:
-            self._client().get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+            self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
         except (BotoCoreError, ClientError) as error:
             raise Unavailable("The queue cannot be reached.") from error
-
-    def _client(self) -> Any:
-        if self._sqs is None:
-            self._sqs = boto.client("sqs", _CONFIG)
-        return self._sqs

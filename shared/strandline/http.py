@@ -3,6 +3,7 @@
 import base64
 import functools
 import json
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -51,22 +52,32 @@ _RETRY_AFTER_SECONDS = "2"
 _REQUEST_SECONDS = 25.0
 
 
+class once[Value](functools.cached_property[Value]):
+    """A property made on first use and kept, by one thread while the others wait."""
+
+    _making = threading.RLock()
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        with self._making:
+            return super().__get__(instance, owner)
+
+
 class Service:
     """What this process works with, made on first use and kept."""
 
-    @functools.cached_property
+    @once
     def database(self) -> Database:
         return Database(settings().database_url)
 
-    @functools.cached_property
+    @once
     def blobs(self) -> Blobs:
         return Blobs(settings().bucket)
 
-    @functools.cached_property
+    @once
     def hints(self) -> Hints:
         return Hints(settings().queue_url)
 
-    @functools.cached_property
+    @once
     def embedder(self) -> Embedder:
         return make_embedder(settings())
 
@@ -75,7 +86,7 @@ class Service:
         self.embedder.embed(["warm"], timeout=10.0)
         return self
 
-    @functools.cached_property
+    @once
     def authenticator(self) -> Authenticator:
         return Authenticator(self.database, settings().key_secret)
 

@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from strandline import participants
 from strandline.errors import Invalid, Malformed
@@ -18,6 +26,8 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BATCH = 500
 MAX_DEPTH = 32
 MAX_METADATA_BYTES = 16 * 1024
+MAX_KEY_BYTES = 1024
+"""With tenant, writer and channel a key has to fit into one row of an index: 2,704 bytes."""
 MAX_EDGES = 64
 MAX_PARTS = 256
 PAGE_BYTES = 4 * 1024 * 1024
@@ -136,8 +146,16 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _key(value: str) -> str:
+    size = len(value.encode())
+    if size > MAX_KEY_BYTES:
+        raise ValueError(f"is {size} bytes as UTF-8, at most {MAX_KEY_BYTES}")
+    return value
+
+
 type Moment = Annotated[datetime, BeforeValidator(_moment)]
 type Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
+type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_key)]
 type Cid = Annotated[str, Field(min_length=8, max_length=128)]
 type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
 type Channel = Annotated[str, Field(min_length=1, max_length=64)]
@@ -197,7 +215,7 @@ class AppendRequest(_Request):
     """Who says it; one of the participants. Found by itself where only one can be meant."""
     session_id: SessionId | None = None
     channel: Channel = "http"
-    source_event_key: str | None = Field(default=None, min_length=1, max_length=512)
+    source_event_key: SourceKey | None = None
     """The caller's own key for this event; the same (channel, key) is stored once."""
     occurred_at: Moment | None = None
     """When it happened, by the caller's clock."""

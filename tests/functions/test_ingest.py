@@ -1,11 +1,210 @@
-"""The ingest function, called as API Gateway calls it."""
+"""The ingest function, called as API Gateway calls it: events, receipts, sessions, authority."""
 
-from tests.support import Base, Gateway, said
+import base64
+import copy
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions.ingest.handler import lambda_handler
+from strandline.local.lambda_context import LambdaContext
+from tests.support import EVENTS, Base, Gateway, Reply, said
+
+PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
+CONTEXT: Any = LambdaContext("ingest", 29)
+
+
+def event(name: str, key: str) -> dict[str, Any]:
+    """A proxy event from events/, with a key of this test's deployment."""
+    found = json.loads((EVENTS / name).read_text())
+    found["headers"]["X-API-Key"] = key
+    found["multiValueHeaders"]["X-API-Key"] = [key]
+    return found
 
 
 def test_an_event_is_stored_and_acknowledged(gateway: Gateway, base: Base) -> None:
-    reply = gateway.call("POST", "/api/v1/events", said("The buoy is out."), key=gateway.key())
-    assert reply.status == 201
-    assert reply.body["seq"] == 1
-    stored = base.rows("select content, cid from events where event_id = %s", reply.body["event_id"])
-    assert stored == [("The buoy is out.", reply.body["cid"])]
+    result = lambda_handler(event("ingest.json", gateway.key()), CONTEXT)
+    assert (result["statusCode"], result["isBase64Encoded"]) == (201, False)
+    assert result["headers"] == {"Content-Type": "application/json"}
+    receipt = json.loads(result["body"])
+    assert set(receipt) == {"event_id", "cid", "scope_id", "seq", "recorded_at", "blob"}
+    assert (receipt["seq"], receipt["blob"]) == (1, None)
+    stored = base.rows(
+        "select event_id::text, cid, scope_id::text, participants, role, type, origin, speaker,"
+        " content, session_id, channel, occurred_at, metadata, writer from events"
+    )
+    assert stored == [
+        (
+            receipt["event_id"],
+            receipt["cid"],
+            receipt["scope_id"],
+            ["agent:helper", "user:alice", "user:bob"],
+            "user",
+            "message",
+            "user",
+            "user:alice",
+            "The north buoy drifted 40 m in the night; please note it for Köhler. 🌊",
+            "watch-2026-11-06",
+            "slack",
+            datetime(2026, 11, 6, 11, 4, 13, 200_000, tzinfo=UTC),
+            {"workflow_id": "buoys", "thread": {"ts": "1793966653.000200"}},
+            "*",
+        )
+    ]
+    recorded = datetime.fromisoformat(receipt["recorded_at"])
+    assert abs(datetime.now(UTC) - recorded) < timedelta(minutes=1)
+    assert base.rows("select channel, source_event_key from event_keys") == [
+        ("slack", "C04B7/1793966653.000200")
+    ]
+
+
+def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
+    gateway: Gateway, base: Base
+) -> None:
+    result = lambda_handler(event("ingest_batch.json", gateway.key()), CONTEXT)
+    answer = json.loads(result["body"])
+    assert (result["statusCode"], answer["stored"], answer["failed"]) == (200, 2, 1)
+    assert [item["status"] for item in answer["results"]] == [201, 201, 422]
+    assert answer["results"][2]["error"]["details"]["field"] == "role"
+    assert base.rows("select seq, role, type from events order by seq") == [
+        (1, "user", "message"),
+        (2, "agent", "action"),
+    ]
+
+
+def test_the_same_event_delivered_twice_is_stored_once(gateway: Gateway, base: Base) -> None:
+    proxied = event("ingest.json", gateway.key())
+    first, second = (
+        lambda_handler(copy.deepcopy(proxied), CONTEXT),
+        lambda_handler(proxied, CONTEXT),
+    )
+    assert (first["statusCode"], first["body"]) == (second["statusCode"], second["body"])
+    assert "Idempotent-Replayed" not in first["headers"]
+    assert second["headers"]["Idempotent-Replayed"] == "true"
+    assert base.rows("select count(*) from events") == [(1,)]
+
+
+def test_a_body_in_base64_is_read(gateway: Gateway, base: Base) -> None:
+    proxied = event("ingest.json", gateway.key())
+    text = json.dumps(said("Grüße"), ensure_ascii=False)
+    proxied["body"] = base64.b64encode(text.encode()).decode()
+    proxied["isBase64Encoded"] = True
+    assert lambda_handler(proxied, CONTEXT)["statusCode"] == 201
+    assert base.rows("select content from events") == [("Grüße",)]
+
+
+def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    for n in range(6):
+        who = ["user:alice"] if n % 2 else ["user:alice", "user:bob"]
+        reply = gateway.call("POST", PATH, said(f"turn {n}", *who), key=key)
+        assert reply.body["seq"] == n // 2 + 1
+    assert base.rows("select last_seq from scopes") == [(3,), (3,)]
+
+
+def test_one_set_of_participants_is_one_scope_however_it_is_spelled(gateway: Gateway) -> None:
+    key = gateway.key()
+    spellings = [["user:Zo\u00eb", "agent:a"], [" agent:a", "user:Zoe\u0308", "agent:a"]]
+    replies = [gateway.call("POST", PATH, said("x", *who), key=key).body for who in spellings]
+    assert replies[0]["scope_id"] == replies[1]["scope_id"]
+    assert [reply["seq"] for reply in replies] == [1, 2]
+    other = gateway.call("POST", PATH, said("x", "user:zo\u00eb", "agent:a"), key=key).body
+    assert other["scope_id"] != replies[0]["scope_id"]
+
+
+# authority ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(gateway: Gateway, base: Base) -> Callable[..., tuple[Reply, list[tuple[Any, ...]]]]:
+    """Append as a user (or unbound); the answer, and what lies in the log of it."""
+    keys = {user: gateway.key(user=user) for user in ("user:alice", "user:bob", None)}
+
+    def append(user: str | None, **more: Any) -> tuple[Reply, list[tuple[Any, ...]]]:
+        body = {**said("x", "user:alice", "user:bob", "agent:helper"), **more}
+        reply = gateway.call("POST", PATH, body, key=keys[user])
+        found = "select speaker, origin, writer from events where event_id::text = %s"
+        return reply, base.rows(found, reply.body.get("event_id"))
+
+    return append
+
+
+def test_origin_and_writer_follow_from_the_credential(
+    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
+) -> None:
+    alice = "user:alice"
+    for user, more, row in (
+        (alice, {}, (alice, "user", alice)),
+        (alice, {"role": "agent"}, ("agent:helper", "agent", alice)),
+        (alice, {"type": "observation"}, (alice, "user", alice)),
+        (alice, {"type": "upload"}, (alice, "user", alice)),
+        (alice, {"role": "system"}, (None, "user", alice)),
+        (None, {"speaker": "user:bob"}, ("user:bob", "user", "*")),
+        (None, {"role": "agent"}, ("agent:helper", "agent", "*")),
+        (None, {"role": "system"}, (None, "system", "*")),
+        (None, {"role": "agent", "type": "observation"}, ("agent:helper", "tool", "*")),
+        (None, {"type": "upload"}, (None, "document", "*")),
+    ):
+        reply, rows = stored(user, **more)
+        assert (reply.status, rows) == (201, [row]), more
+
+
+def test_a_bound_key_may_not_write_for_others(
+    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], base: Base
+) -> None:
+    for more, status, field in (
+        ({"participants": ["user:bob"]}, 403, "participants"),
+        ({"speaker": "user:bob"}, 403, "speaker"),
+        ({"tenant_id": "other"}, 403, "tenant_id"),
+        ({"user_id": "user:bob"}, 403, "user_id"),
+        ({"origin": "system"}, 422, "origin"),
+        ({"speaker": "user:carol"}, 422, "speaker"),
+    ):
+        reply, _ = stored("user:alice", **more)
+        assert (reply.status, reply.error["details"]["field"]) == (status, field)
+    assert base.rows("select count(*) from events") == [(0,)]
+
+
+def test_a_body_may_repeat_the_ids_of_its_credential(
+    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
+) -> None:
+    for user_id in ("user:alice", "alice"):
+        assert stored("user:alice", tenant_id="acme", user_id=user_id)[0].status == 201
+    assert stored(None, tenant_id="acme")[0].status == 201
+
+
+# sessions ----------------------------------------------------------------------------------------
+
+
+def test_a_session_has_one_set_of_participants(gateway: Gateway, base: Base) -> None:
+    key = gateway.key(user="user:alice")
+    assert gateway.call("POST", PATH, said("x", session_id="s"), key=key).status == 201
+    assert gateway.call("POST", PATH, said("y", session_id="s"), key=key).status == 201
+    other = said("z", "user:alice", "user:bob", session_id="s")
+    reply = gateway.call("POST", PATH, other, key=key)
+    assert (reply.status, reply.error["details"]["field"]) == (422, "session_id")
+    assert base.rows("select last_seq from scopes") == [(2,)]
+
+
+def test_who_cannot_see_a_session_is_not_told_of_it(gateway: Gateway, base: Base) -> None:
+    """Two people may call their sessions the same; neither learns of the other's."""
+    alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
+    first = gateway.call("POST", PATH, said("x", "user:alice", session_id="s"), key=alice)
+    taken = gateway.call("POST", PATH, said("x", "user:bob", session_id="s"), key=bob)
+    free = gateway.call("POST", PATH, said("x", "user:bob", session_id="t"), key=bob)
+    assert [first.status, taken.status, free.status] == [201, 201, 201]
+    assert set(taken.body) == set(free.body)
+    assert base.rows("select session_id, count(*) from sessions group by 1 order by 1") == [
+        ("s", 2),
+        ("t", 1),
+    ]
+
+
+def test_an_unbound_key_sees_every_session_of_its_tenant_and_of_no_other(gateway: Gateway) -> None:
+    for tenant, status in (("acme", 422), ("other", 201)):
+        gateway.call("POST", PATH, said("x", "user:alice", session_id="s"), key=gateway.key())
+        body = said("x", "user:bob", session_id="s")
+        assert gateway.call("POST", PATH, body, key=gateway.key(tenant)).status == status

@@ -117,7 +117,7 @@ def test_twenty_callers_of_a_batch_make_its_events_once(
 def test_of_twenty_different_requests_under_one_key_one_wins(
     gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
 ) -> None:
-    """The others are conflicts that name the winner and what differs; nothing is dropped silently."""
+    """The others are conflicts that name the winner and what differs; none is dropped silently."""
     size, token = tenth(KEYS), gateway.key(user="user:alice")
     rounds = race(
         callers, size, lambda rnd, n: keyed(gateway, token, f"k{rnd}", said(f"{rnd} by {n}"))
@@ -142,7 +142,7 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
         ({"type": "thought"}, ["type"]),
         ({"occurred_at": "2026-05-08T13:56:01Z"}, ["occurred_at"]),
         ({"name": "b.txt", "mime_type": "text/markdown"}, ["mime_type", "name"]),
-        ({"content": "x" * 70_000}, ["content", "blob", "mime_type"]),
+        ({"content": "x" * 70_000}, ["content"]),
     ],
 )
 def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
@@ -171,7 +171,7 @@ def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
 
 def shape(reply: Reply) -> object:
     """All of an answer but its values."""
-    return reply.status, sorted(reply.headers), {n: type(v) for n, v in reply.body.items()}
+    return reply.status, sorted(reply.headers), {n: type(v).__name__ for n, v in reply.body.items()}
 
 
 def test_one_users_keys_tell_another_nothing(gateway: Gateway, base: Base) -> None:
@@ -239,9 +239,10 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
         raise Died
 
     token, body = gateway.key(), said("The buoy is out.")
-    with monkeypatch.context() as patch, pytest.raises(Died):
+    with monkeypatch.context() as patch:
         patch.setattr(Hints, "send", die)
-        keyed(gateway, token, "k", body)
+        with pytest.raises(Died):
+            keyed(gateway, token, "k", body)
     ((event_id, _, seq),) = stored(base)
     dead = ingest.service
     environment = {

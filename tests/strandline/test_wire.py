@@ -3,7 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -31,8 +31,13 @@ def event(**more: object) -> dict[str, object]:
     return {"participants": ["user:alice"], "role": "user", "content": "x", **more}
 
 
-def nested(levels: int, opening: str = "[", closing: str = "]") -> str:
-    return opening * levels + closing * levels
+def said(body: str | bytes) -> str:
+    """Why a body is refused, or that it was read."""
+    try:
+        wire.parse(body)
+    except Invalid as refused:
+        return f"{refused.details['field']}: {refused.message}"
+    return "read"
 
 
 # JSON --------------------------------------------------------------------------------------------
@@ -133,10 +138,7 @@ def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
 def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     assert len(body) <= wire.MAX_BODY_BYTES
     started = time.process_time()
-    try:
-        wire.parse(body)
-    except Invalid as refused:
-        assert len(refused.message) < 500
+    assert len(said(body)) < 500
     assert time.process_time() - started < 5
 
 
@@ -147,10 +149,7 @@ def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     | st.text('{}[]":,0123.e-\\u"d8 ', max_size=40)
 )
 def test_any_body_is_read_or_refused(body: str | bytes) -> None:
-    try:
-        wire.parse(body)
-    except Invalid as refused:
-        assert refused.details["field"]
+    assert said(body) == "read" or ": " in said(body)
 
 
 # shapes ------------------------------------------------------------------------------------------
@@ -214,7 +213,8 @@ def test_an_event_is_an_object(value: object) -> None:
 
 def test_every_wrong_field_is_named_up_to_a_number() -> None:
     refused = refusal(APPEND, {"content": 1, **{f"x{n}": n for n in range(100)}})
-    named = [found["field"] for found in refused.details["fields"]]  # type: ignore[index]
+    fields = cast("list[dict[str, str]]", refused.details["fields"])
+    named = [found["field"] for found in fields]
     assert {"participants", "role", "content"} <= set(named)
     assert len(named) == 20
 

@@ -33,7 +33,10 @@ PORTS = range(15432, 32000)
 SOCKET_PATH_BYTES = 103
 # After a crash the server syncs its files before it replays: one call per disk, not one per file.
 SYNC = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
-SETTINGS = {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"} | SYNC
+# An error's detail quotes the row that it is about, and a statement its values: memory, which no
+# log may hold.
+QUIET = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
+SETTINGS = {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"} | QUIET | SYNC
 # For data that may be lost with the machine; a crash of the server alone loses none of it.
 FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 

@@ -108,6 +108,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen(128)  # now, or two services could both believe to have the port
     except OSError as error:
         listening.close()
         raise Misconfigured(

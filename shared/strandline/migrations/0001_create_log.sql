@@ -240,10 +240,13 @@ create index embedding_cache_event on embedding_cache (tenant_id, event_id);
 
 -- erasure's other half ----------------------------------------------------------------------------
 -- Whoever cites an event holds it against erasure (which takes FOR UPDATE), and is refused once it
--- is marked. SECURITY DEFINER because locking a row takes a right that the application lacks.
+-- is marked. SECURITY DEFINER because locking a row takes a right that the application lacks. By index,
+-- whatever the tables' size was when a connection planned this.
 
 create function refuse_erased_event() returns trigger
-language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_material = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     erased boolean;
 begin
@@ -260,7 +263,9 @@ begin
 end $$;
 
 create function refuse_erased_citation() returns trigger
-language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_material = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     erased boolean;
 begin

@@ -40,18 +40,25 @@ language sql immutable parallel safe
     return setweight(to_tsvector('pg_catalog.english', coalesce(p_label || ': ', '') || p_text), 'A');
 
 -- Why each item that cannot be stored cannot be: {"<n>": code}. Reads only.
+--
+-- These functions are in plpgsql, because it keeps its plans: planning them anew at every append
+-- costs more than running them. They run within append_events and under its settings: a plan that is
+-- made once, maybe while the tables were empty, must hold for any size, by index and row by row.
+-- Under row-level security an index serves a plain column = column only: what is computed for a
+-- comparison (a cast, a coalesce) is computed before.
 create function append_refusals(p_items append_item[]) returns jsonb
-language sql stable set search_path = pg_catalog, public, pg_temp as $$
-    select coalesce(jsonb_object_agg(n, code), '{}') from (
-        select distinct on (n) n, code from (
+language plpgsql stable as $$
+begin
+    return (
+        with found as materialized (
             -- An edge's target must be visible to every reader of the new event.
             select i.n, 'edge_not_found' as code
-            from unnest(p_items) i, jsonb_array_elements(i.edges) edge
+            from unnest(p_items) i, jsonb_to_recordset(i.edges) as edge (event_id uuid, cid text)
             where not exists (
                 select from events e
-                where e.tenant_id = current_tenant() and e.event_id = (edge ->> 'event_id')::uuid
-                    and e.cid = edge ->> 'cid' and e.participants @> i.participants)
-            union all
+                where e.tenant_id = current_tenant() and e.event_id = edge.event_id
+                    and e.cid = edge.cid and e.participants @> i.participants)
+            union
             -- A blob: this principal uploaded it, or sees an event that holds it.
             select i.n, 'blob_not_found'
             from unnest(p_items) i
@@ -64,28 +71,30 @@ language sql stable set search_path = pg_catalog, public, pg_temp as $$
                     select from events e
                     where e.tenant_id = current_tenant() and e.blob_cid = i.blob_cid
                         and (e.participants @> i.participants or current_writer() <> '*'))
-            union all
+            union
             -- A session's events fall in one scope, as far as this writer can see.
             select i.n, 'session_mismatch'
             from unnest(p_items) i
             where i.session_id <> '' and exists (
                 select from sessions s
                 where s.tenant_id = current_tenant() and s.session_id = i.session_id
-                    and s.scope_id <> i.scope_id)
+                    and s.scope_id <> i.scope_id)),
+        beginning as (  -- nor may one request begin a session in two scopes
+            select i.n, i.scope_id,
+                first_value(i.scope_id) over (partition by i.session_id order by i.n) as first_scope
+            from unnest(p_items) i
+            where i.session_id <> '' and not exists (select from found f where f.n = i.n))
+        select coalesce(jsonb_object_agg(refused.n, refused.code), '{}') from (
+            select f.n, min(f.code) as code from found f group by f.n
             union all
-            select n, 'session_mismatch' from (
-                select i.n, i.session_id, i.scope_id,
-                    first_value(i.scope_id) over (partition by i.session_id order by i.n) as first_scope
-                from unnest(p_items) i where i.session_id <> '') s
-            where s.scope_id <> s.first_scope
-        ) found order by n, code
-    ) refused
-$$;
+            select b.n, 'session_mismatch' from beginning b where b.scope_id <> b.first_scope
+        ) refused);
+end $$;
 
 -- The sessions named here that do not exist yet: nobody else may begin one of the same name in
 -- another scope until this transaction ends. Sorted, so that crossing batches cannot deadlock.
 create function lock_new_sessions(p_items append_item[]) returns void
-language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(hashtextextended(current_tenant() || '/' || missing.session_id, 0))
     from (
@@ -101,7 +110,7 @@ end $$;
 -- Give seq and store. The caller holds every key; the scopes are locked here, in order. Gives the
 -- scopes that turned dirty: for the others a hint is on its way already.
 create function store_events(p_items append_item[]) returns uuid[]
-language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql as $$
 declare
     v_now timestamptz;
     v_dirty uuid[];
@@ -175,30 +184,28 @@ begin
             (piece.body ->> 'start')::int as start_char, (piece.body ->> 'end')::int as end_char,
             speaker_words(p.label, piece.body ->> 'text') as words
         from placed p, jsonb_array_elements(p.pieces) with ordinality as piece (body, place)),
-    before as (  -- the neighbour: in this batch, or the lane's last event before it
-        select w.event_id,
-            lag(w.event_id) over lane as neighbour_id, lag(w.words) over lane as neighbour_words,
-            w.scope_id, w.session_id, w.seq
-        from worded w where w.piece = 0
-        window lane as (partition by w.scope_id, w.session_id order by w.seq)),
+    beside as (  -- the neighbour of an event's first piece: in this batch, or nobody here
+        select w.*,
+            case when w.piece = 0 then lag(w.event_id) over lane end as neighbour_id,
+            case when w.piece = 0 then lag(w.words) over lane end as neighbour_words
+        from worded w
+        window lane as (partition by w.scope_id, w.session_id, w.piece > 0 order by w.seq, w.piece)),
     indexed as (
         insert into event_search
             (tenant_id, scope_id, event_id, piece, start_char, end_char, participants, cited_id, words)
-        select current_tenant(), w.scope_id, w.event_id, w.piece, w.start_char, w.end_char, w.participants,
-            case when w.piece = 0 then coalesce(b.neighbour_id, earlier.event_id) end,
+        select current_tenant(), w.scope_id, w.event_id, w.piece, w.start_char, w.end_char,
+            w.participants, coalesce(w.neighbour_id, earlier.event_id),
             w.words
                 || setweight(to_tsvector('pg_catalog.english', spoken_date(w.said_at)), 'C')
-                || case when w.piece = 0 then setweight(
-                    coalesce(b.neighbour_words, ts_filter(earlier.words, '{a}'), ''::tsvector), 'B')
-                   else ''::tsvector end
-        from worded w
-        join before b on b.event_id = w.event_id
-        left join lateral (
+                || setweight(coalesce(w.neighbour_words, ts_filter(earlier.words, '{a}'),
+                    ''::tsvector), 'B')
+        from beside w
+        left join lateral (  -- else the lane's last event before it
             select e.event_id, s.words
             from events e
             join event_search s on s.tenant_id = e.tenant_id and s.scope_id = e.scope_id
                 and s.event_id = e.event_id and s.piece = 0
-            where b.neighbour_id is null and w.piece = 0
+            where w.neighbour_id is null and w.piece = 0
                 and e.tenant_id = current_tenant() and e.scope_id = w.scope_id
                 and e.session_id = w.session_id and e.seq < w.seq and e.erased_at is null
             order by e.seq desc limit 1
@@ -207,84 +214,117 @@ begin
     return coalesce(v_dirty, '{}');
 end $$;
 
--- The answer: one row an item. outcome is created, replayed, conflict or a refusal's code;
--- stored is the earlier event of a conflict, for who may see it;
--- turned_dirty says that the scope had no work waiting before.
-create function append_events(p_items jsonb, p_atomic boolean)
-returns table (n int, outcome text, event_id uuid, scope_id uuid, seq bigint, cid text,
-    recorded_at timestamptz, blob_size bigint, stored jsonb, turned_dirty boolean)
-language plpgsql set search_path = pg_catalog, public, pg_temp as $$
-#variable_conflict use_column
+-- What became of an item. outcome is created, replayed, conflict or a refusal's code; stored is the
+-- earlier event of a conflict, for who may see it; turned_dirty says that the scope had no work
+-- waiting before.
+create type append_outcome as (
+    n int,
+    outcome text,
+    event_id uuid,
+    scope_id uuid,
+    seq bigint,
+    cid text,
+    recorded_at timestamptz,
+    blob_size bigint,
+    stored jsonb,
+    turned_dirty boolean
+);
+
+-- Reserve keys and store what won its own or has none.
+create function append_items(p_items append_item[], p_refused jsonb) returns append_outcome[]
+language plpgsql as $$
 declare
-    v_items append_item[] := array(
-        select i from jsonb_populate_recordset(null::append_item, p_items) i order by i.n);
-    v_refused jsonb;
     v_won uuid[];
     v_new append_item[];
     v_dirty uuid[] := '{}';
-    v_failed jsonb;
 begin
-    perform lock_new_sessions(v_items);
-    v_refused := append_refusals(v_items);
-
     with reserved as (
         insert into event_keys (tenant_id, writer, channel, source_event_key, event_id, fingerprint)
         select current_tenant(), current_writer(), i.key_channel, i.source_event_key, i.event_id,
             decode(i.fingerprint, 'hex')
-        from unnest(v_items) i
-        where i.source_event_key is not null and not v_refused ? i.n::text
+        from unnest(p_items) i
+        where i.source_event_key is not null and not p_refused ? i.n::text
         order by i.key_channel, i.source_event_key, i.n  -- crossing batches meet in the same order
         on conflict do nothing
         returning event_keys.event_id)
     select array_agg(r.event_id) into v_won from reserved r;
 
     v_new := array(
-        select i from unnest(v_items) i
-        where not v_refused ? i.n::text
+        select i from unnest(p_items) i
+        where not p_refused ? i.n::text
             and (i.source_event_key is null or i.event_id = any (v_won))
         order by i.n);
     if cardinality(v_new) > 0 then
         v_dirty := store_events(v_new);
     end if;
-
-    if p_atomic then
-        select jsonb_agg(jsonb_build_object('n', r.n, 'outcome', r.outcome, 'stored', r.stored))
-        into v_failed
-        from append_outcomes(v_items, v_refused) r where r.outcome not in ('created', 'replayed');
-        if v_failed is not null then
-            raise exception 'an item of an atomic batch failed'
-                using errcode = 'ST409', detail = v_failed::text;
-        end if;
-    end if;
-    return query select r.*, r.outcome = 'created' and r.scope_id = any (v_dirty)
-        from append_outcomes(v_items, v_refused) r order by r.n;
+    return append_outcomes(p_items, p_refused, v_dirty);
 end $$;
 
--- What became of each item: read after everything is stored, keys lost to others included.
-create function append_outcomes(p_items append_item[], p_refused jsonb)
-returns table (n int, outcome text, event_id uuid, scope_id uuid, seq bigint, cid text,
-    recorded_at timestamptz, blob_size bigint, stored jsonb)
-language sql stable set search_path = pg_catalog, public, pg_temp as $$
-    select i.n,
-        case
-            when k.event_id is null then coalesce(p_refused ->> i.n::text, 'created')
-            when k.event_id = i.event_id then 'created'
-            when k.fingerprint = decode(i.fingerprint, 'hex') then 'replayed'
-            else 'conflict'
-        end,
-        e.event_id, e.scope_id, e.seq, e.cid, e.recorded_at, e.blob_size,
-        -- A conflict names what differs only to who may see the event: the bound user, or
-        -- everybody the new request names.
-        case when k.fingerprint <> decode(i.fingerprint, 'hex')
-                and (current_writer() <> '*' or e.participants @> i.participants)
-            then to_jsonb(e) || jsonb_build_object('edges', coalesce((
-                select jsonb_agg(jsonb_build_object('event_id', m.cited_id, 'weight', m.weight))
-                from memory_edges m
-                where m.tenant_id = e.tenant_id and m.event_id = e.event_id), '[]'))
-        end
-    from unnest(p_items) i
-    left join event_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()
-        and k.channel = i.key_channel and k.source_event_key = i.source_event_key
-    left join events e on e.tenant_id = current_tenant()
-        and e.event_id = coalesce(k.event_id, i.event_id)
-$$;
+-- Read after everything is stored, keys lost to others included.
+create function append_outcomes(p_items append_item[], p_refused jsonb, p_dirty uuid[])
+returns append_outcome[]
+language plpgsql as $$
+begin
+    return array(
+        with said as materialized (
+            select i.n, i.event_id, i.participants, i.fingerprint, k.event_id as key_event_id,
+                k.fingerprint as key_fingerprint, coalesce(k.event_id, i.event_id) as stored_id
+            from unnest(p_items) i
+            left join event_keys k on k.tenant_id = current_tenant()
+                and k.writer = current_writer() and k.channel = i.key_channel
+                and k.source_event_key = i.source_event_key),
+        told as (
+            select i.*, e as event,
+                case
+                    when i.key_event_id is null then coalesce(p_refused ->> i.n::text, 'created')
+                    when i.key_event_id = i.event_id then 'created'
+                    when i.key_fingerprint = decode(i.fingerprint, 'hex') then 'replayed'
+                    else 'conflict'
+                end as outcome
+            from said i
+            left join events e on e.tenant_id = current_tenant() and e.event_id = i.stored_id)
+        select row(t.n, t.outcome, (t.event).event_id, (t.event).scope_id, (t.event).seq,
+            (t.event).cid, (t.event).recorded_at, (t.event).blob_size,
+            -- A conflict names what differs only to who may see the event: the bound user, or
+            -- everybody the new request names.
+            case when t.outcome = 'conflict'
+                    and (current_writer() <> '*' or (t.event).participants @> t.participants)
+                then to_jsonb(t.event) || jsonb_build_object('edges', coalesce((
+                    select jsonb_agg(jsonb_build_object('event_id', m.cited_id, 'weight', m.weight))
+                    from memory_edges m
+                    where m.tenant_id = current_tenant() and m.event_id = t.stored_id), '[]'))
+            end,
+            t.outcome = 'created' and (t.event).scope_id = any (p_dirty))::append_outcome
+        from told t order by t.n);
+end $$;
+
+-- One row an item. Atomic means all or none: where one item fails all is undone, and the rows of the
+-- others say what would have been. (Undone by a caught exception, whose words no server log keeps.)
+create function append_events(p_items jsonb, p_atomic boolean) returns setof append_outcome
+language plpgsql set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_generic_plan set enable_material = off
+set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+    v_items append_item[] := array(
+        select i from jsonb_populate_recordset(null::append_item, p_items) i order by i.n);
+    v_refused jsonb;
+    v_outcomes append_outcome[];
+begin
+    perform lock_new_sessions(v_items);
+    v_refused := append_refusals(v_items);
+    if not p_atomic then
+        v_outcomes := append_items(v_items, v_refused);
+    else
+        begin
+            v_outcomes := append_items(v_items, v_refused);
+            if exists (
+                select from unnest(v_outcomes) o where o.outcome not in ('created', 'replayed')) then
+                raise exception using errcode = 'ST409';
+            end if;
+        exception when sqlstate 'ST409' then
+            null;  -- undone; v_outcomes still says why
+        end;
+    end if;
+    return query select * from unnest(v_outcomes);
+end $$;

@@ -27,6 +27,8 @@ alter role strandline_app login;
 -- start-up options, so these lie on the role.
 alter role strandline_app set idle_in_transaction_session_timeout = '10s';
 alter role strandline_app set lock_timeout = '10s';
+-- Times are read and written in UTC, whatever the server's zone: year 1 has no earlier one.
+alter role strandline_app set timezone = 'UTC';
 
 -- SET without INHERIT: the owner may hand a function to these roles, but their policies, which see
 -- all tenants, never apply to the owner itself.

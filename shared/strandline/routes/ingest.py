@@ -78,9 +78,9 @@ def _replays(results: list[Appended]) -> dict[str, str]:
 
 def _idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
-    if key is not None and not (1 <= len(key) <= 500 and key.isprintable()):
+    if key is not None and not (1 <= len(key) <= 500 and key.isascii() and key.isprintable()):
         raise Invalid(
-            "Idempotency-Key: between 1 and 500 printable characters", field="Idempotency-Key"
+            "Idempotency-Key: between 1 and 500 printable ASCII characters", field="Idempotency-Key"
         )
     return key
 

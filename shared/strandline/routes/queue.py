@@ -33,13 +33,17 @@ def work_through(
 
 
 def _handled(worker: Worker, record: Mapping[str, Any]) -> bool:
+    """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
+    it alone: SQS delivers it again, and gives it up in the end."""
     try:
         hint = json.loads(record["body"])
         embed_scope(worker, str(hint["tenant"]), UUID(str(hint["scope"])))
         return True
-    except (ValueError, KeyError, TypeError) as error:
-        reason = f"no hint: {type(error).__name__}"
     except StrandlineError as error:
         reason = error.code
-    logger.warning("message not handled", extra={"message": record["messageId"], "reason": reason})
+    except Exception as error:
+        reason = type(error).__name__
+    logger.warning(
+        "message not handled", extra={"message_id": str(record["messageId"]), "reason": reason}
+    )
     return False

@@ -18,6 +18,7 @@ from strandline.store import events
 
 _REQUEST = TypeAdapter(wire.AppendRequest)
 
+_STORED = ("created", "replayed")
 _REFUSALS = {
     "edge_not_found": ("edges", "edges: cite events that every participant here may see"),
     "blob_not_found": ("blob.cid", "blob.cid: there is no payload at this CID that you may cite"),
@@ -116,23 +117,18 @@ def _store(
     results: dict[int, Appended],
 ) -> None:
     by_n = {item.n: item for item in items}
-    try:
-        outcomes = events.append(access, items, atomic)
-    except events.AtomicFailure as failure:
-        for said in failure.items:
-            n = said["n"]
-            error = _refusal(said["outcome"], made[n], by_n[n], said["stored"])
-            results[n] = Appended(error=error)
-        return
+    outcomes = events.append(access, items, atomic)
+    undone = atomic and any(said.outcome not in _STORED for said in outcomes)
     for said in outcomes:
-        if said.outcome in ("created", "replayed"):
-            replayed = said.outcome == "replayed"
-            results[said.n] = Appended(_receipt(said, by_n[said.n]), replayed)
-        else:
+        if said.outcome not in _STORED:
             error = _refusal(said.outcome, made[said.n], by_n[said.n], said.stored)
             results[said.n] = Appended(error=error)
-    dirty = {o.scope_id for o in outcomes if o.turned_dirty and o.scope_id is not None}
-    hints.send(access.asker.tenant, sorted(dirty))
+        elif not undone:
+            receipt = _receipt(said, by_n[said.n])
+            results[said.n] = Appended(receipt, replayed=said.outcome == "replayed")
+    if not undone:
+        dirty = {o.scope_id for o in outcomes if o.turned_dirty and o.scope_id is not None}
+        hints.send(access.asker.tenant, sorted(dirty))
 
 
 def _receipt(said: events.Outcome, item: NewEvent) -> wire.Receipt:

@@ -70,10 +70,14 @@ def _embed_safely(worker: Worker, access: Access, taken: work.Lease) -> int:
     try:
         _embed_leased(worker, access, taken.scope_id, taken.attempts)
         return 1
-    except StrandlineError as error:
+    except Exception as error:  # a fault of ours as well: this scope would be the first due again
         logger.warning(
             "scope not embedded",
-            extra={"scope": str(taken.scope_id), "error": error.code, "attempts": taken.attempts},
+            extra={
+                "scope": str(taken.scope_id),
+                "error": _reason(error),
+                "attempts": taken.attempts,
+            },
         )
         return 0
 
@@ -84,20 +88,29 @@ def _embed_leased(worker: Worker, access: Access, scope_id: UUID, attempts: int)
         while events := work.unembedded(access, scope_id, space, BATCH):
             vectors = _vectors(worker, access, events)
             with access.transaction():
-                work.store_vectors(access, space, vectors)
+                work.store_vectors(access, space, vectors, events[-1])
             if worker.out_of_time():
                 break
         with access.transaction():
             work.settle(access, scope_id, space)
-    except StrandlineError as error:
+    except Exception as error:
         later = datetime.now(UTC) + timedelta(seconds=min(300, 2**attempts))
         with access.transaction():
-            work.put_off(access, scope_id, later, f"{error.code}: {error.message}")
+            work.put_off(access, scope_id, later, _reason(error))
         raise
 
 
-def _vectors(worker: Worker, access: Access, events: Sequence[Unembedded]) -> list[Vector]:
-    """A vector for each event: from the cache, or from the model, outside of any transaction."""
+def _reason(error: Exception) -> str:
+    """Why, without memory content: a fault's own words may quote a row."""
+    if isinstance(error, StrandlineError):
+        return f"{error.code}: {error.message}"
+    return f"internal_error: {type(error).__name__}"
+
+
+def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> list[Vector]:
+    """A vector for each event that is not erased: from the cache, or from the model, outside of any
+    transaction."""
+    events = [event for event in found if not event.erased]
     texts = [_text(worker, access.asker.tenant, event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
     known = dict(work.cached(access, worker.embedder.space, hashes))

@@ -1,8 +1,10 @@
 """Read events back: one, a tree, a page, a scope's feed, a memory by CID."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
+
+from pydantic import BaseModel
 
 from strandline import cursors, wire
 from strandline.blobs import Blobs
@@ -45,6 +47,19 @@ def _parts(event: Event) -> list[wire.PartOut] | None:
     return parts
 
 
+def fitting[Model: BaseModel](models: Iterable[Model]) -> list[Model]:
+    """As many as one answer holds, and one at least. Counted as they go over the wire: escapes and
+    parts can make an event several times what it is in the log, by which the store ends pages."""
+    taken: list[Model] = []
+    size = 0
+    for model in models:
+        size += len(model.model_dump_json().encode())
+        if taken and size > wire.PAGE_BYTES:
+            break
+        taken.append(model)
+    return taken
+
+
 def get_event(access: Access, event_id: UUID) -> wire.EventOut:
     """One event in view. Raises NotFound."""
     event = events.get(access, event_id)
@@ -56,30 +71,32 @@ def get_event(access: Access, event_id: UUID) -> wire.EventOut:
 def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
     """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
     narrowing = query.narrowing()
-    rows = events.newest(
+    after = cursors.decode(query.cursor)
+    seen = events.newest(
         access,
         narrowing=narrowing,
         scope_id=query.scope_id,
         text=query.text,
-        after=cursors.decode(query.cursor),
+        after=after,
         limit=query.limit,
         page_bytes=wire.PAGE_BYTES,
     )
-    by_scope: dict[UUID, list[events.Listed]] = {}
-    for row in rows:
-        by_scope.setdefault(row.scope_id, []).append(row)
+    page = fitting(map(shown, seen.rows))
+    by_scope: dict[UUID, list[wire.EventOut]] = {}
+    for event in page:
+        by_scope.setdefault(event.scope_id, []).append(event)
     return wire.EventTree(
         query={**narrowing, "participants": access.asker.viewer, "text": query.text},
-        mark=rows[0].mark if rows else "",
+        mark=after.mark if after else seen.mark,
         scopes=[
             wire.ScopeEvents(
                 scope_id=scope_id,
                 participants=found[0].participants,
-                events=[shown(e) for e in sorted(found, key=lambda e: e.seq)],
+                events=sorted(found, key=lambda e: e.seq),
             )
             for scope_id, found in by_scope.items()
         ],
-        next_cursor=_next(rows),
+        next_cursor=_next(seen.rows[: len(page)]),
     )
 
 
@@ -93,8 +110,9 @@ def list_events(access: Access, limit: int, cursor: str | None) -> wire.EventPag
         after=cursors.decode(cursor),
         limit=limit,
         page_bytes=wire.PAGE_BYTES,
-    )
-    return wire.EventPage(events=[shown(row) for row in rows], next_cursor=_next(rows))
+    ).rows
+    page = fitting(map(shown, rows))
+    return wire.EventPage(events=page, next_cursor=_next(rows[: len(page)]))
 
 
 def _next(rows: Sequence[events.Listed]) -> str | None:
@@ -108,12 +126,12 @@ def _next(rows: Sequence[events.Listed]) -> str | None:
 def list_scopes(access: Access, limit: int, cursor: str | None) -> wire.ScopePage:
     """Scopes in view, newest first."""
     rows = scopes.newest(access, cursors.decode(cursor), limit)
-    return wire.ScopePage(
-        scopes=[wire.ScopeOut.model_validate(vars(row)) for row in rows],
-        next_cursor=None
-        if len(rows) < limit
-        else cursors.encode(Position(rows[-1].mark, rows[-1].created_at, rows[-1].scope_id)),
-    )
+    page = fitting(wire.ScopeOut.model_validate(vars(row)) for row in rows)
+    if len(page) < limit and len(page) == len(rows):
+        return wire.ScopePage(scopes=page, next_cursor=None)
+    last = rows[len(page) - 1]
+    after = Position(last.mark, last.created_at, last.scope_id)
+    return wire.ScopePage(scopes=page, next_cursor=cursors.encode(after))
 
 
 def get_scope(access: Access, scope_id: UUID) -> wire.ScopeOut:
@@ -127,12 +145,12 @@ def get_scope(access: Access, scope_id: UUID) -> wire.ScopeOut:
 def feed(access: Access, scope_id: UUID, after_seq: int, limit: int) -> wire.FeedPage:
     """A scope's events past a seq, in order: the only feed. Raises NotFound."""
     scope = get_scope(access, scope_id)
-    rows = events.feed(access, scope_id, after_seq, limit, wire.PAGE_BYTES)
+    page = fitting(map(shown, events.feed(access, scope_id, after_seq, limit, wire.PAGE_BYTES)))
     return wire.FeedPage(
         scope_id=scope_id,
-        last_seq=max(scope.last_seq, rows[-1].seq if rows else 0),
-        events=[shown(row) for row in rows],
-        next_after_seq=rows[-1].seq if rows else after_seq,
+        last_seq=max(scope.last_seq, page[-1].seq if page else 0),
+        events=page,
+        next_after_seq=page[-1].seq if page else after_seq,
     )
 
 

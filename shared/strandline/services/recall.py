@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from strandline import wire
-from strandline.db import Access
+from strandline.db import Access, Look
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
-from strandline.services.read import shown
+from strandline.services.read import fitting, shown
 from strandline.store import search
 
 # A model that does not answer keeps its thread; with a few of them a slow one degrades answers
@@ -22,22 +22,22 @@ def recall(
     access: Access, embedder: Embedder, request: wire.RecallRequest, vector_seconds: float
 ) -> wire.RecallAnswer:
     """The best hits for a question, best first. Without a query vector within `vector_seconds` it
-    answers by full text alone and says so in `degraded`."""
+    answers by full text alone and says so in `degraded`; so it does where the best hits fill an
+    answer before `limit`."""
     vector, degraded = _query_vector(embedder, request.query, vector_seconds)
-    with access.transaction():
-        moment = search.moment(access)
-        found = search.fused(
-            access,
-            question=request.query,
-            vector=vector,
-            space=embedder.space,
-            narrowing=request.narrowing(),
-            limit=request.limit,
-        )
+    found = search.fused(
+        access,
+        question=request.query,
+        vector=vector,
+        space=embedder.space,
+        narrowing=request.narrowing(),
+        limit=request.limit,
+    )
+    hits = fitting(map(_hit, found.rows))
     return wire.RecallAnswer(
-        hits=[_hit(row) for row in found],
-        degraded=degraded,
-        token=_token(moment, embedder.space if vector else None),
+        hits=hits,
+        degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
+        token=_token(found, embedder.space if vector else None),
     )
 
 
@@ -61,9 +61,9 @@ def _hit(row: search.Found) -> wire.Hit:
     return wire.Hit(event=shown(row), piece=piece, score=score)
 
 
-def _token(moment: search.Moment, space: str | None) -> str:
+def _token(found: Look[search.Found], space: str | None) -> str:
     """What the answer rested on, as one opaque word."""
     document = json.dumps(
-        {"v": 1, "mark": moment.mark, "now": moment.now.isoformat(), "space": space}
+        {"v": 1, "mark": found.mark, "now": found.now.isoformat(), "space": space}
     )
     return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")

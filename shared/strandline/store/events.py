@@ -7,11 +7,9 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-import psycopg
-
 from strandline.cid import Part
 from strandline.cursors import Position
-from strandline.db import Access
+from strandline.db import Access, Look
 from strandline.drafts import NewEvent
 
 
@@ -31,27 +29,15 @@ class Outcome:
     turned_dirty: bool | None
 
 
-class AtomicFailure(Exception):
-    """An atomic batch was refused; `items` says which items and why."""
-
-    def __init__(self, items: list[dict[str, Any]]) -> None:
-        super().__init__("an atomic batch was refused")
-        self.items = items
-
-
 def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
-    """Store the items, one function call in one round trip. Raises AtomicFailure."""
+    """Store the items, one function call in one round trip. Where one item of an atomic call is
+    neither created nor replayed, nothing was stored."""
     document = json.dumps([item.as_json() for item in items], ensure_ascii=False)
-    try:
-        return access.fetch(
-            Outcome,
-            "select * from append_events(%(items)s::jsonb, %(atomic)s)",
-            {"items": document, "atomic": atomic},
-        )
-    except psycopg.Error as error:
-        if error.sqlstate == "ST409" and error.diag.message_detail:
-            raise AtomicFailure(json.loads(error.diag.message_detail)) from None
-        raise
+    return access.fetch(
+        Outcome,
+        "select * from append_events(%(items)s::jsonb, %(atomic)s)",
+        {"items": document, "atomic": atomic},
+    )
 
 
 @dataclass(frozen=True)
@@ -69,26 +55,21 @@ def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequ
     return access.fetch(
         Target,
         """
-        select w.place::int - 1 as place, found.event_id, found.cid
-        from jsonb_array_elements(%(wanted)s::jsonb) with ordinality as w (body, place)
+        select w.place, found.event_id, found.cid
+        from jsonb_to_recordset(%(wanted)s::jsonb)
+            as w (place int, event_id uuid, cid text, participants text[])
         left join lateral (
-            select e.event_id, e.cid, 0 as recorded from events e
-            where w.body ? 'event_id' and e.tenant_id = current_tenant()
-                and e.event_id = (w.body ->> 'event_id')::uuid
-                and e.cid = coalesce(w.body ->> 'cid', e.cid)
-                and e.participants @>
-                    array(select jsonb_array_elements_text(w.body -> 'participants'))
+            select e.event_id, e.cid from events e
+            where e.event_id = w.event_id and e.cid = coalesce(w.cid, e.cid)
+                and e.participants @> w.participants
             union all
-            (select e.event_id, e.cid, 0 from events e
-            where not w.body ? 'event_id' and e.tenant_id = current_tenant()
-                and e.cid = w.body ->> 'cid'
-                and e.participants @>
-                    array(select jsonb_array_elements_text(w.body -> 'participants'))
+            (select e.event_id, e.cid from events e
+            where w.event_id is null and e.cid = w.cid and e.participants @> w.participants
             order by e.recorded_at, e.event_id limit 1)
         ) found on true
         order by w.place
         """,
-        {"wanted": json.dumps(wanted)},
+        {"wanted": json.dumps([{**edge, "place": n} for n, edge in enumerate(wanted)])},
     )
 
 
@@ -195,11 +176,11 @@ def newest(
     after: Position | None,
     limit: int,
     page_bytes: int,
-) -> Sequence[Listed]:
+) -> Look[Listed]:
     """Events in view, newest first, from `after` on; a page ends at `limit` events or `page_bytes`
     of content. Further pages see the snapshot of the first. Of each scope no more than a page's
     worth is looked at; an asker without scopes to list (an admin) reads the tenant by time."""
-    return access.fetch(
+    return access.look(
         Listed,
         """
         with view as materialized (

@@ -1,15 +1,14 @@
 """Recall's one statement: words, vectors and what is too fresh for either, fused by rank."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from pgvector import HalfVector
 
 from strandline import ranking
-from strandline.db import Access
+from strandline.db import Access, Look
 from strandline.store.events import Event
 
 
@@ -27,19 +26,6 @@ class Found(Event):
     end_char: int | None
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The database snapshot and the clock of an answer."""
-
-    mark: str
-    now: datetime
-
-
-def moment(access: Access) -> Moment:
-    """What this transaction sees."""
-    return access.fetch(Moment, "select pg_current_snapshot()::text as mark, now()", {})[0]
-
-
 def fused(
     access: Access,
     *,
@@ -48,10 +34,10 @@ def fused(
     space: str,
     narrowing: Mapping[str, Any],
     limit: int,
-) -> Sequence[Found]:
+) -> Look[Found]:
     """The best `limit` events in view for a question, best first. Without a vector: by words, and
     by freshness where there is no vector of the event either."""
-    return access.fetch(
+    return access.look(
         Found,
         """
         with view as materialized (select scopes_in_view() as scope_ids),

@@ -93,6 +93,7 @@ class Unembedded:
     mime_type: str | None
     file_name: str | None
     said_at: datetime
+    erased: bool
 
 
 def unembedded(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[Unembedded]:
@@ -101,7 +102,8 @@ def unembedded(access: Access, scope_id: UUID, space: str, limit: int) -> Sequen
         Unembedded,
         """
         select event_id, scope_id, seq, participants, speaker, left(content, 4000) as content,
-            blob_cid, mime_type, file_name, coalesce(occurred_at, recorded_at) as said_at
+            blob_cid, mime_type, file_name, coalesce(occurred_at, recorded_at) as said_at,
+            erased_at is not null as erased
         from events
         where scope_id = %(scope_id)s and seq > coalesce((
             select embedded_seq from scope_progress
@@ -145,9 +147,9 @@ def as_text(vector: list[float]) -> str:
     return HalfVector(vector).to_text()
 
 
-def store_vectors(access: Access, space: str, vectors: Sequence[Vector]) -> None:
-    """Store vectors and how far the scope is embedded now; doing it twice changes nothing. All
-    events are of one scope, in order and without a gap."""
+def store_vectors(access: Access, space: str, vectors: Sequence[Vector], last: Unembedded) -> None:
+    """Store the vectors of one scope's next events, up to `last`, and that it is embedded so far;
+    doing it twice changes nothing. Only erased events among them may be without a vector."""
     rows: list[dict[str, Any]] = [
         {
             "event_id": str(v.event.event_id),
@@ -157,7 +159,6 @@ def store_vectors(access: Access, space: str, vectors: Sequence[Vector]) -> None
         }
         for v in vectors
     ]
-    last = vectors[-1].event
     params: dict[str, object] = {
         "space": space,
         "rows": json.dumps(rows),

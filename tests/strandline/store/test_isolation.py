@@ -10,7 +10,8 @@ from psycopg import Connection
 
 from tests.strandline.store.isolation import TENANTS_TABLES, rows
 from tests.strandline.store.test_isolation_functions import PROBED
-from tests.support import APP, Base
+from tests.strandline.store.world import World
+from tests.support import APP
 
 # Unique over all tenants, with the reason why.
 GLOBALLY_UNIQUE = {
@@ -19,9 +20,9 @@ GLOBALLY_UNIQUE = {
 
 
 @pytest.fixture
-def admin(base: Base) -> Iterator[Connection[Any]]:
+def admin(world: World) -> Iterator[Connection[Any]]:
     """The superuser, who sees the catalogue whole."""
-    with psycopg.connect(base.admin_url, autocommit=True) as connection:
+    with psycopg.connect(world.base.admin_url, autocommit=True) as connection:
         yield connection
 
 
@@ -37,8 +38,8 @@ def test_a_table_without_a_tenant_holds_nothing_of_anybodys(admin: Connection[An
         where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'm', 'f')
             and not exists (select from pg_attribute a
                             where a.attrelid = c.oid and a.attname = 'tenant_id')
-            and (has_table_privilege(%s, c.oid, 'insert') or has_table_privilege(%s, c.oid, 'update')
-                or c.relname <> 'schema_migrations')
+            and (has_table_privilege(%s, c.oid, 'insert')
+                or has_table_privilege(%s, c.oid, 'update') or c.relname <> 'schema_migrations')
         """,
         APP,
         APP,
@@ -74,7 +75,9 @@ def test_every_verb_has_a_policy_with_both_halves(admin: Connection[Any]) -> Non
                 for kind, read, written in policies
             ), f"{name} lacks a policy for {command}"
         for command in ("w", "d"):
-            assert any(kind in ("*", command) and read and written for kind, read, written in policies)
+            assert any(
+                kind in ("*", command) and read and written for kind, read, written in policies
+            )
 
 
 def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
@@ -85,7 +88,8 @@ def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
         """
         select p.polname || ' on ' || p.polrelid::regclass from pg_policy p
         where (p.polroles @> array[%s::regrole::oid] or p.polroles @> array[0::oid])
-            and (coalesce(pg_get_expr(p.polqual, p.polrelid), '') !~ 'tenant_id = current_tenant\\(\\)'
+            and (coalesce(pg_get_expr(p.polqual, p.polrelid), '')
+                    !~ 'tenant_id = current_tenant\\(\\)'
                 or pg_get_expr(p.polwithcheck, p.polrelid)
                     is distinct from pg_get_expr(p.polqual, p.polrelid))
         """,
@@ -115,7 +119,8 @@ def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any
         """
         select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
         where c.relnamespace = 'public'::regnamespace and i.indisunique
-            and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant_id')
+            and exists (select from pg_attribute a
+                        where a.attrelid = c.oid and a.attname = 'tenant_id')
             and i.indkey[0] is distinct from (
                 select a.attnum from pg_attribute a
                 where a.attrelid = c.oid and a.attname = 'tenant_id')
@@ -170,7 +175,9 @@ def test_the_log_cannot_be_rewritten_by_the_application(admin: Connection[Any]) 
     assert rights == (False, False, False, False, True)
 
 
-def test_the_application_can_neither_truncate_nor_trigger_nor_create(admin: Connection[Any]) -> None:
+def test_the_application_can_neither_truncate_nor_trigger_nor_create(
+    admin: Connection[Any],
+) -> None:
     powers = rows(
         admin,
         """

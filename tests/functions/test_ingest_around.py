@@ -1,0 +1,212 @@
+"""Around an append: one hint when a scope turns dirty, and a log without memory."""
+
+import io
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from strandline.hints import Hints
+from strandline.local.aws import LocalAws, client
+from strandline.observability import logger
+from strandline.store import events
+from tests.support import Gateway, said
+
+PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
+CANARY = "kanarienvogel"
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """Everything that any logger of this process writes, as our formatter writes it."""
+    stream = io.StringIO()
+    handlers = [logging.StreamHandler(stream), logging.StreamHandler(stream)]
+    handlers[0].setFormatter(logger.registered_formatter)
+    ours, everybody = logging.getLogger("strandline"), logging.getLogger()
+    level = ours.level
+    ours.addHandler(handlers[0])
+    everybody.addHandler(handlers[1])
+    ours.setLevel(logging.DEBUG)
+    yield stream
+    ours.setLevel(level)
+    ours.removeHandler(handlers[0])
+    everybody.removeHandler(handlers[1])
+
+
+# hints -------------------------------------------------------------------------------------------
+
+
+def hinted(aws: LocalAws) -> list[tuple[str, str]]:
+    """The (tenant, scope) pairs that wait in the queue; it is empty afterwards."""
+    found: list[tuple[str, str]] = []
+    with closing(client("sqs")) as sqs:
+        asked: dict[str, Any] = {"QueueUrl": aws.queue_url, "MaxNumberOfMessages": 10}
+        while got := sqs.receive_message(**asked).get("Messages"):
+            for message in got:
+                body = json.loads(message["Body"])
+                found += [(body["tenant"], scope) for scope in body["scopes"]]
+                handle = message["ReceiptHandle"]
+                sqs.delete_message(QueueUrl=aws.queue_url, ReceiptHandle=handle)
+    return found
+
+
+def test_a_hint_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
+    gateway: Gateway, aws: LocalAws
+) -> None:
+    hinted(aws)
+    key = gateway.key("hinted")
+    scope = gateway.call("POST", PATH, said("one"), key=key).body["scope_id"]
+    assert hinted(aws) == [("hinted", scope)]
+    for text in ("two", "three"):
+        gateway.call("POST", PATH, said(text), key=key)
+    assert gateway.call("POST", PATH, said("x", "user:b", role="tool"), key=key).status == 422
+    assert hinted(aws) == []
+    gateway.tick()
+    gateway.call("POST", PATH, said("four"), key=key)
+    assert hinted(aws) == [("hinted", scope)]
+
+
+def test_a_batch_hints_each_scope_once_and_a_replay_none(gateway: Gateway, aws: LocalAws) -> None:
+    hinted(aws)
+    key = gateway.key()
+    batch = {"events": [said("x", f"user:{n % 12}") for n in range(24)]}
+    headers = {"Idempotency-Key": "k"}
+    reply = gateway.call("POST", BATCH, batch, key=key, headers=headers)
+    scopes = {item["event"]["scope_id"] for item in reply.body["results"]}
+    found = hinted(aws)
+    assert (len(found), set(found)) == (12, {("acme", scope) for scope in scopes})
+    gateway.call("POST", BATCH, batch, key=key, headers=headers)
+    assert hinted(aws) == []
+
+
+@pytest.mark.parametrize("death", ["nobody listens", "nobody answers", "no such queue", "no URL"])
+def test_a_dead_queue_neither_fails_nor_delays_an_append(
+    gateway: Gateway,
+    aws: LocalAws,
+    log: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    death: str,
+) -> None:
+    from functions.ingest import handler
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = {"nobody listens": 1, "nobody answers": silent.getsockname()[1]}.get(death)
+        url = {"no such queue": f"{aws.endpoint}/123456789012/none", "no URL": "nonsense"}.get(
+            death
+        )
+        if port:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        handler.service.__dict__["hints"] = Hints(url or aws.queue_url)
+        key = gateway.key()
+        started = time.monotonic()
+        reply = gateway.call("POST", PATH, said(CANARY), key=key)
+        assert time.monotonic() - started < 4
+    assert reply.status == 201
+    lines = log.getvalue()
+    assert "hint not sent" in lines
+    assert CANARY not in lines
+    read = gateway.call(
+        "GET", f"{PATH}/{reply.body['event_id']}", key=gateway.key(user="user:alice")
+    )
+    assert read.body["content"] == CANARY
+
+
+# logs --------------------------------------------------------------------------------------------
+
+
+def telling(**more: object) -> dict[str, Any]:
+    """An event that holds the canary wherever a caller's words can stand."""
+    body = said(f"{CANARY} sang", f"user:{CANARY}", f"agent:{CANARY}")
+    told: dict[str, object] = {
+        "metadata": {CANARY: CANARY},
+        "name": f"{CANARY}.txt",
+        "session_id": CANARY,
+        "channel": CANARY,
+        "source_event_key": CANARY,
+        "mime_type": CANARY,
+    }
+    return {**body, **told, **more}
+
+
+def test_no_log_line_holds_a_word_of_memory(
+    gateway: Gateway,
+    log: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    key = gateway.key(user=f"user:{CANARY}", label=CANARY)
+    headers = {"Idempotency-Key": CANARY, "User-Agent": CANARY}
+    statuses: list[int] = []
+
+    def send(body: object, path: str = PATH, **more: Any) -> None:
+        statuses.append(gateway.call("POST", path, body, key=key, **more).status)
+
+    send(telling())
+    send(telling())
+    send(telling(content=f"{CANARY} again"))
+    send(telling(content=CANARY * 7000, source_event_key=f"{CANARY}2"))
+    send(telling(), headers=headers)
+    send(telling(role=CANARY))
+    send(telling(participants=[CANARY]))
+    send(telling(session_id=CANARY, participants=[f"user:{CANARY}"], source_event_key="3"))
+    send({"events": [telling(), telling(role=CANARY)]}, BATCH)
+    send({"events": [telling(), telling(content=CANARY)], "atomic": True}, BATCH)
+    send(None, raw=b'{"' + CANARY.encode() + b'": ')
+    send(None, raw=b'{"' + CANARY.encode() + b'": 1, "' + CANARY.encode() + b'": 2}')
+    gateway.call("POST", PATH, telling(), key=CANARY)
+    query = {"participants": f"user:{CANARY}"}
+    asked = {"query": CANARY, "participants": [f"user:{CANARY}"]}
+    assert gateway.call("POST", "/api/v1/recall", asked, key=key).body["hits"]
+    gateway.call("GET", "/memories/list", key=key, query=query)
+    gateway.call("GET", f"/memory/{CANARY}", key=key, query=query)
+    gateway.tick()
+    assert statuses == [201, 201, 409, 201, 422, 422, 422, 422, 200, 422, 400, 400]
+
+    def fail(*_: object) -> Any:
+        raise RuntimeError(f"the row holds {CANARY}") from ValueError(CANARY)
+
+    monkeypatch.setattr(events, "append", fail)
+    reply = gateway.call("POST", PATH, telling(source_event_key="4"), key=key)
+    assert (reply.status, reply.error["code"]) == (500, "internal_error")
+    assert CANARY not in reply.text
+    lines = log.getvalue()
+    assert "request failed" in lines
+    assert "RuntimeError" in lines
+    assert lines.count('"request"') >= 15
+    captured = capfd.readouterr()
+    for text in (lines, captured.out, captured.err):
+        assert CANARY not in text.lower()
+        assert key not in text
+
+
+def test_a_fault_of_the_databases_is_logged_without_its_row(
+    gateway: Gateway, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real one: a database error quotes the row that it is about."""
+    from strandline import drafts
+
+    def wrong(*_: object, **__: object) -> str:
+        return "no-such-origin"
+
+    monkeypatch.setattr(drafts, "_origin", wrong)
+    reply = gateway.call("POST", PATH, telling(), key=gateway.key())
+    assert reply.status == 500
+    lines = log.getvalue()
+    assert "23514" in lines
+    assert CANARY not in lines + reply.text
+
+
+def test_a_request_is_one_line_with_its_id_route_status_and_time(
+    gateway: Gateway, log: io.StringIO
+) -> None:
+    reply = gateway.call("POST", PATH, {}, key=gateway.key())
+    lines = [json.loads(line) for line in log.getvalue().splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line["message"] == "request"]
+    assert (line["route"], line["status"]) == (f"POST {PATH}", 422)
+    assert line["request_id"] == reply.error["request_id"]
+    assert line["milliseconds"] > 0

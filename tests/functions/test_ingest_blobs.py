@@ -1,0 +1,339 @@
+"""Payloads and edges: the claim check, what may be cited, and blocks that others can verify."""
+
+import base64
+import json
+from contextlib import closing
+from typing import Any, cast
+
+import dag_cbor
+import pytest
+from multiformats import CID, multihash
+
+from strandline.cid import Edge, Part, encode
+from strandline.drafts import NewEvent
+from strandline.local.aws import LocalAws, client
+from tests.support import Base, Gateway, Reply, said
+
+PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
+
+
+def other_cid(data: bytes, codec: str) -> str:
+    """A CID by the implementation that is not ours."""
+    return str(CID("base32", 1, codec, multihash.digest(data, "sha2-256")))
+
+
+NOWHERE = other_cid(b"nobody ever stored this", "raw")
+
+
+def objects(aws: LocalAws) -> dict[str, bytes]:
+    """What lies in the bucket."""
+    with closing(client("s3")) as s3:
+        found: dict[str, bytes] = {}
+        for entry in s3.list_objects_v2(Bucket=aws.bucket).get("Contents", []):
+            with closing(s3.get_object(Bucket=aws.bucket, Key=entry["Key"])["Body"]) as body:
+                found[entry["Key"]] = body.read()
+        return found
+
+
+def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
+    return {**said("", *who, **more), "content": None, "blob": {"cid": cid}}
+
+
+def without_id(reply: Reply) -> tuple[int, dict[str, Any]]:
+    return reply.status, {**reply.error, "request_id": ""}
+
+
+# claim check -------------------------------------------------------------------------------------
+
+
+def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
+    gateway: Gateway, base: Base, aws: LocalAws
+) -> None:
+    key = gateway.key("claims")
+    for text, is_large in (
+        ("a" * 65_536, False),
+        ("a" * 65_537, True),
+        ("é" * 32_768, False),
+        ("é" * 32_768 + "a", True),
+        ("🌊" * 16_384, False),
+        ("海" * 21_845 + "ab", True),
+    ):
+        reply = gateway.call("POST", PATH, said(text), key=key)
+        assert reply.status == 201
+        found = base.rows(
+            "select content, blob_cid, blob_size::int, mime_type from events"
+            " where event_id::text = %s",
+            reply.body["event_id"],
+        )
+        if not is_large:
+            assert (found, reply.body["blob"]) == ([(text, None, None, None)], None)
+            continue
+        data = text.encode()
+        cid = other_cid(data, "raw")
+        plain = "text/plain; charset=utf-8"
+        assert found == [(None, cid, len(data), plain)]
+        assert objects(aws)[f"claims/{cid}"] == data
+        blob = {"cid": cid, "size": len(data), "mime_type": plain, "name": None}
+        assert reply.body["blob"] == blob
+    stored = [name for name in objects(aws) if name.startswith("claims/")]
+    assert len(stored) == 3
+
+
+def test_parts_that_are_large_together_become_one_payload(gateway: Gateway, base: Base) -> None:
+    parts = [{"content": "a" * 40_000, "model": "m"}, {"content": "b" * 40_000}]
+    body = {**said(""), "role": "agent", "parts": parts, "content": None}
+    reply = gateway.call("POST", PATH, body, key=gateway.key())
+    assert reply.body["blob"]["size"] == 80_000
+    read = gateway.call("GET", f"/ipfs/{reply.body['cid']}", key=gateway.key(user="user:alice"))
+    assert read.status == 200
+    assert base.rows("select content from events") == [(None,)]
+
+
+# who may cite a blob -----------------------------------------------------------------------------
+
+
+def test_a_blob_is_cited_by_who_uploaded_it_or_sees_it(gateway: Gateway) -> None:
+    alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
+    anybody = gateway.key()
+    own = said("own " + "x" * 70_000, "user:alice")
+    shared = said("shared " + "x" * 70_000, "user:alice", "user:bob")
+    cids = [gateway.call("POST", PATH, b, key=alice).body["blob"]["cid"] for b in (own, shared)]
+    for key, cid, who, status in (
+        (alice, cids[0], ["user:alice", "agent:a"], 201),
+        (alice, cids[1], ["user:alice"], 201),
+        (bob, cids[1], ["user:bob"], 201),
+        (bob, cids[0], ["user:bob"], 422),
+        (bob, cids[0], ["user:alice", "user:bob"], 422),
+        (anybody, cids[0], ["user:alice"], 201),
+        (anybody, cids[0], ["user:alice", "user:bob"], 422),
+        (anybody, cids[1], ["user:alice", "user:bob"], 201),
+    ):
+        reply = gateway.call("POST", PATH, citing(cid, *who), key=key)
+        assert reply.status == status, reply.text
+        if status == 201:
+            assert reply.body["blob"]["size"] > 70_000
+
+
+def test_anothers_blob_is_answered_like_one_that_there_is_not(
+    gateway: Gateway, base: Base, aws: LocalAws
+) -> None:
+    text = "a secret of alice " + "x" * 70_000
+    cid = other_cid(text.encode(), "raw")
+    mine = said(text, "user:alice")
+    assert gateway.call("POST", PATH, mine, key=gateway.key(user="user:alice")).status == 201
+    for key in (
+        gateway.key(user="user:bob"),
+        gateway.key("other"),
+        gateway.key("other", "user:bob"),
+    ):
+        for path in (PATH, BATCH):
+            replies = [
+                gateway.call(
+                    "POST",
+                    path,
+                    citing(c, "user:bob") if path == PATH else {"events": [citing(c, "user:bob")]},
+                    key=key,
+                )
+                for c in (cid, NOWHERE)
+            ]
+            if path == PATH:
+                assert without_id(replies[0]) == without_id(replies[1])
+                assert (replies[0].status, replies[0].error["details"]["field"]) == (
+                    422,
+                    "blob.cid",
+                )
+            else:
+                errors = [r.body["results"][0]["error"] | {"request_id": ""} for r in replies]
+                assert errors[0] == errors[1]
+            assert all(set(r.headers) == set(replies[0].headers) for r in replies)
+        read = [gateway.call("GET", f"/file/{c}", key=key, query=VIEW) for c in (cid, NOWHERE)]
+        assert without_id(read[0]) == without_id(read[1])
+    assert base.rows("select count(*) from events") == [(1,)]
+
+
+VIEW = {"participants": "user:bob"}
+
+
+def test_knowing_a_payloads_bytes_is_having_it(gateway: Gateway) -> None:
+    """Who uploads the same bytes has them as its own, and still sees nothing of the other's."""
+    text = "x" * 70_000
+    alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
+    first = gateway.call("POST", PATH, said(text, "user:alice"), key=alice).body
+    second = gateway.call("POST", PATH, said(text, "user:bob"), key=bob).body
+    assert first["blob"] == second["blob"]
+    assert (
+        gateway.call("POST", PATH, citing(first["blob"]["cid"], "user:bob"), key=bob).status == 201
+    )
+    assert gateway.call("GET", f"{PATH}/{first['event_id']}", key=bob).status == 404
+
+
+# edges -------------------------------------------------------------------------------------------
+
+
+def test_an_edge_names_its_target_by_id_or_by_cid(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    target = gateway.call("POST", PATH, said("the supporting event"), key=key).body
+    for edge in (
+        {"event_id": target["event_id"]},
+        {"cid": target["cid"]},
+        {"event_id": target["event_id"], "cid": target["cid"]},
+    ):
+        body = said("x", edges=[{**edge, "weight": 0.25}])
+        reply = gateway.call("POST", PATH, body, key=key).body
+        read = gateway.call(
+            "GET", f"{PATH}/{reply['event_id']}", key=gateway.key(user="user:alice")
+        )
+        wanted = {"event_id": target["event_id"], "cid": target["cid"], "weight": 0.25}
+        assert read.body["edges"] == [wanted]
+    assert base.rows("select count(*) from memory_edges") == [(3,)]
+
+
+def test_a_cid_means_the_earliest_event_that_every_reader_sees(
+    gateway: Gateway, base: Base
+) -> None:
+    key = gateway.key()
+    both = said("x", "user:alice", "user:bob", speaker="user:alice")
+    narrow, wide, _ = (
+        gateway.call("POST", PATH, body, key=key).body
+        for body in (said("x", "user:alice"), both, both)
+    )
+    assert narrow["cid"] == wide["cid"]
+    reply = gateway.call("POST", PATH, {**both, "edges": [{"cid": wide["cid"]}]}, key=key)
+    assert reply.status == 201
+    assert base.rows("select cited_id::text from memory_edges") == [(wide["event_id"],)]
+
+
+def test_an_edge_that_not_every_reader_may_follow_is_refused(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    ours = gateway.call("POST", PATH, said("x", "user:alice"), key=key).body
+    theirs = gateway.call("POST", PATH, said("y", "user:bob"), key=gateway.key("other")).body
+    wrong = {"event_id": ours["event_id"], "cid": theirs["cid"]}
+    unknown = {"event_id": "01920000-0000-7000-8000-000000000000"}
+    answers: list[tuple[int, dict[str, Any]]] = []
+    for edge, who in (
+        ({"event_id": ours["event_id"]}, ["user:bob"]),
+        ({"cid": ours["cid"]}, ["user:bob"]),
+        ({"event_id": ours["event_id"]}, ["user:alice", "user:bob"]),
+        ({"event_id": theirs["event_id"]}, ["user:bob"]),
+        ({"cid": theirs["cid"]}, ["user:bob"]),
+        (wrong, ["user:alice"]),
+        (unknown, ["user:alice"]),
+        ({"cid": NOWHERE}, ["user:alice"]),
+        ({"cid": "no cid at all"}, ["user:alice"]),
+        ({}, ["user:alice"]),
+    ):
+        for path in (PATH, BATCH):
+            body: dict[str, Any] = said("z", *who, edges=[edge])
+            reply = gateway.call(
+                "POST", path, body if path == PATH else {"events": [body]}, key=key
+            )
+            error = reply.error if path == PATH else reply.body["results"][0]["error"]
+            answers.append((422, {**error, "request_id": ""}))
+            assert error["details"]["field"] == "edges", edge
+    assert all(answer == answers[0] for answer in answers)
+    assert base.rows("select count(*) from events") == [(2,)]
+
+
+def test_one_target_twice_is_422_however_it_is_named(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    target = gateway.call("POST", PATH, said("x"), key=key).body
+    by_id, by_cid = {"event_id": target["event_id"]}, {"cid": target["cid"]}
+    for edges in ([by_id, by_id], [by_id, by_cid], [by_cid, {**by_cid, "weight": 0.5}]):
+        reply = gateway.call("POST", PATH, said("y", edges=edges), key=key)
+        assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
+    assert base.rows("select count(*) from events") == [(1,)]
+
+
+# verified by others ------------------------------------------------------------------------------
+
+
+def bodies(targets: list[str]) -> list[dict[str, Any]]:
+    """Events of every shape that a block can have."""
+    edges = [
+        {"event_id": t, "weight": w} for t, w in zip(targets, (-0.0, 1e-7, 1 / 3, 1), strict=True)
+    ]
+    agent: dict[str, Any] = {"role": "agent", "content": None}
+    parts = [{"content": "Grüße 🌊", "model": "m"}, {"content": ""}, {"content": "\r\n\tend "}]
+    shapes: list[dict[str, Any]] = [
+        {},
+        {"content": ""},
+        {"content": "\u2028 \ufeff e\u0301 \U0010ffff \\ \" '"},
+        {"type": "observation", "name": "ignored.txt"},
+        {"role": "system", "occurred_at": "0001-01-01T00:00:00Z"},
+        {"role": "agent", "stop_reason": "maxTokens", "occurred_at": -1.5},
+        {"role": "agent", "type": "thought", "content": ""},
+        {"role": "agent", "type": "observation", "occurred_at": 0},
+        {**agent, "parts": parts, "stop_reason": "endTurn", "edges": edges},
+        {**agent, "parts": [{"content": "x" * 70_000, "model": "m"}], "name": "é.txt"},
+        {"content": "x" * 70_000, "name": "big.txt", "mime_type": "text/markdown", "edges": edges},
+        {"occurred_at": "9999-12-31T23:59:59.999999Z", "edges": list(reversed(edges))},
+        {"metadata": {"a": 1}, "session_id": "s", "edges": edges[:1]},
+    ]
+    return [said("Plain words.", "user:alice", "agent:helper") | shape for shape in shapes]
+
+
+def row_as_block(row: tuple[Any, ...]) -> bytes:
+    """A stored row's block."""
+    names = (
+        "role type speaker content parts stop_reason blob_cid file_name mime_type occurred_at edges"
+    )
+    fields = dict(zip(names.split(" "), row, strict=True))
+    fields["parts"] = [Part(part["chars"], part["model"]) for part in fields["parts"]]
+    links = [Edge(edge["cid"], edge["weight"]) for edge in fields.pop("edges")]
+    event = object.__new__(NewEvent)
+    for name, value in fields.items():
+        object.__setattr__(event, name, value)
+    return encode(event, links)
+
+
+@pytest.fixture
+def cids(gateway: Gateway) -> list[str]:
+    """CIDs of stored events of every shape, some several times."""
+    key = gateway.key()
+    first = [gateway.call("POST", PATH, said(str(n)), key=key).body for n in range(4)]
+    found = [event["cid"] for event in first]
+    for _ in range(2):
+        batch = {"events": bodies([event["event_id"] for event in first])}
+        reply = gateway.call("POST", BATCH, batch, key=key)
+        assert reply.body["failed"] == 0, reply.text[:500]
+        found += [item["event"]["cid"] for item in reply.body["results"]]
+    return found
+
+
+def test_every_stored_block_hashes_to_its_cid_and_is_canonical(
+    gateway: Gateway, cids: list[str]
+) -> None:
+    key = gateway.key(user="user:alice")
+    for cid in cids:
+        reply = gateway.call("GET", f"/ipfs/{cid}", key=key)
+        assert (reply.status, reply.headers["Content-Type"]) == (200, "application/vnd.ipld.raw")
+        block = base64.b64decode(reply.text)
+        assert other_cid(block, "dag-cbor") == cid
+        memory = dag_cbor.decode(block)
+        assert dag_cbor.encode(memory) == block
+        links = cast("list[dict[str, Any]]", cast("dict[str, Any]", memory)["edges"])
+        assert {str(link["target"]) for link in links} <= {
+            str(CID.decode(c).set(base="base58btc")) for c in cids
+        } | set(cids)
+
+
+def test_every_row_encodes_to_its_cid(gateway: Gateway, base: Base, cids: list[str]) -> None:
+    rows = base.rows(
+        "select cid, role, type, speaker, content, parts, stop_reason, blob_cid, file_name,"
+        " mime_type, occurred_at, edges from event_rows order by seq"
+    )
+    assert [cid for cid, *_ in rows] == cids
+    for cid, *row in rows:
+        assert other_cid(row_as_block(tuple(row)), "dag-cbor") == cid
+
+
+def test_what_an_agent_said_is_in_its_block(gateway: Gateway) -> None:
+    """With or without parts: two agents' messages that differ have different CIDs."""
+    key = gateway.key(user="user:alice")
+    sent = [said(word, role="agent") for word in ("yes", "no")]
+    replies = [gateway.call("POST", PATH, body, key=key).body for body in sent]
+    assert replies[0]["cid"] != replies[1]["cid"]
+    block = base64.b64decode(gateway.call("GET", f"/ipfs/{replies[0]['cid']}", key=key).text)
+    assert json.dumps(cast("Any", dag_cbor.decode(block))["data"]) == json.dumps(
+        {"kind": "self", "name": "agent:helper", "parts": [{"content": "yes"}]}
+    )

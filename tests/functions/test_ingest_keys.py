@@ -1,0 +1,192 @@
+"""Exactly once by key: replays say the same, and a key used for something else is a conflict."""
+
+from typing import Any
+
+import pytest
+
+from tests.support import Base, Gateway, said
+
+PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
+REPLAYED = "Idempotent-Replayed"
+FULL: dict[str, Any] = {
+    "participants": ["user:alice", "user:bob", "agent:helper", "agent:other"],
+    "role": "agent",
+    "type": "message",
+    "content": "The tide is out.",
+    "speaker": "agent:helper",
+    "session_id": "s",
+    "channel": "slack",
+    "mime_type": "text/plain",
+    "name": "tide.txt",
+    "occurred_at": "2026-05-08T13:56:00Z",
+    "metadata": {"a": 1},
+    "stop_reason": "endTurn",
+}
+CHANGES: dict[str, Any] = {
+    "participants": ["user:alice", "user:bob", "agent:helper"],
+    "role": "user",
+    "type": "thought",
+    "content": "The tide is in.",
+    "parts": [{"content": "The tide is out.", "model": "m2"}],
+    "model": "m2",
+    "mime_type": "text/markdown",
+    "name": "other.txt",
+    "speaker": "agent:other",
+    "session_id": "t",
+    "channel": "mail",
+    "occurred_at": "2026-05-08T13:56:01Z",
+    "metadata": {"a": 2},
+    "stop_reason": "maxTokens",
+}
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+@pytest.mark.parametrize("way", ["header", "field"])
+def test_a_replay_gives_the_first_answer_and_says_so(
+    gateway: Gateway, base: Base, way: str
+) -> None:
+    key = gateway.key()
+    body = FULL if way == "header" else {**FULL, "source_event_key": "k"}
+    headers = keyed("k") if way == "header" else None
+    replies = [gateway.call("POST", PATH, body, key=key, headers=headers) for _ in range(3)]
+    assert {(reply.status, reply.text) for reply in replies} == {(201, replies[0].text)}
+    assert [reply.headers.get(REPLAYED) for reply in replies] == [None, "true", "true"]
+    assert base.rows("select count(*), max(seq) from events") == [(1, 1)]
+
+
+def test_a_replay_of_a_large_content_says_the_same(gateway: Gateway) -> None:
+    body = said("x" * 70_000, name="big.txt", source_event_key="k")
+    first, second = (gateway.call("POST", PATH, body, key=gateway.key()) for _ in range(2))
+    assert (first.text, second.headers.get(REPLAYED)) == (second.text, "true")
+
+
+def first_and_second(field: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """Two requests that differ in one field, and what a conflict calls the difference."""
+    first, named = {**FULL, "session_id": f"s-{field}"}, [field]
+    if field == "parts":
+        first |= {"content": None, "parts": [{"content": "The tide is out.", "model": "m"}]}
+    second = {**first, field: CHANGES[field]}
+    if field == "role":  # who speaks must have the role: the speaker changes with it
+        second["speaker"], named = "user:alice", ["role", "speaker"]
+    return first, second, named
+
+
+def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
+    gateway: Gateway, base: Base
+) -> None:
+    key = gateway.key(user="user:alice")
+    told: dict[str, Any] = {}
+    wanted: dict[str, Any] = {}
+    for field in CHANGES:
+        first, second, named = first_and_second(field)
+        stored = gateway.call("POST", PATH, first, key=key, headers=keyed(field))
+        assert stored.status == 201, stored.text
+        reply = gateway.call("POST", PATH, second, key=key, headers=keyed(field))
+        assert (reply.status, reply.error["code"]) == (409, "key_conflict"), reply.text
+        assert reply.error["retryable"] is False
+        told[field] = reply.error["details"]
+        wanted[field] = {"fields": named, "event_id": stored.body["event_id"]}
+    assert told == wanted
+    assert base.rows("select count(*) from events") == [(len(CHANGES),)]
+
+
+def test_changed_edges_are_a_conflict_that_names_them(gateway: Gateway) -> None:
+    key = gateway.key()
+    cited = [gateway.call("POST", PATH, said(word), key=key).body for word in ("a", "b")]
+    one = {"event_id": cited[0]["event_id"], "weight": 0.5}
+    first = said("x", edges=[one])
+    assert gateway.call("POST", PATH, first, key=key, headers=keyed("k")).status == 201
+    for edges in (
+        [],
+        [{**one, "weight": 0.6}],
+        [{"event_id": cited[1]["event_id"], "weight": 0.5}],
+    ):
+        reply = gateway.call("POST", PATH, said("x", edges=edges), key=key, headers=keyed("k"))
+        assert (reply.status, reply.error["details"].get("fields")) == (409, ["edges"])
+
+
+def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
+    key = gateway.key()
+    cids = [gateway.call("POST", PATH, said(c * 70_000), key=key).body["blob"]["cid"] for c in "ab"]
+    statuses: list[Any] = []
+    for cid in cids:
+        body = {**said(""), "content": None, "blob": {"cid": cid}}
+        reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
+        statuses.append(
+            (reply.status, reply.body.get("error", {}).get("details", {}).get("fields"))
+        )
+    assert statuses == [(201, None), (409, ["blob"])]
+
+
+def test_the_channel_is_part_of_a_source_event_key(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    for channel in ("slack", "mail", "slack"):
+        body = said("x", channel=channel, source_event_key="k")
+        assert gateway.call("POST", PATH, body, key=key).status == 201
+    assert base.rows("select channel from events order by seq") == [("slack",), ("mail",)]
+
+
+def test_an_idempotency_key_is_a_key_of_the_channel_http(gateway: Gateway) -> None:
+    key = gateway.key()
+    first = gateway.call("POST", PATH, said("x", source_event_key="k"), key=key)
+    second = gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k"))
+    assert (second.text, second.headers.get(REPLAYED)) == (first.text, "true")
+
+
+def test_one_request_has_one_key(gateway: Gateway, base: Base) -> None:
+    body = said("x", source_event_key="k")
+    reply = gateway.call("POST", PATH, body, key=gateway.key(), headers=keyed("k"))
+    assert (reply.status, reply.error["details"]["field"]) == (422, "source_event_key")
+    assert base.rows("select count(*) from event_keys") == [(0,)]
+
+
+def test_an_unbound_caller_who_might_not_see_the_event_is_told_nothing_of_it(
+    gateway: Gateway,
+) -> None:
+    key = gateway.key()
+    first = said("x", "user:alice", "agent:helper")
+    stored = gateway.call("POST", PATH, first, key=key, headers=keyed("k")).body
+    for who in (["user:bob", "agent:helper"], ["user:alice", "user:bob", "agent:helper"]):
+        reply = gateway.call("POST", PATH, said("y", *who), key=key, headers=keyed("k"))
+        assert (reply.status, reply.error["details"]) == (409, {})
+        assert stored["event_id"] not in reply.text
+        assert "content" not in reply.error["message"]
+    part = gateway.call("POST", PATH, said("y", "user:alice"), key=key, headers=keyed("k"))
+    assert part.error["details"]["event_id"] == stored["event_id"]
+
+
+def test_one_users_keys_tell_another_nothing(gateway: Gateway, base: Base) -> None:
+    """Not of another bound user, not of unbound keys, not of another tenant: each has its own."""
+    callers = [gateway.key(user="user:alice"), gateway.key(user="user:bob"), gateway.key()]
+    callers.append(gateway.key("other"))
+    for n, key in enumerate(callers):
+        body = said(f"words of {n}", "user:alice", "user:bob")
+        reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
+        assert (reply.status, reply.headers.get(REPLAYED)) == (201, None)
+    assert base.rows("select count(*), count(distinct content) from events") == [(4, 4)]
+
+
+def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, base: Base) -> None:
+    for _ in range(2):
+        key = gateway.key(user="user:alice")
+        assert gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k")).status == 201
+    assert base.rows("select count(*) from events") == [(1,)]
+
+
+def test_without_a_key_the_same_words_are_two_events(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    for _ in range(2):
+        assert gateway.call("POST", PATH, said("x"), key=key).status == 201
+    assert base.rows("select count(*), count(distinct cid) from events") == [(2, 1)]
+
+
+def test_a_refused_request_leaves_no_key_behind(gateway: Gateway) -> None:
+    key = gateway.key()
+    bad = said("x", edges=[{"cid": "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"}])
+    reply = gateway.call("POST", PATH, bad, key=key, headers=keyed("k"))
+    assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
+    good = gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k"))
+    assert (good.status, good.headers.get(REPLAYED)) == (201, None)

@@ -1,0 +1,272 @@
+"""Lists that go on: stable under writes, ended by bytes, and cursors nobody can bend."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline.db import Asker
+from tests.functions.conftest import Told
+from tests.strandline.store.isolation import ask
+from tests.support import Base, Gateway, said
+
+ALICE = "user:alice"
+MIB = 1024 * 1024
+type Page = tuple[list[str], str | None]
+type Lister = Callable[[Gateway, str, str | None, int], Page]
+
+
+def memories(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
+    query = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+    reply = gateway.call("GET", "/memories/list", key=key, query=query)
+    assert reply.status == 200, reply.text
+    return [event["event_id"] for event in reply.body["events"]], reply.body["next_cursor"]
+
+
+def tree(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
+    body = {"limit": limit, "cursor": cursor}
+    reply = gateway.call("POST", "/api/v1/events/query", body, key=key)
+    assert reply.status == 200, reply.text
+    found = [event["event_id"] for scope in reply.body["scopes"] for event in scope["events"]]
+    return found, reply.body["next_cursor"]
+
+
+def scopes(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
+    query = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+    reply = gateway.call("GET", "/api/v1/scopes", key=key, query=query)
+    assert reply.status == 200, reply.text
+    return [scope["scope_id"] for scope in reply.body["scopes"]], reply.body["next_cursor"]
+
+
+LISTS: dict[str, Lister] = {"memories": memories, "tree": tree, "scopes": scopes}
+
+
+def open_append(base: Base) -> psycopg.Connection[Any]:
+    """A transaction of another writer's that has stored an event in a scope of its own, and has
+    not committed."""
+    connection = psycopg.connect(base.url)
+    asker = Asker("acme", (), "*")
+    ask(connection, asker.tenant, "{}", asker.writer)
+    item: dict[str, object] = {
+        "n": 0,
+        "event_id": "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
+        "scope_id": "8f14e45f-ceea-867a-9a36-dedd4bea2543",
+        "participants": ["agent:slow", ALICE],
+        "session_id": "",
+        "channel": "http",
+        "role": "user",
+        "type": "message",
+        "origin": "user",
+        "content": "a slow commit",
+        "parts": [],
+        "metadata": {},
+        "edges": [],
+        "cid": "bafyslow",
+        "blob_stored": False,
+        "pieces": [{"start": 0, "end": 13, "text": "a slow commit"}],
+    }
+    done = connection.execute(
+        "select outcome from append_events(%s::jsonb, false)", (json.dumps([item]),)
+    )
+    assert done.fetchone() == ("created",)
+    return connection
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("name", LISTS)
+def test_pages_show_the_state_of_the_first(
+    gateway: Gateway, base: Base, tell: Told, name: str, limit: int
+) -> None:
+    """While events and scopes are appended between pages, one by a transaction that began before
+    the first page and commits after it."""
+    key = gateway.key(user=ALICE)
+    for n in range(9):
+        tell(key, f"before {n}", ALICE, f"agent:{n % 5}")
+    expected = LISTS[name](gateway, key, None, 500)[0]
+    assert len(expected) == (5 if name == "scopes" else 9)
+    with open_append(base) as slow:
+        found, cursor = LISTS[name](gateway, key, None, limit)
+        slow.commit()
+    turns = 0
+    while cursor is not None:
+        tell(key, "meanwhile", ALICE, f"agent:{turns % 5}")
+        tell(key, "meanwhile", ALICE, f"agent:new-{turns}")
+        page, cursor = LISTS[name](gateway, key, cursor, limit)
+        assert len(page) <= limit
+        found += page
+        turns += 1
+        assert turns < 20
+    assert sorted(found) == sorted(expected)
+    if name != "tree":  # there a page is in order, scope by scope
+        assert found == expected
+    now = LISTS[name](gateway, key, None, 500)[0]
+    assert len(now) > len(expected) + turns, "what came meanwhile is on a fresh first page"
+
+
+def test_without_its_mark_a_list_would_double_or_miss(
+    gateway: Gateway, base: Base, tell: Told
+) -> None:
+    """Teeth: the same cursor with a later snapshot shows the slow commit's neighbour state."""
+    key = gateway.key(user=ALICE)
+    with open_append(base) as slow:
+        for n in range(4):
+            tell(key, f"before {n}", ALICE)
+        _, cursor = memories(gateway, key, None, 2)
+        slow.commit()
+    assert cursor is not None
+    padded = base64.urlsafe_b64decode(cursor + "==")
+    _, at, row = json.loads(padded)
+    late = base64.urlsafe_b64encode(json.dumps(["9999999:9999999:", at, row]).encode()).decode()
+    rest, _ = memories(gateway, key, cursor, 50)
+    bent, _ = memories(gateway, key, late.rstrip("="), 50)
+    assert (len(rest), len(bent)) == (2, 3)
+
+
+def page_through(gateway: Gateway, path: str, key: str, limit: int) -> list[list[Any]]:
+    """All pages of a list of events; each is a response under 5 MiB."""
+    pages: list[list[Any]] = []
+    query: dict[str, object] = {"limit": limit}
+    while len(pages) < 60:
+        reply = gateway.call("GET", path, key=key, query=query)
+        assert reply.status == 200
+        assert len(reply.text.encode()) < 5 * MIB
+        pages.append(reply.body["events"])
+        if "next_after_seq" in reply.body:
+            if not reply.body["events"]:
+                return pages[:-1]
+            query["after_seq"] = reply.body["next_after_seq"]
+        elif reply.body["next_cursor"] is None:
+            return pages
+        else:
+            query["cursor"] = reply.body["next_cursor"]
+    raise AssertionError("the list does not end")
+
+
+def big(kind: str, n: int) -> dict[str, object]:
+    """An event of about 60 KB, larger on the wire than in the log."""
+    if kind == "plain":
+        return said(f"{n} " + "calm sea " * 6600, ALICE)
+    if kind == "escaped":  # as JSON inside of JSON: a quote is two bytes, a control character six
+        return said(f"{n} " + '"\n\x01' * 20_000, ALICE)
+    parts = [{"content": f"{n} " + "calm sea " * 3300, "model": m} for m in ("m1", "m2")]
+    # Twice on the wire: as content, and by its parts.
+    return said("", ALICE, role="agent", speaker="agent:x", parts=parts) | {
+        "content": None,
+        "participants": [ALICE, "agent:x"],
+    }
+
+
+@pytest.mark.parametrize("kind", ["plain", "escaped", "parts"])
+def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kind: str) -> None:
+    key = gateway.key(user=ALICE)
+    events = [big(kind, n) for n in range(120)]
+    step = 10 if kind == "escaped" else 40
+    for start in range(0, len(events), step):
+        batch = {"events": events[start : start + step]}
+        reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
+        assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
+    scope = gateway.call("GET", "/api/v1/scopes", key=key).body["scopes"][0]["scope_id"]
+    feed = page_through(gateway, f"/api/v1/scopes/{scope}/events", key, 500)
+    listed = page_through(gateway, "/memories/list", key, 500)
+    assert [event["seq"] for page in feed for event in page] == list(range(1, 121))
+    assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
+    assert 2 <= len(listed) <= 30
+    tree_of_all = gateway.call("POST", "/api/v1/events/query", {"limit": 500}, key=key)
+    assert len(tree_of_all.text.encode()) < 5 * MIB
+
+
+NAMES = sorted([ALICE, *(f"agent:{'🌊' * 190}{n:02}" for n in range(63))])
+
+
+def test_events_among_many_long_names_end_by_bytes_too(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    for _ in range(5):
+        batch = {"events": [said("x", *NAMES) for _ in range(24)]}
+        reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
+        assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
+    listed = page_through(gateway, "/memories/list", key, 500)
+    assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
+
+
+def test_scopes_of_many_long_names_end_by_bytes_too(gateway: Gateway, base: Base) -> None:
+    key = gateway.key(rights=("admin",))
+    with psycopg.connect(base.admin_url) as administrator:
+        administrator.execute(
+            "insert into scopes (tenant_id, scope_id, participants, created_at, last_recorded_at)"
+            " select 'acme', gen_random_uuid(), %s, now() - n * interval '1 s', now()"
+            " from generate_series(1, 120) n",
+            (NAMES,),
+        )
+    found: list[str] = []
+    query: dict[str, object] = {"limit": 500}
+    while "cursor" not in query or query["cursor"]:
+        reply = gateway.call("GET", "/api/v1/scopes", key=key, query=query)
+        assert len(reply.text.encode()) < 5 * MIB
+        found += [scope["scope_id"] for scope in reply.body["scopes"]]
+        query["cursor"] = reply.body["next_cursor"]
+    assert len(set(found)) == len(found) == 120
+
+
+def word(document: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+AT, ROW = "2026-05-01T00:00:00+00:00", "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70"
+BENT = [
+    "x",
+    "****",
+    "é",
+    "",
+    word(None),
+    word(7),
+    word({}),
+    word(["1:1:", AT]),
+    word(["1:1:", AT, ROW, 1]),
+    word([1, AT, ROW]),
+    word(["1:1:", 7, ROW]),
+    word(["1:1:", "2026-05-01T00:00:00", ROW]),
+    word(["1:1:", AT, 7]),
+    word(["1:1:", AT, "not an id"]),
+    word(["", AT, ROW]),
+    word(["now()", AT, ROW]),
+    word(["5:3:", AT, ROW]),
+    word(["0:0:", AT, ROW]),
+    word(["1:9:5,3", AT, ROW]),
+    word(["1:9:12", AT, ROW]),
+    word(["99999999999999999999:99999999999999999999:", AT, ROW]),
+    word(["\u0661:\u0661:", AT, ROW]),
+    base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("="),
+    base64.urlsafe_b64encode(b"\xff\xfe").decode().rstrip("="),
+]
+
+
+def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Told) -> None:
+    key = gateway.key(user=ALICE)
+    tell(key, "so that there is something to compare with a mark", ALICE)
+    for cursor in BENT:
+        replies = [
+            gateway.call("GET", path, key=key, query={"cursor": cursor})
+            for path in ("/memories/list", "/api/v1/scopes")
+        ]
+        replies.append(gateway.call("POST", "/api/v1/events/query", {"cursor": cursor}, key=key))
+        for reply in replies:
+            assert reply.status == 400, (cursor, reply.text)
+            assert reply.error["details"] == {"field": "cursor"}
+
+
+def test_a_bad_limit_is_named(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    for limit in ("0", "501", "-1", "x", "1.5", "1e2", "\u0663", "9" * 30, ""):
+        for path in ("/memories/list", "/api/v1/scopes", f"/api/v1/scopes/{ROW}/events"):
+            reply = gateway.call("GET", path, key=key, query={"limit": limit})
+            assert (reply.status, reply.error["details"]) == (422, {"field": "limit"}), limit
+
+
+def test_a_bad_seq_is_named(gateway: Gateway) -> None:
+    path = f"/api/v1/scopes/{ROW}/events"
+    for seq in ("-1", "x", str(2**63)):
+        reply = gateway.call("GET", path, key=gateway.key(user=ALICE), query={"after_seq": seq})
+        assert (reply.status, reply.error["details"]) == (422, {"field": "after_seq"})

@@ -1,0 +1,215 @@
+"""Who sees what, at every route: another's is as if it were not there."""
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from strandline.cid import blob_cid, block_cid
+from strandline.db import Asker
+from strandline.store import keys
+from tests.functions.conftest import Told
+from tests.support import Gateway, Reply
+
+ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
+WITH_AN_ID = [
+    route for fn in FUNCTIONS for route in fn.routes if "{" in route and fn.name == "query"
+]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What a path may name."""
+
+    event_id: str
+    scope_id: str
+    cid: str
+    blob: str
+
+    def path(self, route: str) -> str:
+        _, path = route.split()
+        path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
+        return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
+
+
+def random_ids() -> Ids:
+    noise = uuid.uuid4().bytes
+    return Ids(str(uuid.uuid4()), str(uuid.uuid4()), block_cid(noise), blob_cid(noise))
+
+
+@pytest.fixture
+def alices(gateway: Gateway, tell: Told) -> Ids:
+    """An event of alice's alone, and a payload."""
+    key = gateway.key(user=ALICE)
+    event = tell(key, "The anchor is a secret.", ALICE)
+    large = tell(key, "a secret log line " * 5000, ALICE)
+    return Ids(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"])
+
+
+def test_every_path_with_an_id_is_tried_here() -> None:
+    assert len(WITH_AN_ID) >= 6
+    everywhere = {r for fn in FUNCTIONS for r in fn.routes if "{" in r and "GET" in r}
+    assert everywhere == set(WITH_AN_ID)
+
+
+def without_request(reply: Reply) -> Any:
+    return {name: value for name, value in reply.error.items() if name != "request_id"}
+
+
+def test_what_is_anothers_is_as_absent_as_what_never_was(gateway: Gateway, alices: Ids) -> None:
+    strangers: dict[str, tuple[str, dict[str, object]]] = {
+        "another principal": (gateway.key(user=BOB), {}),
+        "another principal who names alice too": (gateway.key(user=BOB), {"participants": ALICE}),
+        "an unbound key for bob": (gateway.key(), {"participants": BOB}),
+        "another tenant": (gateway.key("globex", user=ALICE), {}),
+        "another tenant's admin": (gateway.key("globex", rights=("admin",)), {}),
+    }
+    own = gateway.key(user=ALICE)
+    for route in WITH_AN_ID:
+        assert gateway.call("GET", alices.path(route), key=own).status in (200, 307)
+        for who, (key, query) in strangers.items():
+            found = gateway.call("GET", alices.path(route), key=key, query=query)
+            never = gateway.call("GET", random_ids().path(route), key=key, query=query)
+            assert (found.status, never.status) == (404, 404), (who, route)
+            assert without_request(found) == without_request(never)
+            assert found.headers == never.headers
+
+
+def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    for route in WITH_AN_ID:
+        if "{cid}" in route:
+            continue  # see test_query.py: a CID that is none is said to be none
+        for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
+            reply = gateway.call("GET", Ids(word, word, word, word).path(route), key=key)
+            assert reply.status == 404, reply.text
+
+
+def test_a_foreign_scope_in_a_body_or_cursor_finds_nothing(gateway: Gateway, alices: Ids) -> None:
+    for key in (gateway.key(user=BOB), gateway.key("globex", user=ALICE)):
+        for scope in (alices.scope_id, str(uuid.uuid4())):
+            body = {"scope_id": scope}
+            reply = gateway.call("POST", "/api/v1/events/query", body, key=key)
+            assert (reply.status, reply.body["scopes"]) == (200, [])
+    key = gateway.key(user=ALICE)
+    page = gateway.call("GET", "/memories/list", key=key, query={"limit": 1}).body
+    stolen = {"cursor": page["next_cursor"]}
+    reply = gateway.call("GET", "/memories/list", key=gateway.key(user=BOB), query=stolen)
+    assert (reply.status, reply.body["events"]) == (200, [])
+
+
+LISTS = [
+    "GET /memories/list",
+    "GET /api/v1/scopes",
+    "POST /api/v1/events/query",
+    "POST /api/v1/recall",
+]
+
+
+def ask(gateway: Gateway, route: str, key: str, **query: object) -> Reply:
+    """One of the lists, with `?participants=`."""
+    method, path = route.split()
+    body = {"query": "tide"} if path.endswith("recall") else {} if method == "POST" else None
+    return gateway.call(method, path, body, key=key, query=query)
+
+
+def scopes_of(reply: Reply) -> set[tuple[str, ...]]:
+    """The participants of everything in an answer."""
+    body = reply.body
+    found = [hit["event"] for hit in body.get("hits", [])]
+    found += body.get("events", []) + body.get("scopes", [])
+    return {tuple(item["participants"]) for item in found}
+
+
+@pytest.fixture
+def tides(gateway: Gateway, tell: Told) -> set[tuple[str, ...]]:
+    """The same words in scopes of one, two and three; gives all of them."""
+    key = gateway.key()
+    groups = [(ALICE,), (BOB,), (ALICE, BOB), (HELPER, ALICE), (HELPER, ALICE, BOB)]
+    for who in groups:
+        tell(key, "The tide turns.", *who)
+    return {tuple(sorted(who)) for who in groups}
+
+
+def test_a_list_shows_what_all_of_the_readers_took_part_in(
+    gateway: Gateway, tides: set[tuple[str, ...]]
+) -> None:
+    unbound, bound = gateway.key(), gateway.key(user=ALICE)
+    for asked in ([ALICE], [BOB], [ALICE, BOB], [HELPER], [ALICE, BOB, HELPER], ["user:carol"]):
+        expected = {who for who in tides if set(asked) <= set(who)}
+        narrowed = {who for who in expected if ALICE in who}
+        for route in LISTS:
+            assert scopes_of(ask(gateway, route, unbound, participants=asked)) == expected
+            assert scopes_of(ask(gateway, route, bound, participants=asked)) == narrowed
+
+
+def test_an_unbound_key_must_say_on_whose_behalf_it_asks(
+    gateway: Gateway, tides: set[tuple[str, ...]]
+) -> None:
+    unbound, admin = gateway.key(), gateway.key(rights=("admin",))
+    bound_admin = gateway.key(user=BOB, rights=("admin",))
+    for route in LISTS:
+        reply = ask(gateway, route, unbound)
+        assert (reply.status, reply.error["details"]) == (422, {"field": "participants"})
+        assert "?participants=" in reply.error["message"]
+        assert scopes_of(ask(gateway, route, admin)) == tides
+        assert scopes_of(ask(gateway, route, bound_admin)) == {w for w in tides if BOB in w}
+
+
+def test_every_route_takes_a_key_with_the_right_to_read(gateway: Gateway) -> None:
+    others = [gateway.key(rights=rights) for rights in (("write",), ("operator",))]
+    for route in [*LISTS, *WITH_AN_ID]:
+        method, path = route.split()[0], random_ids().path(route)
+        body = {"query": "x"} if path.endswith("recall") else {} if method == "POST" else None
+        query = {"participants": ALICE}
+        assert gateway.call(method, path, body, query=query).status == 401
+        for key in others:
+            assert gateway.call(method, path, body, key=key, query=query).status == 403
+
+
+def test_a_revoked_and_an_expired_key_read_nothing(gateway: Gateway) -> None:
+    revoked = gateway.new_key(user=ALICE)
+    access = gateway.database.access(Asker("acme", ()))
+    with access.transaction():
+        assert keys.revoke(access, revoked.key_id)
+    expired = gateway.key(user=ALICE, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    for key in (revoked.token, expired):
+        assert gateway.call("GET", "/memories/list", key=key).status == 401
+
+
+def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: Told) -> None:
+    """8 threads, 100 requests each, every third failing, and nobody sees another's row."""
+    tokens = {name: gateway.key(user=name) for name in (ALICE, BOB)}
+    ids = {name: tell(key, f"the tide of {name}", name)["event_id"] for name, key in tokens.items()}
+    tokens["globex"] = gateway.key("globex", user=ALICE)
+    ids["globex"] = tell(tokens["globex"], "elsewhere", ALICE)["event_id"]
+    barrier = threading.Barrier(8)
+
+    def many(thread: int) -> int:
+        barrier.wait()
+        seen = 0
+        for turn in range(100):
+            me = list(tokens)[(thread + turn) % 3]
+            other = list(tokens)[(thread + turn + 1) % 3]
+            if turn % 3 == 0:
+                reply = gateway.call("GET", f"/api/v1/events/{ids[other]}", key=tokens[me])
+                assert reply.status == 404
+                bad = gateway.call("GET", "/memories/list", key=tokens[me], query={"cursor": "x"})
+                assert bad.status == 400
+            if turn % 3 == 1:
+                reply = gateway.call("GET", "/memories/list", key=tokens[me])
+                assert [event["event_id"] for event in reply.body["events"]] == [ids[me]]
+                seen += 1
+            else:
+                reply = gateway.call("GET", f"/api/v1/events/{ids[me]}", key=tokens[me])
+                assert reply.body["event_id"] == ids[me]
+                seen += 1
+        return seen
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(many, range(8))) == [100] * 8

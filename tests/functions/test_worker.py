@@ -1,0 +1,161 @@
+"""The worker, called as SQS calls it: what fails goes back alone."""
+
+import copy
+import importlib
+import json
+from typing import Any
+
+import pytest
+
+from strandline.db import Database
+from strandline.http import Service
+from strandline.local.lambda_context import LambdaContext
+from tests.functions.conftest import Told
+from tests.strandline.services.stand_ins import WordEmbedder, unavailable
+from tests.support import EVENTS, Base, Gateway
+
+ALICE = "user:alice"
+
+
+@pytest.fixture
+def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
+    """The worker's embedder, in this test."""
+    del gateway  # which wired the handlers before
+    embedder = WordEmbedder()
+    service: Service = importlib.import_module("functions.worker.handler").service
+    monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    return embedder
+
+
+def batch(*bodies: str) -> dict[str, Any]:
+    """The recorded event with these bodies; message ids are m0, m1, ..."""
+    (first, *_) = json.loads((EVENTS / "worker.json").read_text())["Records"]
+    records = [copy.deepcopy(first) for _ in bodies]
+    for n, body in enumerate(bodies):
+        records[n] |= {"messageId": f"m{n}", "body": body}
+    return {"Records": records}
+
+
+def hint(scope: str, tenant: str = "acme") -> str:
+    return json.dumps({"tenant": tenant, "scope": scope})
+
+
+def work(event: dict[str, Any], seconds: float = 120) -> list[str]:
+    """The messages that the worker gives back."""
+    handler = importlib.import_module("functions.worker.handler").lambda_handler
+    answer = handler(event, LambdaContext("worker", seconds))
+    assert set(answer) == {"batchItemFailures"}
+    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def unembedded(base: Base) -> int:
+    return base.rows(
+        "select count(*) from events e left join event_vectors v using (tenant_id, event_id)"
+        " where v.event_id is null"
+    )[0][0]
+
+
+def test_a_recorded_batch_is_worked_through(
+    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+) -> None:
+    event = json.loads((EVENTS / "worker.json").read_text())
+    assert work(event) == [], "a scope that nobody knows is no failure"
+    receipt = tell(gateway.key(), "The buoy is out.")
+    for record in event["Records"]:  # the same hint twice, as a standard queue may deliver it
+        record["body"] = hint(receipt["scope_id"])
+    assert work(event) == []
+    assert unembedded(base) == 0
+    assert len(words.seen) == 1
+    assert work(event) == []
+    assert len(words.seen) == 1
+
+
+MALFORMED = [
+    "",
+    "no JSON",
+    "null",
+    "7",
+    "[]",
+    '"text"',
+    "{}",
+    '{"tenant": "acme"}',
+    '{"tenant": "acme", "scope": 7}',
+    '{"tenant": "acme", "scope": "not an id"}',
+    '{"tenant": "\\u0000", "scope": "8f14e45f-ceea-867a-9a36-dedd4bea2543"}',
+    '{"tenant": "\\ud800", "scope": "8f14e45f-ceea-867a-9a36-dedd4bea2543"}',
+    "[" * 100_000,
+    "9" * 5000,
+]
+
+
+def test_a_message_that_is_no_hint_fails_alone(
+    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+) -> None:
+    key = gateway.key()
+    for n, body in enumerate(MALFORMED):
+        first = hint(tell(key, f"one {n}", ALICE)["scope_id"])
+        last = hint(tell(key, f"two {n}", ALICE, "agent:helper")["scope_id"])
+        assert work(batch(first, body, last)) == ["m1"], body[:40]
+        assert unembedded(base) == 0, body[:40]
+    assert len(words.seen) == 2 * len(MALFORMED)
+
+
+def test_a_record_without_a_body_fails_alone(gateway: Gateway, words: WordEmbedder) -> None:
+    event = batch("", hint("8f14e45f-ceea-867a-9a36-dedd4bea2543"))
+    del event["Records"][0]["body"]
+    assert work(event) == ["m0"]
+    assert words.seen == []
+
+
+def test_a_scope_whose_model_is_away_goes_back_and_the_others_are_done(
+    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+) -> None:
+    key = gateway.key()
+    bodies = [hint(tell(key, f"of {w}", ALICE, w)["scope_id"]) for w in ("agent:a", "agent:lost")]
+    words.before = unavailable("agent:lost")
+    assert work(batch(bodies[1], bodies[0])) == ["m0"]
+    kept = "select attempts, last_error, due_at > now() from scope_work"
+    error = "embedding_unavailable: the endpoint does not answer"
+    assert base.rows(kept) == [(1, error, True)]
+    assert unembedded(base) == 1
+
+
+def test_a_fault_of_ours_fails_its_message_alone(
+    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+) -> None:
+    """What no error of ours describes is a fault: it may not take nine other messages with it."""
+    key = gateway.key()
+    bodies = [hint(tell(key, f"of {w}", ALICE, w)["scope_id"]) for w in ("agent:a", "agent:b")]
+
+    def fault(texts: Any) -> None:
+        if "agent:a" in texts[0]:
+            raise ZeroDivisionError
+
+    words.before = fault
+    assert work(batch(*bodies)) == ["m0"]
+    assert unembedded(base) == 1
+
+
+def test_an_empty_batch_takes_what_is_due_and_what_nothing_names(
+    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+) -> None:
+    key = gateway.key()
+    tell(key, "named", ALICE)
+    lost = tell(key, "not named", ALICE, "agent:helper")
+    base.rows("delete from scope_work where scope_id = %s returning 1", lost["scope_id"])
+    empty: list[dict[str, Any]] = [{"Records": []}, {}]
+    for event in empty:
+        assert work(event) == []
+        assert unembedded(base) == 0
+    assert len(words.seen) == 2
+
+
+def test_a_database_that_is_away_gives_every_message_back(
+    gateway: Gateway, tell: Told, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt = tell(gateway.key(), "The buoy is out.")
+    service: Service = importlib.import_module("functions.worker.handler").service
+    away = Database("postgresql://strandline_app@127.0.0.1:1/none")
+    monkeypatch.setitem(service.__dict__, "database", away)
+    assert work(batch(hint(receipt["scope_id"]), hint(receipt["scope_id"]))) == ["m0", "m1"]
+    assert words.seen == []

@@ -1,0 +1,38 @@
+"""Fixtures of the proofs: servers that may be killed."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from strandline.db import Database
+from strandline.local.postgres import EmbeddedPostgres
+from tests.prove.history import add_tenant
+from tests.support import TEMPLATE, Base, make_template
+
+
+@pytest.fixture
+def durable() -> Iterator[Callable[..., EmbeddedPostgres]]:
+    """Starts a durable server of the test's own, with these parameters. Its database TEMPLATE has
+    a schema and a tenant that no crash can take."""
+    # Not pytest's own directory: the server's account does not reach that.
+    place = Path(tempfile.mkdtemp(prefix="strandline-prove-"))
+    place.chmod(0o711)
+
+    def start(**settings: str) -> EmbeddedPostgres:
+        server = EmbeddedPostgres(place / "server", durable=True, settings=settings)
+        stack.enter_context(server)
+        make_template(server)
+        with closing(Database(Base(server, TEMPLATE).url)) as database:
+            add_tenant(database)
+        with psycopg.connect(server.dsn(), autocommit=True) as administrator:
+            administrator.execute("checkpoint")
+        return server
+
+    with ExitStack() as stack:
+        yield start
+    shutil.rmtree(place)

@@ -1,0 +1,62 @@
+"""Embedders that do what a test needs and no model does on demand."""
+
+import hashlib
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+
+
+class WordEmbedder:
+    """A vector per text from its words alone: quick, the same every time, counted."""
+
+    def __init__(self, space: str = "words/16", dimensions: int = 16) -> None:
+        self.space = space
+        self.dimensions = dimensions
+        self.seen: list[str] = []
+        """Every text that was embedded, in order."""
+        self.before: Callable[[Sequence[str]], None] = lambda texts: None
+        """Called first; may raise, wait, or write."""
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """As the protocol says."""
+        del timeout
+        self.before(texts)
+        with self._lock:
+            self.seen += texts
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        vector = [0.001] * self.dimensions
+        for word in text.lower().split():
+            vector[hashlib.sha256(word.encode()).digest()[0] % self.dimensions] += 1.0
+        length = math.sqrt(sum(x * x for x in vector))
+        return [x / length for x in vector]
+
+
+def refuse(word: str) -> Callable[[Sequence[str]], None]:
+    """Refuse every call that holds the word."""
+
+    def before(texts: Sequence[str]) -> None:
+        if any(word in text for text in texts):
+            raise EmbeddingRefused("the model does not take this text")
+
+    return before
+
+
+def unavailable(word: str = "") -> Callable[[Sequence[str]], None]:
+    """Be away for every call that holds the word."""
+
+    def before(texts: Sequence[str]) -> None:
+        if any(word in text for text in texts):
+            raise EmbeddingUnavailable("the endpoint does not answer")
+
+    return before
+
+
+def slow(seconds: float) -> Callable[[Sequence[str]], None]:
+    """Take this long."""
+    return lambda texts: time.sleep(seconds)

@@ -1,0 +1,304 @@
+"""Embedding: everything once, whatever fails, races or is done twice."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Database
+from strandline.local.aws import LocalAws
+from strandline.services.embed import EMBED_SECONDS, Worker, embed_due, embed_scope
+from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable
+from tests.support import Base, Gateway, said
+
+ALICE = "user:alice"
+UNEMBEDDED = (
+    "select count(*) from events e where not exists (select from event_vectors v"
+    " where v.tenant_id = e.tenant_id and v.event_id = e.event_id and v.space = %s)"
+)
+
+
+@pytest.fixture
+def words() -> WordEmbedder:
+    """A quick embedder that counts."""
+    return WordEmbedder()
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
+    """With a minute to work."""
+    database = Database(base.url)
+    yield Worker(database, Blobs(aws.bucket), words, time.monotonic() + 60)
+    database.close()
+
+
+def tell(gateway: Gateway, text: str, *who: str, tenant: str = "acme", **more: Any) -> Any:
+    key = gateway.key(tenant)
+    event = said(text, *(who or (ALICE,)), **more)
+    reply = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert reply.status == 201, reply.text
+    return reply.body
+
+
+def missing(base: Base, space: str = "words/16") -> int:
+    """Events without a row in event_vectors."""
+    return base.rows(UNEMBEDDED, space)[0][0]
+
+
+def test_everything_is_embedded_whoevers_it_is(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for tenant in ("acme", "globex"):
+        for n in range(5):
+            tell(gateway, f"turn {n} of {tenant}", ALICE, f"agent:{n % 3}", tenant=tenant)
+    tell(gateway, "a long log line " * 6000, ALICE)
+    agents: dict[str, Any] = {"role": "agent", "speaker": "agent:helper"}
+    tell(gateway, "Aye.", ALICE, "agent:helper", occurred_at="2026-05-08T13:56:00Z", **agents)
+    assert embed_due(worker) == 8
+    assert missing(base) == 0
+    assert base.rows("select count(*) from scope_work") == [(0,)]
+    assert "[8 May 2026] helper: Aye." in words.seen
+    assert max(map(len, words.seen)) < 5000, "of a large payload only the beginning"
+    wrong = "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
+    assert base.rows(wrong + " where p.embedded_seq <> s.last_seq") == [(0,)]
+
+
+def test_embedding_twice_changes_nothing_and_asks_nobody(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for n in range(4):
+        tell(gateway, f"turn {n}")
+    embed_due(worker)
+    table = "select md5(string_agg(v::text, '' order by event_id)) from event_vectors v"
+    before, asked = base.rows(table), len(words.seen)
+    assert embed_due(worker) == 0
+    base.rows("update scope_progress set embedded_seq = 0 returning 1")
+    assert embed_due(worker) == 1
+    assert (base.rows(table), len(words.seen)) == (before, asked)
+
+
+def test_two_workers_at_once_do_it_once(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for n in range(24):
+        tell(gateway, f"turn {n}", ALICE, f"agent:{n % 12}")
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        barrier.wait()
+        embed_due(worker)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert missing(base) == 0
+    assert len(words.seen) == 24, "a lease belongs to one of them"
+
+
+def test_the_same_text_is_embedded_once(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    day: dict[str, Any] = {"occurred_at": "2026-05-08T13:56:00Z", "speaker": ALICE}
+    for n in range(6):
+        tell(gateway, "Ahoy!", ALICE, f"agent:{n % 3}", **day)
+    embed_due(worker)
+    assert words.seen == ["[8 May 2026] alice: Ahoy!"]
+    assert missing(base) == 0
+    tell(gateway, "Ahoy!", ALICE, tenant="globex", **day)
+    embed_due(worker)
+    assert len(words.seen) == 2, "a cache is a tenant's own"
+
+
+def test_a_hint_embeds_its_scope_and_no_other(gateway: Gateway, base: Base, worker: Worker) -> None:
+    scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
+    tell(gateway, "there", ALICE, "agent:helper")
+    for tenant, hinted in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
+        embed_scope(worker, tenant, hinted)
+    assert missing(base) == 2
+    embed_scope(worker, "acme", scope)
+    assert missing(base) == 1
+    embed_scope(worker, "acme", scope)
+
+
+def test_a_refused_text_is_remembered_and_blocks_no_other(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for text in ("before", "the kraken", "after"):
+        tell(gateway, text)
+    words.before = refuse("kraken")
+    assert embed_due(worker) == 1
+    kept = base.rows(
+        "select e.content, v.refusal, v.embedding is null from event_vectors v"
+        " join events e using (tenant_id, event_id) order by e.seq"
+    )
+    assert kept == [
+        ("before", None, False),
+        ("the kraken", "the model does not take this text", True),
+        ("after", None, False),
+    ]
+    assert base.rows("select count(*) from scope_work") == [(0,)]
+    asked = len(words.seen)
+    embed_due(worker)
+    assert len(words.seen) == asked, "a refusal is not asked for again"
+
+
+def test_work_that_failed_waits_with_its_reason_while_others_are_done(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for who in ("agent:a", "agent:lost", "agent:z"):
+        tell(gateway, f"of {who}", ALICE, who)
+    words.before = unavailable("agent:lost")
+    due = "select attempts, last_error, due_at > now(), leased_until <= now() from scope_work"
+    assert embed_due(worker) == 2
+    reason = "embedding_unavailable: the endpoint does not answer"
+    assert base.rows(due) == [(1, reason, True, True)]
+    assert missing(base) == 1
+    base.rows("update scope_work set due_at = now() returning 1")
+    assert embed_due(worker) == 0
+    assert base.rows("select attempts from scope_work") == [(2,)]
+    base.rows("update scope_work set due_at = now() returning 1")
+    words.before = lambda texts: None
+    assert embed_due(worker) == 1
+    assert (missing(base), base.rows("select count(*) from scope_work")) == (0, [(0,)])
+
+
+def test_a_payload_that_is_gone_for_now_keeps_its_work(
+    gateway: Gateway, base: Base, worker: Worker, aws: LocalAws
+) -> None:
+    tell(gateway, "a long log line " * 6000, ALICE)
+    lost = Worker(worker.database, Blobs("no-such-bucket"), worker.embedder, worker.deadline)
+    assert embed_due(lost) == 0
+    assert base.rows("select attempts, last_error like 'unavailable:%%' from scope_work") == [
+        (1, True)
+    ]
+    base.rows("update scope_work set due_at = now() returning 1")
+    assert embed_due(worker) == 1
+    assert aws.bucket
+
+
+def test_a_worker_that_died_leaves_a_lease_that_ends(
+    gateway: Gateway, base: Base, worker: Worker
+) -> None:
+    tell(gateway, "turn")
+    base.rows("update scope_work set leased_until = now() + interval '1 minute' returning 1")
+    assert embed_due(worker) == 0
+    base.rows("update scope_work set leased_until = now() - interval '1 second' returning 1")
+    assert embed_due(worker) == 1
+    assert missing(base) == 0
+
+
+def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.services.embed.BATCH", 2)
+    for n in range(5):
+        tell(gateway, f"turn {n}")
+    hurried = Worker(worker.database, worker.blobs, worker.embedder, time.monotonic() + 0.01)
+    scope = base.rows("select scope_id from scopes")[0][0]
+    assert hurried.out_of_time()
+    assert hurried.deadline < time.monotonic() + EMBED_SECONDS
+    embed_scope(hurried, "acme", scope)
+    assert missing(base) == 3
+    assert embed_due(worker) == 1
+    assert missing(base) == 0
+
+
+def test_work_that_nothing_names_is_found(gateway: Gateway, base: Base, worker: Worker) -> None:
+    for n in range(3):
+        tell(gateway, f"turn {n}", ALICE, f"agent:{n}", tenant=("acme", "globex")[n % 2])
+    base.rows("delete from scope_work returning 1")
+    assert embed_due(worker) == 3
+    assert missing(base) == 0
+
+
+def test_another_space_is_filled_beside_the_old_one(
+    gateway: Gateway, base: Base, worker: Worker
+) -> None:
+    for n in range(4):
+        tell(gateway, f"turn {n}", ALICE, f"agent:{n % 2}")
+    embed_due(worker)
+    other = WordEmbedder("other/24", 24)
+    assert embed_due(Worker(worker.database, worker.blobs, other, worker.deadline)) == 2
+    spaces = (
+        "select space, vector_dims(embedding::vector), count(*) from event_vectors group by 1, 2"
+    )
+    assert sorted(base.rows(spaces)) == [("other/24", 24, 4), ("words/16", 16, 4)]
+    tell(gateway, "turn 4", ALICE)
+    assert embed_due(worker) == 1
+    assert (missing(base), missing(base, "other/24")) == (0, 1)
+    assert embed_due(Worker(worker.database, worker.blobs, other, worker.deadline)) == 1
+
+
+def test_an_erased_event_is_passed_over_and_blocks_nobody(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for n in range(3):
+        tell(gateway, f"turn {n}")
+    tell(gateway, "of others", ALICE, "agent:helper")
+    base.rows(
+        "update events set erased_at = now(), content = null, cid = null"
+        " where content in ('turn 1', 'turn 2') returning 1"
+    )
+    started = time.monotonic()
+    assert embed_due(worker) == 2
+    assert time.monotonic() - started < 5
+    assert missing(base) == 2, "the erased ones have no vector"
+    assert len(words.seen) == 2
+    assert base.rows("select count(*) from scope_work") == [(0,)]
+
+
+def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
+    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+) -> None:
+    for n in range(2):
+        tell(gateway, f"turn {n}")
+    erase = (
+        "update events set erased_at = now(), content = null, cid = null"
+        " where content = 'turn 0' returning 1"
+    )
+
+    def erase_first(texts: Sequence[str]) -> None:
+        if not words.seen:
+            assert base.rows(erase) == [(1,)]
+
+    words.before = erase_first
+    assert embed_due(worker) == 0
+    base.rows("update scope_work set due_at = now() returning 1")
+    assert embed_due(worker) == 1
+    assert missing(base) == 1
+
+
+def test_an_append_at_the_end_of_a_lease_is_never_lost(
+    gateway: Gateway, base: Base, worker: Worker
+) -> None:
+    """A hundred rounds of append against settle: in the end one sweep leaves nothing behind, even
+    one that goes by the named work alone."""
+    key = gateway.key(user=ALICE)
+    done = threading.Event()
+
+    def sweep() -> None:
+        while not done.is_set():
+            embed_due(worker)
+
+    thread = threading.Thread(target=sweep)
+    thread.start()
+    for n in range(100):
+        reply = gateway.call("POST", "/api/v1/events", said(f"turn {n}", ALICE), key=key)
+        assert reply.status == 201
+        unnamed = base.rows(
+            "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
+            " where s.last_seq > p.embedded_seq and not exists (select from scope_work w"
+            " where w.tenant_id = s.tenant_id and w.scope_id = s.scope_id)"
+        )
+        assert unnamed == [(0,)], "events past the last vector, and no work names them"
+    done.set()
+    thread.join()
+    embed_due(worker)
+    assert missing(base) == 0
+    assert base.rows("select count(*) from events") == [(100,)]

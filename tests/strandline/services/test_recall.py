@@ -1,0 +1,266 @@
+"""Recall: found the moment it was said, seen by whom it may, right when everything is odd."""
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.http import Service
+from tests.strandline.services.stand_ins import WordEmbedder, slow, unavailable
+from tests.support import Gateway, Reply, said
+
+ALICE, BOB, CAROL, HELPER = "user:alice", "user:bob", "user:carol", "agent:helper"
+
+
+def tell(gateway: Gateway, key: str, text: str, *who: str, **more: object) -> Any:
+    reply = gateway.call("POST", "/api/v1/events", said(text, *(who or (ALICE,)), **more), key=key)
+    assert reply.status == 201, reply.text
+    return reply.body
+
+
+def recall(gateway: Gateway, key: str, query: str, **more: object) -> Reply:
+    reply = gateway.call("POST", "/api/v1/recall", {"query": query, **more}, key=key)
+    assert reply.status == 200, reply.text
+    return reply
+
+
+def texts(reply: Reply) -> list[str]:
+    return [hit["event"]["content"] for hit in reply.body["hits"]]
+
+
+def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
+    """Give the query function another embedder."""
+    service: Service = importlib.import_module("functions.query.handler").service
+    monkeypatch.setitem(service.__dict__, "embedder", embedder)
+
+
+def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    for n in range(30):
+        receipt = tell(gateway, key, f"The {n}th buoy drifts by the lighthouse.")
+        found = recall(gateway, key, f"what about the {n}th buoy?").body["hits"][0]
+        assert found["event"]["event_id"] == receipt["event_id"]
+        assert found["score"]["text_rank"] is not None
+        assert found["score"]["vector_rank"] is None, "nothing is embedded yet"
+
+
+def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    tell(gateway, key, "Old news of the lighthouse.")
+    gateway.tick()
+    receipt = tell(gateway, key, "Fresh mackerel.")
+    hits = recall(gateway, key, "zyzzyva").body["hits"]
+    fresh = [hit for hit in hits if hit["score"]["fresh_rank"] is not None]
+    assert [hit["event"]["event_id"] for hit in fresh] == [receipt["event_id"]]
+
+
+def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    told = tell(gateway, key, "My dog has to see the vet on Thursday.")
+    for other in ("The invoice is overdue.", "Rain all day.", "The compiler crashed again."):
+        tell(gateway, key, other)
+    gateway.tick()
+    best = recall(gateway, key, "appointment with the animal doctor").body["hits"][0]
+    assert best["event"]["event_id"] == told["event_id"]
+    assert (best["score"]["vector_rank"], best["score"]["fresh_rank"]) == (1, None)
+    assert 0.2 < best["score"]["cosine"] <= 1
+
+
+def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    told = tell(gateway, key, "The buoy is out.", occurred_at="2026-05-08T13:56:00Z")
+    gateway.tick()
+    reply = recall(gateway, key, "Is the buoy out?")
+    (hit,) = reply.body["hits"]
+    for name in ("event_id", "cid", "scope_id", "seq", "recorded_at"):
+        assert hit["event"][name] == told[name]
+    assert hit["event"]["occurred_at"] == "2026-05-08T13:56:00Z"
+    score = hit["score"]
+    assert (score["text_rank"], score["vector_rank"], score["fresh_rank"]) == (1, 1, None)
+    assert score["total"] == pytest.approx(1.0 / 11 + 0.5 / 11)
+    assert hit["piece"] is None
+    assert reply.body["degraded"] == []
+    assert reply.body["token"]
+
+
+def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
+    key = gateway.key()
+    groups = [(ALICE, BOB), (ALICE, CAROL), (BOB, CAROL), (ALICE, BOB, CAROL), (ALICE,)]
+    for who in groups:
+        tell(gateway, key, f"The anchor secret of {' '.join(who)}", *who)
+
+    def check() -> None:
+        for asked in ([ALICE, BOB, CAROL], [ALICE, BOB], [CAROL], [ALICE], [HELPER]):
+            seen = recall(gateway, key, "anchor secret", participants=asked, limit=100)
+            found = {tuple(hit["event"]["participants"]) for hit in seen.body["hits"]}
+            assert found == {who for who in groups if set(asked) <= set(who)}
+
+    check()  # by words and freshness
+    gateway.tick()
+    check()  # by vectors too
+
+
+FILTERS: list[tuple[dict[str, object], set[str]]] = [
+    ({"session_id": "s1"}, {"one"}),
+    ({"role": "agent"}, {"two"}),
+    ({"speaker": ALICE}, {"one", "three"}),
+    ({"type": "observation"}, {"three"}),
+    ({"origin": "tool"}, {"three"}),
+    ({"channel": "slack"}, {"two"}),
+    ({"metadata": {"pier": 3}}, {"three"}),
+    ({"since": "2026-05-02T00:00:00Z"}, {"two", "three"}),
+    ({"until": "2026-05-02T00:00:00Z"}, {"one"}),
+    ({"role": "system"}, set()),
+]
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_every_filter_holds_on_every_leg(gateway: Gateway, embedded: bool) -> None:
+    key = gateway.key()
+    who = (ALICE, HELPER)
+    day = "2026-05-0{}T00:00:00Z".format
+    tell(gateway, key, "tide one", *who, session_id="s1", occurred_at=day(1))
+    agent: dict[str, object] = {"role": "agent", "channel": "slack", "occurred_at": day(2)}
+    tell(gateway, key, "tide two", *who, **agent)
+    seen: dict[str, object] = {"type": "observation", "metadata": {"pier": 3}}
+    tell(gateway, key, "tide three", *who, occurred_at=day(3), **seen)
+    if embedded:
+        gateway.tick()
+    for question in ("tide", "zyzzyva"):
+        for narrowing, expected in FILTERS:
+            reply = recall(gateway, key, question, participants=[ALICE], **narrowing)
+            assert {text.split()[1] for text in texts(reply)} == expected, narrowing
+
+
+def test_an_unknown_filter_is_refused(gateway: Gateway) -> None:
+    body = {"query": "tide", "sesion_id": "s"}
+    reply = gateway.call("POST", "/api/v1/recall", body, key=gateway.key(user=ALICE))
+    assert (reply.status, reply.error["details"]["field"]) == (422, "sesion_id")
+
+
+@pytest.mark.parametrize("stranger", ["globex", "acme"])
+@pytest.mark.parametrize("embedded", [False, True])
+def test_what_others_store_changes_nothing_of_mine(
+    gateway: Gateway, stranger: str, embedded: bool
+) -> None:
+    """Fifty foreign events that match better, newer and more often."""
+    key = gateway.key(user=ALICE)
+    questions = ["When does the tide turn?", "zyzzyva", "tide", "the harbour master's boat"]
+    for n in range(12):
+        tell(gateway, key, f"{n}: the tide turns by the harbour", ALICE, f"agent:{n % 2}")
+    if embedded:
+        gateway.tick()
+    before = [recall(gateway, key, question, limit=100).body["hits"] for question in questions]
+    assert all(len(hits) == 12 for hits in before)
+    foreign = [
+        said("tide tide tide harbour master zyzzyva", BOB, f"agent:{n % 5}") for n in range(50)
+    ]
+    bob = gateway.key(stranger, user=BOB)
+    reply = gateway.call("POST", "/api/v1/events/batch", {"events": foreign}, key=bob)
+    assert reply.body["stored"] == 50
+    if embedded:
+        gateway.tick()
+    assert before == [recall(gateway, key, q, limit=100).body["hits"] for q in questions]
+
+
+ODD = [
+    "the and of to",
+    " ",
+    "tide " * 1600,
+    "x" * 8000,
+    "'\"&|!():*<->\\",
+    "''''''",
+    "\\",
+    "\\\\' | ' : * & !",
+    'a\\\'b "c\\"',
+    "'; drop table events; --",
+    "%s %(x)s {} $1",
+    "tide:*A & <2>",
+    "🌊🐟 👩‍👩‍👧",
+    "潮はいつ変わりますか",
+    "متى يتغير المد؟",
+    "\u0001\u0002\x7f",
+    "e\u0301́ \u202e right to left",
+    "http://x.test/a?b=c&d='e'",
+    "1e999 NaN -0",
+]
+
+
+def test_no_question_is_too_odd(gateway: Gateway) -> None:
+    asked: list[tuple[str, str, str]] = []
+    for n, query in enumerate(ODD):
+        key = gateway.key(user=f"user:asker-{n}")
+        told = tell(gateway, key, query + " tide ", f"user:asker-{n}")
+        asked.append((key, query, told["event_id"]))
+    for answered in ("by words or freshness", "with vectors"):
+        for key, query, event_id in asked:
+            body = recall(gateway, key, query, limit=100).body
+            found = [hit["event"]["event_id"] for hit in body["hits"]]
+            assert (found, body["degraded"]) == ([event_id], []), (query[:40], answered)
+        gateway.tick()
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"), [(slow(2.0), 1.6), (unavailable(), 0.9)], ids=["slow", "failing"]
+)
+def test_without_a_query_vector_words_answer_and_say_so(
+    gateway: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+    before: Callable[[Any], None],
+    seconds: float,
+) -> None:
+    key = gateway.key(user=ALICE)
+    told = tell(gateway, key, "The buoy is out.", ALICE)
+    gateway.tick()
+    embedder = WordEmbedder()
+    embedder.before = before
+    use(monkeypatch, embedder)
+    started = time.monotonic()
+    reply = recall(gateway, key, "Where is the buoy?")
+    assert time.monotonic() - started < seconds
+    assert reply.body["degraded"] == ["no_query_vector"]
+    assert [hit["event"]["event_id"] for hit in reply.body["hits"]] == [told["event_id"]]
+    assert reply.body["hits"][0]["score"]["text_rank"] == 1
+
+
+def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
+    key = gateway.key()
+    who = (ALICE, HELPER)
+    tell(gateway, key, "Which lens does the lighthouse use?", *who, session_id="a")
+    tell(gateway, key, "Unrelated: mackerel.", *who, session_id="b")
+    helper: dict[str, object] = {"role": "agent", "session_id": "a"}
+    answer = tell(gateway, key, "A second-order Fresnel.", *who, **helper)
+    for _ in range(2):
+        hits = recall(gateway, key, "lighthouse lens", participants=[ALICE]).body["hits"]
+        by_words = [h["event"]["event_id"] for h in hits if h["score"]["text_rank"] is not None]
+        assert by_words[1:] == [answer["event_id"]], "after the question itself"
+        gateway.tick()
+
+
+def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    text = "calm water and no wind today 🌊 " * 4000 + "then a zephyr came"
+    tell(gateway, key, text, ALICE)
+    for _ in range(2):
+        (hit,) = recall(gateway, key, "zephyr").body["hits"]
+        piece = text[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
+        assert "zephyr" in piece
+        assert len(piece) <= 16 * 1024
+        assert hit["event"]["content"] is None
+        assert hit["event"]["blob"]["size"] == len(text.encode())
+        gateway.tick()
+
+
+def test_a_hundred_large_hits_still_fit_an_answer(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    for _ in range(5):  # 60 KB each, and short enough in characters to be one piece
+        events = [said("🌊" * 15_000 + " tide", ALICE) for _ in range(20)]
+        reply = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key)
+        assert reply.body["failed"] == 0
+    reply = recall(gateway, key, "tide", limit=100)
+    assert len(reply.text.encode()) < 5 * 1024 * 1024
+    assert reply.body["degraded"] == ["cut_by_size"]
+    assert 50 < len(reply.body["hits"]) < 100
+    assert len(recall(gateway, key, "tide", limit=20).body["hits"]) == 20

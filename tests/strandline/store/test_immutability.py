@@ -1,0 +1,186 @@
+"""Invariants 1 and 11 in the schema: nobody rewrites an event; whoever cites one meets erasure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection, errors, sql
+
+from strandline.local.postgres import EmbeddedPostgres
+from tests.strandline.store.isolation import ask, rows, viewer_text
+from tests.strandline.store.world import World
+from tests.support import Base, fresh_name
+
+# One citing row a table: what the application would insert about an event of alice's.
+CITING = {
+    "event_keys": "(tenant_id, writer, channel, source_event_key, event_id, fingerprint)"
+    " values ('acme', '*', 'http', 'another key', {event}, '')",
+    "memory_edges": "(tenant_id, scope_id, participants, event_id, cited_id, cited_cid, weight)"
+    " values ('acme', {scope}, {who}, {event}, {other}, 'cid', 1)",
+    "memory_edges as the cited": "(tenant_id, scope_id, participants, event_id, cited_id,"
+    " cited_cid, weight) values ('acme', {scope}, {who}, {other}, {event}, 'cid', 1)",
+    "decisions": "(tenant_id, decision_id, scope_id, participants, event_id, kind, body)"
+    " values ('acme', uuidv7(), {scope}, {who}, {event}, 'idle', '{{}}')",
+    "event_search": "(tenant_id, scope_id, event_id, piece, start_char, end_char, participants,"
+    " words) values ('acme', {scope}, {event}, 99, 0, 1, {who}, '')",
+    "event_search as the cited": "(tenant_id, scope_id, event_id, piece, start_char, end_char,"
+    " participants, cited_id, words)"
+    " values ('acme', {scope}, {other}, 99, 0, 1, {who}, {event}, '')",
+    "event_vectors": "(tenant_id, space, scope_id, event_id, participants, embedding)"
+    " values ('acme', 'another space', {scope}, {event}, {who}, '[1]')",
+    "embedding_cache": "(tenant_id, space, text_hash, event_id, participants, embedding)"
+    " values ('acme', 'another space', '', {event}, {who}, '[1]')",
+}
+WHO = ["agent:helper", "user:alice"]
+ERASE = "update events set erased_at = now(), content = null, cid = null where event_id = %s"
+
+
+@pytest.fixture(scope="module")
+def broken(world: World, server: EmbeddedPostgres) -> Iterator[Base]:
+    """One copy of the populated database for all of these tests."""
+    name = fresh_name()
+    server.clone_database(world.base.name, name)
+    yield Base(server, name)
+    server.drop_database(name)
+
+
+@pytest.fixture
+def admin(broken: Base) -> Iterator[Connection[Any]]:
+    """Erasure, until it is built: the superuser."""
+    with psycopg.connect(broken.admin_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def app(broken: Base) -> Iterator[Connection[Any]]:
+    """The application, which would rather be told than wait."""
+    with psycopg.connect(broken.url, autocommit=True, prepare_threshold=None) as connection:
+        connection.execute("set lock_timeout = '150ms'")
+        yield connection
+
+
+@pytest.fixture
+def pair(admin: Connection[Any]) -> tuple[str, str, str]:
+    """A scope of alice's, and two events of it: not erased, and joined by no edge."""
+    admin.execute("truncate memory_edges")
+    admin.execute(
+        "update events set erased_at = null, content = 'x', blob_cid = null, cid = 'c'"
+        " where erased_at is not null"
+    )
+    (found,) = admin.execute(
+        "select scope_id::text, (array_agg(event_id::text order by seq))[1:2] from events"
+        " where tenant_id = 'acme' and participants = %s group by 1",
+        (WHO,),
+    ).fetchall()
+    return found[0], found[1][0], found[1][1]
+
+
+def cite(app: Connection[Any], where: str, pair: tuple[str, str, str]) -> None:
+    """Insert the citing row, in the transaction under way."""
+    scope, event, other = map(sql.Literal, pair)
+    table = sql.Identifier(where.partition(" ")[0])
+    values = sql.SQL(CITING[where]).format(  # pyright: ignore[reportArgumentType] - a constant above
+        scope=scope, event=event, other=other, who=sql.Literal(WHO)
+    )
+    ask(app, "acme", viewer_text(["user:alice"]), "*")
+    app.execute(sql.SQL("insert into {} ").format(table) + values)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update events set content = 'never said'",
+        "update events set metadata = '{}'",
+        "update events set erased_at = now()",
+        "update events set seq = seq + 1",
+        "delete from events",
+        "truncate events",
+        "select from events for update",
+        "alter table events disable trigger all",
+        "insert into events (tenant_id, event_id, xid) values ('acme', uuidv7(), '3')",
+        "insert into events (tenant_id, event_id, erased_at) values ('acme', uuidv7(), now())",
+        "insert into events select * from events on conflict (tenant_id, event_id)"
+        " do update set content = 'never said'",
+        "merge into events e using (select 1) s on true when matched then delete",
+        "set session_replication_role = replica",
+        "set role strandline_owner",
+        "set role strandline_guard",
+    ],
+)
+def test_the_application_cannot_rewrite_the_log(
+    app: Connection[Any], admin: Connection[Any], statement: str
+) -> None:
+    before = rows(admin, "select md5(string_agg(e::text, '' order by event_id)) from events e")
+
+    def rewrite() -> None:
+        with app.transaction():
+            ask(app, "acme", "{}", "*")
+            app.execute(statement.encode())
+
+    with pytest.raises(errors.InsufficientPrivilege):
+        rewrite()
+    assert (
+        rows(admin, "select md5(string_agg(e::text, '' order by event_id)) from events e") == before
+    )
+
+
+def test_every_citing_table_is_tried_here(admin: Connection[Any]) -> None:
+    citing = rows(
+        admin,
+        "select distinct conrelid::regclass::text from pg_constraint"
+        " where contype = 'f' and confrelid = 'events'::regclass",
+    )
+    assert {where.partition(" ")[0] for where in CITING} == set(citing)
+
+
+@pytest.mark.parametrize("where", CITING)
+def test_an_erased_event_cannot_be_cited(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
+) -> None:
+    with app.transaction(force_rollback=True):
+        cite(app, where, pair)  # without the mark it is taken
+    admin.execute(ERASE, (pair[1],))
+    with pytest.raises(psycopg.Error) as refused, app.transaction():
+        cite(app, where, pair)
+    assert refused.value.sqlstate == "ST410"
+
+
+@pytest.mark.parametrize("where", CITING)
+def test_erasure_waits_for_whoever_is_citing(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
+) -> None:
+    admin.execute("set lock_timeout = '150ms'")
+    lock = "select from events where event_id = %s for update"
+    with app.transaction(force_rollback=True):
+        cite(app, where, pair)
+        with pytest.raises(errors.LockNotAvailable):
+            admin.execute(lock, (pair[1],))
+    assert admin.execute(lock, (pair[1],)).rowcount == 1
+
+
+@pytest.mark.parametrize("where", CITING)
+def test_whoever_cites_waits_for_erasure_and_is_refused_then(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
+) -> None:
+    with admin.transaction():
+        admin.execute("select from events where event_id = %s for update", (pair[1],))
+        with pytest.raises(errors.LockNotAvailable), app.transaction():
+            cite(app, where, pair)
+        admin.execute(ERASE, (pair[1],))
+        with pytest.raises(errors.LockNotAvailable), app.transaction():
+            cite(app, where, pair)
+    with pytest.raises(psycopg.Error) as refused, app.transaction():
+        cite(app, where, pair)
+    assert refused.value.sqlstate == "ST410"
+
+
+def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
+) -> None:
+    """Teeth: the foreign key alone lets it pass."""
+    admin.execute("alter table decisions disable trigger refuse_erased_event")
+    admin.execute(ERASE, (pair[1],))
+    with app.transaction(force_rollback=True):
+        cite(app, "decisions", pair)
+    admin.execute("alter table decisions enable trigger refuse_erased_event")

@@ -1,0 +1,293 @@
+"""API keys: what makes one, what refuses one, and what is stored of it."""
+
+import base64
+import importlib
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from strandline import auth
+from strandline.auth import Authenticator, make_key
+from strandline.db import Asker, Database
+from strandline.errors import Invalid, Misconfigured, Unauthorized, Unavailable
+from strandline.local.lambda_context import LambdaContext
+from strandline.store import keys
+from tests.support import KEY_SECRET, Base, Gateway, said, wire_handlers
+
+NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture
+def database(base: Base) -> Iterator[Database]:
+    opened = Database(base.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def token(database: Database) -> str:
+    return make_key(database.access(Asker("acme", ())), KEY_SECRET, user="user:alice").token
+
+
+def known(database: Database, headers: dict[str, str], secret: str = KEY_SECRET) -> object:
+    return Authenticator(database, secret).principal(headers)
+
+
+# tokens ------------------------------------------------------------------------------------------
+
+
+def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None:
+    access = database.access(Asker("acme", ()))
+    made = make_key(access, KEY_SECRET, user="user:alice", rights=["read"])
+    for headers in (
+        {"x-api-key": made.token},
+        {"authorization": f"Bearer {made.token}"},
+        {"authorization": f"bearer   {made.token} "},
+        {"x-api-key": f" {made.token} ", "authorization": "Bearer nonsense"},
+    ):
+        found = Authenticator(database, KEY_SECRET).principal(headers)
+        assert (found.tenant, found.user, found.rights) == ("acme", "user:alice", {"read"})
+
+
+def test_a_tampered_key_is_refused_wherever_it_was_changed(token: str) -> None:
+    """And without a connection: the database named here does not exist."""
+    nowhere = Database(NOWHERE)
+    with pytest.raises(Unavailable):
+        known(nowhere, {"x-api-key": token})
+    for place, letter in enumerate(token):
+        changed = token[:place] + ("A" if letter != "A" else "B") + token[place + 1 :]
+        with pytest.raises(Unauthorized):
+            known(nowhere, {"x-api-key": changed})
+
+
+def test_a_key_has_one_spelling(token: str) -> None:
+    last = base64.urlsafe_b64decode(token[-2:] + "==")
+    same = [
+        token[:-1] + letter
+        for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+        if base64.urlsafe_b64decode(token[-2:-1] + letter + "==") == last
+    ]
+    assert len(same) > 1
+    accepted = 0
+    for spelling in [*same, token + "=", token + "==", token.upper()]:
+        try:
+            Authenticator(Database(NOWHERE), KEY_SECRET).issued_by_us({"x-api-key": spelling})
+            accepted += 1
+        except Unauthorized:
+            pass
+    assert accepted == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-api-key": ""},
+        {"x-api-key": "strandline_"},
+        {"x-api-key": "strandline_" + "A" * 86},
+        {"x-api-key": "strandline_é"},
+        {"x-api-key": "strandline_" + "A" * 100_000},
+        {"x-api-key": "sk-other"},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer "},
+        {"authorization": "Basic dXNlcjpwYXNz"},
+        {"authorization": "Bearer nonsense"},
+    ],
+    ids=str,
+)
+def test_what_is_no_key_of_ours_is_refused_without_a_connection(headers: dict[str, str]) -> None:
+    with pytest.raises(Unauthorized):
+        known(Database(NOWHERE), headers)
+
+
+def test_a_key_of_another_deployment_is_refused_without_a_connection(token: str) -> None:
+    with pytest.raises(Unauthorized):
+        known(Database(NOWHERE), {"x-api-key": token}, "another deployment's secret, long enough")
+
+
+def test_two_keys_are_never_the_same(database: Database) -> None:
+    access = database.access(Asker("acme", ()))
+    made = {make_key(access, KEY_SECRET).token for _ in range(20)}
+    assert len(made) == 20
+
+
+@pytest.mark.parametrize("rights", [[], ["root"], ["read", "root"]])
+def test_an_unknown_right_is_refused(database: Database, rights: list[str]) -> None:
+    with pytest.raises(Invalid):
+        make_key(database.access(Asker("acme", ())), KEY_SECRET, rights=rights)
+
+
+@pytest.mark.parametrize("user", ["", "alice", "user:", "agent:helper", "user:a\x00b", "User:a"])
+def test_a_key_is_bound_to_a_user_or_nobody(database: Database, user: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        make_key(database.access(Asker("acme", ())), KEY_SECRET, user=user)
+    assert refused.value.details["field"] == "user"
+
+
+def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) -> None:
+    access = database.access(Asker("acme", ()))
+    made = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
+    found = Authenticator(database, KEY_SECRET).principal({"x-api-key": made.token})
+    assert found.user == "user:Zo\u00eb"
+
+
+# time --------------------------------------------------------------------------------------------
+
+
+def test_an_expired_key_is_refused_though_it_is_remembered(database: Database) -> None:
+    access = database.access(Asker("acme", ()))
+    soon = datetime.now(UTC) + timedelta(seconds=0.5)
+    headers = {"x-api-key": make_key(access, KEY_SECRET, expires_at=soon).token}
+    checker = Authenticator(database, KEY_SECRET)
+    checker.principal(headers)
+    time.sleep(0.6)
+    with pytest.raises(Unauthorized, match="expired"):
+        checker.principal(headers)
+
+
+def test_a_revoked_key_is_refused_after_at_most_a_minute(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = database.access(Asker("acme", ()))
+    made = make_key(access, KEY_SECRET)
+    headers, now = {"x-api-key": made.token}, [1000.0]
+    monkeypatch.setattr(auth, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    checker = Authenticator(database, KEY_SECRET)
+    checker.principal(headers)
+    with access.transaction():
+        assert keys.revoke(access, made.key_id)
+    now[0] += 59
+    checker.principal(headers)
+    now[0] += 1.1
+    with pytest.raises(Unauthorized, match="revoked"):
+        checker.principal(headers)
+    with pytest.raises(Unauthorized, match="revoked"):  # and is not remembered as good
+        checker.principal(headers)
+
+
+def test_a_remembered_key_is_good_while_the_database_is_away(
+    database: Database, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker = Authenticator(database, KEY_SECRET)
+    checker.principal({"x-api-key": token})
+    monkeypatch.setattr(database, "connection", lambda deadline=None: pytest.fail("asked"))  # pyright: ignore
+    assert checker.principal({"x-api-key": token}).tenant == "acme"
+
+
+# what is stored ----------------------------------------------------------------------------------
+
+
+def test_neither_token_nor_secret_lies_in_the_database(base: Base, token: str) -> None:
+    dump = str(base.rows("select k::text from api_keys k"))
+    raw = base64.urlsafe_b64decode(token.removeprefix("strandline_") + "==")
+    key_id, secret, mac = raw[:16], raw[16:48], raw[48:]
+    assert key_id.hex() in dump
+    for hidden in (token, token.removeprefix("strandline_"), KEY_SECRET):
+        assert hidden not in dump
+    for hidden in (secret, mac):
+        assert hidden.hex() not in dump
+        assert base64.b64encode(hidden).decode()[:40] not in dump
+        assert base64.urlsafe_b64encode(hidden).decode()[:40] not in dump
+
+
+# through the handlers ----------------------------------------------------------------------------
+
+
+def test_a_request_without_a_good_key_is_401_and_says_how(gateway: Gateway) -> None:
+    good = gateway.key()
+    for key in (None, "garbage", good[:-20] + "A" * 20):
+        reply = gateway.call("POST", EVENTS, said("x"), key=key)
+        assert reply.status == 401
+        assert reply.headers["WWW-Authenticate"] == "Bearer"
+        assert reply.error["code"] == "unauthorized"
+        assert reply.error["retryable"] is False
+    bearer = {"Authorization": f"Bearer {good}"}
+    assert gateway.call("POST", EVENTS, said("x"), headers=bearer).status == 201
+
+
+def test_who_has_no_key_learns_nothing_about_its_body(gateway: Gateway) -> None:
+    for raw in (b"", b"{", b"x" * (4 * 1024 * 1024 + 1)):
+        assert gateway.call("POST", EVENTS, raw=raw).status == 401
+        assert gateway.call("POST", f"{EVENTS}/batch", raw=raw).status == 401
+
+
+def test_a_made_up_key_is_401_while_the_database_is_away(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = gateway.key()
+    env = {"STRANDLINE_DATABASE_URL": NOWHERE, "STRANDLINE_BUCKET": "b"}
+    wire_handlers({**env, "STRANDLINE_KEY_SECRET": KEY_SECRET}, monkeypatch, None)
+    made_up = good[:-5] + "AAAAA"
+    assert gateway.call("POST", EVENTS, said("x"), key=made_up).status == 401
+    reply = gateway.call("POST", EVENTS, said("x"), key=good)
+    assert (reply.status, reply.error["retryable"]) == (503, True)
+    assert int(reply.headers["Retry-After"]) > 0
+
+
+def test_rights_are_kept(gateway: Gateway) -> None:
+    reader = gateway.key(user="user:alice", rights=["read"])
+    writer = gateway.key(user="user:alice", rights=["write"])
+    admin = gateway.key(rights=["admin"])
+    operator = gateway.key(rights=["operator"])
+    refused = gateway.call("POST", EVENTS, said("x"), key=reader)
+    assert (refused.status, refused.error["details"]) == (403, {"scope": "write"})
+    assert (
+        gateway.call("POST", f"{EVENTS}/batch", {"events": [said("x")]}, key=reader).status == 403
+    )
+    assert gateway.call("POST", EVENTS, said("x"), key=operator).status == 403
+    stored = gateway.call("POST", EVENTS, said("x"), key=writer)
+    assert stored.status == 201
+    place = f"{EVENTS}/{stored.body['event_id']}"
+    assert gateway.call("GET", place, key=reader).status == 200
+    assert gateway.call("GET", place, key=writer).status == 403
+    assert gateway.call("GET", place, key=operator).status == 403
+    assert gateway.call("GET", place, key=admin).status == 200
+    assert gateway.call("POST", EVENTS, said("x"), key=admin).status == 201
+
+
+def test_a_key_never_reads_or_writes_another_tenant(gateway: Gateway, base: Base) -> None:
+    ours = gateway.call("POST", EVENTS, said("x" * 70_000), key=gateway.key("acme")).body
+    theirs = gateway.key("other", rights=["read", "write", "admin"])
+    scope, blob = ours["scope_id"], ours["blob"]["cid"]
+    for path in (
+        f"{EVENTS}/{ours['event_id']}",
+        f"/api/v1/scopes/{scope}",
+        f"/api/v1/scopes/{scope}/events",
+        f"/memory/{ours['cid']}",
+        f"/ipfs/{ours['cid']}",
+        f"/file/{blob}",
+    ):
+        for query in ({}, {"participants": "user:alice"}):
+            assert gateway.call("GET", path, key=theirs, query=query).status == 404, path
+    assert gateway.call("GET", "/memories/list", key=theirs).body["events"] == []
+    assert gateway.call("GET", "/api/v1/scopes", key=theirs).body["scopes"] == []
+    asked = {"participants": ["user:alice"], "scope_id": scope}
+    assert gateway.call("POST", f"{EVENTS}/query", asked, key=theirs).body["scopes"] == []
+    own = gateway.call("POST", EVENTS, said("y"), key=theirs).body
+    assert (own["seq"], own["scope_id"] != scope) == (1, True)
+    assert base.rows("select tenant_id, count(*) from events group by 1 order by 1") == [
+        ("acme", 1),
+        ("other", 1),
+    ]
+
+
+@pytest.mark.parametrize("function", ["ingest", "query", "worker"])
+def test_a_process_without_a_secret_serves_nothing(
+    base: Base, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    env = {"STRANDLINE_DATABASE_URL": base.url, "STRANDLINE_BUCKET": "b"}
+    wire_handlers(env, monkeypatch, None)
+    handler = importlib.import_module(f"functions.{function}.handler").lambda_handler
+    event: dict[str, Any] = {
+        "resource": "/health",
+        "httpMethod": "GET",
+        "headers": {},
+        "Records": [],
+    }
+    with pytest.raises(Misconfigured, match="STRANDLINE_KEY_SECRET"):
+        handler(event, LambdaContext(function, 29))

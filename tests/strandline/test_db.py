@@ -1,0 +1,219 @@
+"""The way to the database: who asks is true for one transaction, and what breaks has a name."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from strandline.db import Access, Asker, Database
+from strandline.errors import Misconfigured, Unavailable, Unsure
+from tests.support import Base
+
+
+@dataclass(frozen=True)
+class Who:
+    tenant: str | None
+    viewer: list[str] | None
+    writer: str | None
+
+
+@dataclass(frozen=True)
+class Number:
+    n: int
+
+
+WHO = "select current_tenant() as tenant, current_viewer() as viewer, current_writer() as writer"
+ALICE = Asker("acme", ("user:alice",), "user:alice")
+BOB = Asker("globex", ("agent:helper", "user:bob"))
+NOT_ANYBODY = Who(None, None, None)
+
+
+@pytest.fixture
+def database(base: Base) -> Iterator[Database]:
+    """The application's way in."""
+    database = Database(base.url)
+    yield database
+    database.close()
+
+
+def who_is(access: Access) -> Who:
+    """Whom the database takes this asker for."""
+    return access.fetch(Who, WHO, {})[0]
+
+
+def who_is_left(database: Database) -> Who:
+    """Whom the bare connection stands for, outside of any transaction of ours."""
+    row = database.connection().execute(WHO).fetchone()
+    assert row is not None
+    return Who(*row)
+
+
+def backend(database: Database) -> int:
+    """The process that serves this thread's connection."""
+    return database.connection().info.backend_pid
+
+
+def end(base: Base, pid: int) -> None:
+    """Kill a backend, and wait until it is gone."""
+    assert base.rows("select pg_terminate_backend(%s, 5000)", pid) == [(True,)]
+
+
+def test_the_settings_end_with_the_transaction(database: Database) -> None:
+    access = database.access(ALICE)
+    assert who_is(access) == Who("acme", ["user:alice"], "user:alice")
+    assert who_is_left(database) == NOT_ANYBODY
+    with access.transaction():
+        assert who_is(access) == Who("acme", ["user:alice"], "user:alice")
+    assert who_is_left(database) == NOT_ANYBODY
+    with pytest.raises(RuntimeError), access.transaction():
+        raise RuntimeError
+    assert who_is_left(database) == NOT_ANYBODY
+    timeout = database.connection().execute("show statement_timeout").fetchone()
+    assert timeout == ("0",)
+
+
+def fail_half_way(access: Access, expected: Who, *, ours: bool) -> None:
+    """A transaction that ends badly: in our code, or in the database."""
+    with access.transaction():
+        assert who_is(access) == expected
+        if ours:
+            raise RuntimeError
+        access.fetch(Number, "select 1 / 0 as n", {})
+
+
+def test_two_askers_on_one_warm_connection_never_meet(database: Database) -> None:
+    alice, bob = database.access(ALICE), database.access(BOB)
+    pids = {backend(database)}
+    for turn in range(200):
+        asker = ALICE if turn % 2 else BOB
+        access = alice if turn % 2 else bob
+        expected = Who(asker.tenant, list(asker.viewer), asker.writer)
+        if turn % 3 == 0:
+            with pytest.raises((RuntimeError, psycopg.errors.DivisionByZero)):
+                fail_half_way(access, expected, ours=turn % 2 == 1)
+        elif turn % 3 == 1:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                access.fetch(Number, "select 1 / (n - 1) as n from (select 1 as n) x", {})
+        assert who_is(access) == expected
+        assert who_is_left(database) == NOT_ANYBODY
+        pids.add(backend(database))
+    assert len(pids) == 1, "it was one connection all the time"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'user:"quoted"',
+        "user:o'brien",
+        "user:back\\slash",
+        "user:trailing\\",
+        "user:a,b",
+        "user:{braces}",
+        "user:null",
+        "NULL",
+        "user:アリス 🌊",
+        "user:  two spaces",
+        "user:%s %(x)s",
+        "user:$1; drop table events",
+        "user:\u200bzero\u2028width",
+    ],
+)
+def test_a_participants_name_arrives_as_it_is(database: Database, name: str) -> None:
+    asker = Asker("acme", tuple(sorted([name, "agent:x"])), name)
+    assert who_is(database.access(asker)) == Who("acme", list(asker.viewer), name)
+
+
+def test_an_empty_viewer_is_the_empty_set_and_not_nobody(database: Database) -> None:
+    assert who_is(database.access(Asker.background("acme"))) == Who("acme", [], "*")
+
+
+def test_a_backend_that_died_while_idle_costs_nothing(database: Database, base: Base) -> None:
+    assert who_is(database.access(ALICE)).tenant == "acme"
+    end(base, backend(database))
+    time.sleep(1.1)  # beyond the moment in which a connection is trusted
+    assert who_is(database.access(ALICE)).tenant == "acme"
+
+
+def test_a_backend_that_died_a_moment_ago_is_unsure_once(database: Database, base: Base) -> None:
+    access = database.access(ALICE)
+    end(base, backend(database))
+    with pytest.raises(Unsure) as lost:
+        who_is(access)
+    assert lost.value.retryable
+    assert who_is(database.access(ALICE)).tenant == "acme"
+
+
+def test_a_backend_that_dies_in_a_transaction_is_unsure(database: Database, base: Base) -> None:
+    access, pid = database.access(ALICE), backend(database)
+
+    def be_killed() -> None:
+        with access.transaction():
+            who_is(access)
+            end(base, pid)
+            who_is(access)
+
+    with pytest.raises(Unsure):
+        be_killed()
+    assert who_is(database.access(ALICE)).tenant == "acme"
+
+
+def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Database) -> None:
+    """The database ends it, so that a frozen Lambda holds no lock."""
+    access = database.access(ALICE)
+
+    def sleep_in_a_transaction() -> None:
+        with access.transaction():
+            setting = "select set_config('idle_in_transaction_session_timeout', '50ms', true)"
+            access.execute(setting, {})
+            time.sleep(0.3)
+            who_is(access)
+
+    with pytest.raises(Unavailable):
+        sleep_in_a_transaction()
+    assert who_is(database.access(ALICE)).tenant == "acme"
+
+
+def test_a_statement_past_the_deadline_is_unavailable(database: Database) -> None:
+    started = time.monotonic()
+    late = database.access(ALICE, deadline=started + 0.2)
+    with pytest.raises(Unavailable) as stopped:
+        late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
+    assert not isinstance(stopped.value, Unsure)
+    assert time.monotonic() - started < 2
+    with pytest.raises(Unavailable), late.transaction():
+        late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
+    assert who_is(database.access(ALICE)).tenant == "acme"
+
+
+def test_a_row_that_another_holds_is_unavailable_and_no_fault(
+    database: Database, base: Base
+) -> None:
+    access = database.access(ALICE)
+    with psycopg.connect(base.url) as other:
+        other.execute("select pg_advisory_xact_lock(7)")
+
+        def wait_for_it() -> None:
+            with access.transaction():
+                access.execute("select set_config('lock_timeout', '20ms', true)", {})
+                access.execute("select pg_advisory_xact_lock(7)", {})
+
+        with pytest.raises(Unavailable) as held:
+            wait_for_it()
+        assert not isinstance(held.value, Unsure)
+    assert who_is(access).tenant == "acme"
+
+
+def test_a_database_that_is_not_there_is_unavailable() -> None:
+    nowhere = Database("postgresql://strandline_app@127.0.0.1:1/none")
+    with pytest.raises(Unavailable) as away:
+        nowhere.access(ALICE)
+    assert away.value.retryable
+    assert not isinstance(away.value, Unsure)
+
+
+def test_a_role_that_could_look_past_row_security_is_refused(base: Base) -> None:
+    for url in (base.admin_url, base.owner_url):
+        with pytest.raises(Misconfigured):
+            Database(url).access(ALICE)

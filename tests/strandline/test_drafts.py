@@ -1,0 +1,308 @@
+"""From a request to the event it becomes: who may say what, and when two requests are the same."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from strandline import wire
+from strandline.cid import blob_cid
+from strandline.drafts import Draft, differing, draft, finish
+from strandline.errors import Forbidden, Invalid
+from strandline.principals import Principal
+
+APPEND = TypeAdapter(wire.AppendRequest)
+RIGHTS = frozenset({"read", "write"})
+ANYBODY = Principal("acme", None, RIGHTS)
+ALICE = Principal("acme", "user:alice", RIGHTS)
+FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def made(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> Draft:
+    body = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x", **more}
+    body = {name: value for name, value in body.items() if value is not ...}
+    return draft(principal, wire.validated(APPEND, body), key)
+
+
+def refused(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **more: Any) -> str:
+    with pytest.raises(kind) as found:
+        made(principal, **more)
+    return str(found.value.details["field"])
+
+
+# who ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("role", "kind", "principal", "speaker", "origin"),
+    [
+        ("user", "message", ANYBODY, "user:alice", "user"),
+        ("agent", "message", ANYBODY, "agent:helper", "agent"),
+        ("agent", "thought", ANYBODY, "agent:helper", "agent"),
+        ("agent", "action", ANYBODY, "agent:helper", "agent"),
+        ("system", "message", ANYBODY, None, "system"),
+        ("user", "observation", ANYBODY, "user:alice", "tool"),
+        ("agent", "observation", ANYBODY, "agent:helper", "tool"),
+        ("system", "observation", ANYBODY, None, "tool"),
+        ("user", "upload", ANYBODY, "user:alice", "document"),
+        ("agent", "upload", ANYBODY, "agent:helper", "document"),
+        ("system", "upload", ANYBODY, None, "document"),
+        ("user", "message", ALICE, "user:alice", "user"),
+        ("agent", "message", ALICE, "agent:helper", "agent"),
+        ("system", "message", ALICE, None, "user"),
+        ("user", "observation", ALICE, "user:alice", "user"),
+        ("agent", "observation", ALICE, "agent:helper", "agent"),
+        ("user", "upload", ALICE, "user:alice", "user"),
+        ("agent", "upload", ALICE, "agent:helper", "agent"),
+        ("system", "upload", ALICE, None, "user"),
+    ],
+)
+def test_origin_and_speaker_follow_from_credential_role_and_type(
+    role: str, kind: str, principal: Principal, speaker: str | None, origin: str
+) -> None:
+    found = made(principal, role=role, type=kind)
+    assert (found.speaker, found.origin) == (speaker, origin)
+
+
+def test_nobody_is_made_the_speaker_where_several_could_be() -> None:
+    both = ["user:alice", "user:bob", "agent:helper", "agent:other"]
+    assert made(participants=both).speaker is None
+    assert made(participants=both, role="agent").speaker is None
+    assert made(ALICE, participants=both).speaker == "user:alice"
+    assert refused(Invalid, ALICE, participants=both, role="agent") == "speaker"
+
+
+def test_a_speaker_is_normalised_like_a_participant() -> None:
+    found = made(participants=["user:Zo\u00eb", "user:b"], speaker=" user:Zoe\u0308 ")
+    assert found.speaker == "user:Zo\u00eb"
+
+
+def test_a_speaker_is_one_of_the_participants_with_the_right_role() -> None:
+    assert refused(Invalid, speaker="user:carol") == "speaker"
+    assert refused(Invalid, speaker="alice") == "speaker"
+    assert refused(Invalid, speaker="agent:helper") == "speaker"
+    assert refused(Invalid, role="agent", speaker="user:alice") == "speaker"
+    assert refused(Invalid, role="system", speaker="agent:helper") == "speaker"
+
+
+def test_a_bound_credential_writes_only_where_its_user_takes_part() -> None:
+    assert refused(Forbidden, ALICE, participants=["user:bob", "agent:helper"]) == "participants"
+    assert refused(Forbidden, ALICE, participants=["user:Alice"]) == "participants"
+    assert made(participants=["user:bob"]).participants == ["user:bob"]
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_a_bound_credential_speaks_as_nobody_else(role: str) -> None:
+    people = ["user:alice", "user:bob", "tool:clock"]
+    for other in ("user:bob", "tool:clock"):
+        with pytest.raises((Forbidden, Invalid)) as found:
+            made(ALICE, participants=people, role=role, speaker=other)
+        assert found.value.details["field"] == "speaker"
+    assert made(ANYBODY, participants=people, role=role, speaker="user:bob").speaker == "user:bob"
+
+
+def test_a_body_may_repeat_the_credentials_ids_and_name_no_others() -> None:
+    assert made(ALICE, tenant_id="acme", user_id="user:alice").origin == "user"
+    assert made(ALICE, user_id="alice").origin == "user"
+    assert refused(Forbidden, ALICE, tenant_id="other") == "tenant_id"
+    assert refused(Forbidden, ALICE, user_id="user:bob") == "user_id"
+    assert refused(Forbidden, ALICE, user_id="bob") == "user_id"
+    assert refused(Forbidden, ANYBODY, user_id="user:alice") == "user_id"
+    assert refused(Forbidden, ANYBODY, tenant_id="ACME") == "tenant_id"
+
+
+# what --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given_as",
+    [
+        {"content": ...},
+        {"parts": [{"content": "x"}], "role": "agent"},
+        {"blob": {"cid": blob_cid(b"x")}},
+        {"content": ..., "parts": [{"content": "x"}], "blob": {"cid": blob_cid(b"x")}},
+    ],
+)
+def test_exactly_one_of_content_parts_and_blob_is_given(given_as: dict[str, Any]) -> None:
+    assert refused(Invalid, **given_as) == "content"
+
+
+def test_only_an_agent_speaks_in_parts() -> None:
+    parts = [{"content": "x"}]
+    assert refused(Invalid, content=..., parts=parts) == "parts"
+    assert refused(Invalid, content=..., parts=parts, role="agent", type="observation") == "parts"
+
+
+def test_parts_are_runs_of_characters_of_one_text() -> None:
+    parts = [{"content": "Grüße 🌊", "model": "m"}, {"content": ""}, {"content": "e\u0301"}]
+    found = made(content=..., role="agent", parts=parts)
+    assert found.text == "Grüße 🌊e\u0301"
+    assert [tuple(part) for part in found.parts] == [(7, "m"), (0, None), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_payload"),
+    [
+        ("", False),
+        ("a" * 65_536, False),
+        ("a" * 65_537, True),
+        ("é" * 32_768, False),
+        ("é" * 32_768 + "a", True),
+        ("🌊" * 16_384, False),
+        ("🌊" * 16_383 + "aaaaa", True),
+        ("a" * 65_534 + "海", True),
+    ],
+    ids=[
+        "nothing",
+        "65536 letters",
+        "65537 letters",
+        "65536 in twos",
+        "65537 in twos",
+        "65536 in fours",
+        "65537 in fours",
+        "65537 with a three at the end",
+    ],
+)
+def test_content_over_64_kib_of_utf_8_becomes_a_payload(text: str, is_payload: bool) -> None:
+    found = made(content=text)
+    assert found.payload == (text.encode() if is_payload else None)
+    assert found.payload_cid == (blob_cid(text.encode()) if is_payload else None)
+    event = finish(found, 0, [])
+    assert event.content == (None if is_payload else text)
+    assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
+
+
+def test_a_cited_blob_has_a_cid() -> None:
+    assert refused(Invalid, content=..., blob={"cid": "no-cid-at-all"}) == "blob.cid"
+
+
+def test_a_key_is_given_once() -> None:
+    assert made().key is None
+    assert made(key="k").key == ("http", "k")
+    assert made(source_event_key="k", channel="slack").key == ("slack", "k")
+    assert refused(Invalid, key="k", source_event_key="k") == "source_event_key"
+
+
+def test_two_edges_that_mean_one_event_are_refused() -> None:
+    edges = [{"event_id": str(FIRST)}, {"cid": blob_cid(b"x"), "weight": 0.5}]
+    found = made(edges=edges)
+    target = blob_cid(b"x")
+    with pytest.raises(Invalid) as twice:
+        finish(found, 0, [(FIRST, target), (FIRST, target)])
+    assert twice.value.details["field"] == "edges"
+    finish(found, 0, [(FIRST, target), (SECOND, target)])
+    finish(found, 0, [(None, None), (None, None)])  # refused where the log is
+
+
+# the same request --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            {"participants": ["user:a", "agent:b"]},
+            {"participants": ["agent:b", " user:a", "user:a"]},
+        ),
+        ({"speaker": "user:alice"}, {}),
+        ({"type": "message", "channel": "http", "metadata": {}, "edges": []}, {}),
+        ({"tenant_id": "acme"}, {}),
+        ({"occurred_at": "2026-05-08T13:56:00Z"}, {"occurred_at": "2026-05-08T15:56:00+02:00"}),
+        ({"occurred_at": "2026-05-08T13:56:00Z"}, {"occurred_at": 1778248560.0}),
+        ({"metadata": {"a": 1, "b": [1e3]}}, {"metadata": {"b": [1000], "a": 1.0}}),
+        (
+            {"edges": [{"event_id": str(FIRST)}, {"event_id": str(SECOND)}]},
+            {"edges": [{"event_id": str(SECOND), "weight": 1}, {"event_id": str(FIRST)}]},
+        ),
+    ],
+)
+def test_requests_that_say_the_same_have_one_fingerprint(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    assert made(**one).fingerprint() == made(**other).fingerprint()
+
+
+def test_requests_that_say_something_else_have_other_fingerprints() -> None:
+    numbers = [1, 1.5, True, "1", None, [1], {"a": 1}, 2**53, 2**53 + 1, 2**70]
+    bodies: list[dict[str, Any]] = [{"metadata": {"a": number}} for number in numbers]
+    bodies += [{}, {"content": "y"}, {"role": "agent"}, {"type": "thought"}, {"session_id": "s"}]
+    bodies += [{"channel": "c"}, {"name": "n"}, {"mime_type": "m"}, {"stop_reason": "endTurn"}]
+    bodies += [{"occurred_at": 1}, {"occurred_at": 1.5}, {"participants": ["user:alice"]}]
+    bodies += [{"edges": [{"event_id": str(target)}]} for target in (FIRST, SECOND)]
+    bodies += [{"edges": [{"event_id": str(FIRST), "weight": 0.5}]}]
+    bodies += [
+        {"role": "agent", "parts": [{"content": "x", "model": m}], "content": ...} for m in "ab"
+    ]
+    bodies += [{"content": "x" * 70_000}, {"content": "y" * 70_000}]
+    prints = [made(**body).fingerprint() for body in bodies]
+    assert len(set(prints)) == len(bodies)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(one=st.dictionaries(st.text(max_size=3), VALUES, max_size=3), other=VALUES)
+def test_metadata_has_one_fingerprint_however_its_numbers_are_spelled(one: Any, other: Any) -> None:
+    same = json.loads(json.dumps(dict(reversed(one.items()))))
+    assert made(metadata=one).fingerprint() == made(metadata=same).fingerprint()
+    if json.dumps(one.get("x"), sort_keys=True) != json.dumps(other, sort_keys=True):
+        changed = {**one, "x": other}
+        if "x" not in one or one["x"] != other:
+            assert made(metadata=one).fingerprint() != made(metadata=changed).fingerprint()
+
+
+def stored(event: Draft) -> dict[str, Any]:
+    """The row of a draft, as the database gives it in a conflict."""
+    row: dict[str, Any] = finish(
+        event, 0, [(FIRST, blob_cid(b"x"))] * len(event.request.edges)
+    ).as_json()
+    parts = [part._asdict() for part in event.parts]
+    links = [{"event_id": str(FIRST), "weight": e.weight} for e in event.request.edges]
+    return json.loads(json.dumps({**row, "parts": parts, "edges": links}))
+
+
+def said_by_agent(body: dict[str, Any]) -> Draft:
+    instead: dict[str, Any] = {"content": ...} if "parts" in body else {}
+    whole: dict[str, Any] = {"role": "agent", **instead, **body}
+    return made(key="k", **whole)
+
+
+PARTS = [{"content": "x", "model": "m"}, {"content": "y"}]
+LONG, LONGER = "x" * 70_000, "x" * 70_001
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ({}, {"content": "yy"}, ["content"]),
+        ({"content": LONG}, {"content": LONGER}, ["content"]),
+        ({}, {"content": LONG}, ["content"]),
+        ({"content": LONG}, {}, ["content"]),
+        ({"parts": PARTS}, {"parts": [*PARTS, {"content": "z"}]}, ["parts"]),
+        ({"parts": PARTS}, {"parts": [{"content": LONG}]}, ["parts"]),
+        ({"parts": PARTS}, {"parts": [{**PARTS[0], "model": "n"}, PARTS[1]]}, ["parts"]),
+        ({"metadata": {"a": 1}}, {"metadata": {"a": True}}, ["metadata"]),
+        ({"metadata": {"a": 1e300}}, {"metadata": {"a": 1e300}, "name": "n"}, ["name"]),
+        ({"metadata": {"a": 1.5}}, {"metadata": {"a": 1.5}, "name": "n"}, ["name"]),
+        ({}, {"mime_type": "text/plain; charset=utf-8"}, ["mime_type"]),
+        ({"edges": [{"event_id": str(FIRST)}]}, {"edges": []}, ["edges"]),
+        ({"edges": [{"event_id": str(FIRST)}]}, {"edges": [{"cid": blob_cid(b"x")}]}, ["edges"]),
+    ],
+)
+def test_a_difference_is_named_as_the_caller_calls_it(
+    first: dict[str, Any], second: dict[str, Any], named: list[str]
+) -> None:
+    was, now = said_by_agent(first), said_by_agent(second)
+    links = [{"event_id": str(FIRST), "weight": e.weight} for e in now.request.edges]
+    assert differing(now, stored(was), links) == named
