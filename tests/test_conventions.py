@@ -128,7 +128,7 @@ def test_locks_name_hashes_and_no_address() -> None:
 
 
 def test_sql_on_memory_is_literal() -> None:
-    """No statement is pasted together: pyright refuses it, and this finds what a cast would hide."""
+    """No statement is pasted together: pyright refuses it, and this finds a cast that hides it."""
     casts = [
         f"{source.name}: {line.strip()}"
         for source in SOURCES

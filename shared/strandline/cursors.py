@@ -16,7 +16,8 @@ class Position(NamedTuple):
 
     mark: str
     at: datetime
-    row_id: UUID
+    scope_id: UUID
+    seq: int = 0
 
 
 _SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", re.ASCII)
@@ -24,7 +25,8 @@ _SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", r
 
 def encode(position: Position) -> str:
     """The word for a position."""
-    document = json.dumps([position.mark, position.at.isoformat(), str(position.row_id)])
+    fields = [position.mark, position.at.isoformat(), str(position.scope_id), position.seq]
+    document = json.dumps(fields)
     return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
 
 
@@ -35,10 +37,10 @@ def decode(cursor: str | None) -> Position | None:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         document = cast(object, json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
-        mark, at, event_id = cast("list[str]", document)
+        mark, at, scope_id, seq = cast("tuple[str, str, str, int]", document)
         moment = datetime.fromisoformat(at)
-        if _is_snapshot(mark) and moment.tzinfo is not None:
-            return Position(mark, moment, UUID(event_id))
+        if _is_snapshot(mark) and moment.tzinfo is not None and 0 <= int(seq) < 2**63:
+            return Position(mark, moment, UUID(scope_id), int(seq))
     except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
         pass  # refused below, like a mark that is none
     raise Malformed("cursor: send back next_cursor as it was given", field="cursor")

@@ -235,7 +235,12 @@ def translated() -> Generator[None]:
     """The driver's words for 'away' into ours. Everything else is a fault of ours and passes."""
     try:
         yield
-    except (errors.QueryCanceled, errors.LockNotAvailable) as error:
+    except (
+        errors.QueryCanceled,
+        errors.LockNotAvailable,
+        errors.IdleInTransactionSessionTimeout,  # an InternalError to the driver; nothing committed
+        errors.TransactionTimeout,
+    ) as error:
         raise Unavailable("The database did not answer in time. Try again.") from error
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
         raise Unavailable("The database was too busy with the same rows. Try again.") from error

@@ -270,3 +270,23 @@ def test_a_bad_seq_is_named(gateway: Gateway) -> None:
     for seq in ("-1", "x", str(2**63)):
         reply = gateway.call("GET", path, key=gateway.key(user=ALICE), query={"after_seq": seq})
         assert (reply.status, reply.error["details"]) == (422, {"field": "after_seq"})
+
+
+def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, tell: Told) -> None:
+    """Where the clock says nothing, seq orders a scope's events, and ids need not agree with it."""
+    key = gateway.key(user=ALICE)
+    for n in range(9):
+        tell(key, f"turn {n}", ALICE)
+    planted = (
+        "set session_replication_role = replica; update events set recorded_at = '2026-01-01Z',"
+        " event_id = ('00000000-0000-7000-8000-' || lpad((100 - seq)::text, 12, '0'))::uuid"
+    )
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute(planted)
+    for lister in (memories, tree):
+        seen: list[str] = []
+        cursor: str | None = None
+        while not seen or cursor is not None:
+            page, cursor = lister(gateway, key, cursor, 2)
+            seen += page
+        assert len(seen) == len(set(seen)) == 9

@@ -37,7 +37,7 @@ def batch(*bodies: str) -> dict[str, Any]:
 
 
 def hint(scope: str, tenant: str = "acme") -> str:
-    return json.dumps({"tenant": tenant, "scope": scope})
+    return json.dumps({"tenant": tenant, "scopes": [scope]})
 
 
 def work(event: dict[str, Any], seconds: float = 120) -> list[str]:
@@ -79,10 +79,11 @@ MALFORMED = [
     '"text"',
     "{}",
     '{"tenant": "acme"}',
-    '{"tenant": "acme", "scope": 7}',
-    '{"tenant": "acme", "scope": "not an id"}',
-    '{"tenant": "\\u0000", "scope": "8f14e45f-ceea-867a-9a36-dedd4bea2543"}',
-    '{"tenant": "\\ud800", "scope": "8f14e45f-ceea-867a-9a36-dedd4bea2543"}',
+    '{"tenant": "acme", "scopes": 7}',
+    '{"tenant": "acme", "scopes": [7]}',
+    '{"tenant": "acme", "scopes": ["not an id"]}',
+    '{"tenant": "\\u0000", "scopes": ["8f14e45f-ceea-867a-9a36-dedd4bea2543"]}',
+    '{"tenant": "\\ud800", "scopes": ["8f14e45f-ceea-867a-9a36-dedd4bea2543"]}',
     "[" * 100_000,
     "9" * 5000,
 ]

@@ -142,9 +142,7 @@ def main() -> int:
         hidden = next(q for q in questions if not q["expected"])
         for question in [*shown[: _QUESTIONS - 1], hidden]:
             ask(client, question)
-        print(
-            "\nThe last was asked by people who were not in the room: none of it is found."
-        )
+        print("\nThe last was asked by people who were not in the room: none of it is found.")
     return 0
 
 

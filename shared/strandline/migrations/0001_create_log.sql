@@ -117,7 +117,7 @@ create index events_lane on events (tenant_id, scope_id, session_id, seq);
 create index events_cid on events (tenant_id, cid);
 create index events_blob on events (tenant_id, blob_cid) where blob_cid is not null;
 -- Newest first over a whole tenant, for readers whose view is no list of scopes.
-create index events_newest on events (tenant_id, recorded_at desc, event_id desc);
+create index events_newest on events (tenant_id, recorded_at desc, scope_id desc, seq desc);
 
 create table event_keys (
     tenant_id text not null,

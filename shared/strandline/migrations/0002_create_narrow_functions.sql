@@ -10,9 +10,9 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     select k.tenant_id, k.user_name, k.scopes, k.expires_at from api_keys k
     where k.key_id = p_key_id and k.secret_hash = p_secret_hash and k.revoked_at is null
 $$;
-alter function find_api_key owner to strandline_keys;
 revoke execute on function find_api_key from public;
 grant execute on function find_api_key to strandline_app;
+alter function find_api_key owner to strandline_keys;
 
 -- Tenant ids, and nothing else about them, where work is due or vectors are missing in this space.
 create function tenants_with_work(p_space text, p_now timestamptz)
@@ -25,12 +25,12 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         on p.tenant_id = s.tenant_id and p.scope_id = s.scope_id and p.space = p_space
     where s.last_seq > coalesce(p.embedded_seq, 0)
 $$;
-alter function tenants_with_work owner to strandline_planner;
 revoke execute on function tenants_with_work from public;
 grant execute on function tenants_with_work to strandline_app;
+alter function tenants_with_work owner to strandline_planner;
 
+revoke execute on function refuse_erased_event, refuse_erased_citation from public;
 alter function refuse_erased_event owner to strandline_guard;
 alter function refuse_erased_citation owner to strandline_guard;
-revoke execute on function refuse_erased_event, refuse_erased_citation from public;
 
 revoke create on schema public from strandline_keys, strandline_planner, strandline_guard;

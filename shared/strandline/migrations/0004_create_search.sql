@@ -47,9 +47,9 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     order by 4 desc, w.event_id desc, w.piece
     limit p_limit
 $$;
-alter function search_events owner to strandline_search;
 revoke execute on function search_events from public;
 grant execute on function search_events to strandline_app;
+alter function search_events owner to strandline_search;
 revoke create on schema public from strandline_search;
 
 -- An event's edges as its readers see them.

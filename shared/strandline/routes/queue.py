@@ -12,7 +12,7 @@ from strandline.config import settings
 from strandline.errors import StrandlineError
 from strandline.http import Service
 from strandline.observability import logger
-from strandline.services.embed import Worker, embed_due, embed_scope
+from strandline.services.embed import Worker, embed_due, embed_scopes
 
 
 def work_through(
@@ -37,8 +37,11 @@ def _handled(worker: Worker, record: Mapping[str, Any]) -> bool:
     it alone: SQS delivers it again, and gives it up in the end."""
     try:
         hint = json.loads(record["body"])
-        embed_scope(worker, str(hint["tenant"]), UUID(str(hint["scope"])))
-        return True
+        scopes = [UUID(str(scope)) for scope in hint["scopes"]]
+        failed = embed_scopes(worker, str(hint["tenant"]), scopes)
+        if not failed:
+            return True
+        reason = f"{failed} of {len(scopes)} scopes"
     except StrandlineError as error:
         reason = error.code
     except Exception as error:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from strandline import ranking
@@ -21,8 +22,12 @@ BATCH = 128
 EMBED_SECONDS = 15.0
 _SHOWN_BYTES = 4000
 """What a model is shown of a large text: more than the local one reads (256 tokens)."""
-_SCOPES = 50
+_SCOPES = 100
 """Scopes a sweep takes at a time."""
+_HOPELESS = 3
+"""So many scopes that fail in a row say that the model is away, not that their texts are odd."""
+_LATEST_SECONDS = 300
+"""The longest pause before work that failed is tried again."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +44,20 @@ class Worker:
         return time.monotonic() > self.deadline - EMBED_SECONDS
 
 
-def embed_scope(worker: Worker, tenant: str, scope_id: UUID) -> None:
-    """Embed one scope that was hinted at. A scope that somebody works on, or that has nothing due,
-    is none of ours. Raises Unavailable; the work stays due."""
+def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
+    """Embed the scopes that were hinted at; gives how many failed. Their work stays due. A scope
+    that somebody works on, or that has nothing due, is none of ours."""
     access = worker.database.access(Asker.background(tenant))
-    for _ in work.lease(access, datetime.now(UTC), [scope_id], 1):
-        _embed_leased(worker, access, scope_id, attempts=0)
+    leases = work.lease(access, datetime.now(UTC), scope_ids, len(scope_ids))
+    return _embed_leased(worker, access, leases).failed
 
 
 def embed_due(worker: Worker) -> int:
     """Embed whatever is due anywhere, longest due first; gives how many scopes were finished. One
-    scope's failure is kept with its work and holds up no other."""
+    scope's failure is kept with its work and holds up no other, nor one tenant's another's."""
     finished = 0
     now = datetime.now(UTC)
-    tenants = work.tenants(worker.database.connection(), worker.embedder.space, now)
-    for tenant in tenants:
+    for tenant in work.tenants(worker.database.connection(), worker.embedder.space, now):
         access = worker.database.access(Asker.background(tenant))
         with access.transaction():
             work.name_unembedded(access, worker.embedder.space, now)
@@ -61,43 +65,61 @@ def embed_due(worker: Worker) -> int:
             leases = work.lease(access, datetime.now(UTC), None, _SCOPES)
             if not leases:
                 break
-            for taken in leases:
-                finished += _embed_safely(worker, access, taken)
+            finished += _embed_leased(worker, access, leases).finished
     return finished
 
 
-def _embed_safely(worker: Worker, access: Access, taken: work.Lease) -> int:
-    try:
-        _embed_leased(worker, access, taken.scope_id, taken.attempts)
-        return 1
-    except Exception as error:  # a fault of ours as well: this scope would be the first due again
-        logger.warning(
-            "scope not embedded",
-            extra={
-                "scope": str(taken.scope_id),
-                "error": _reason(error),
-                "attempts": taken.attempts,
-            },
-        )
-        return 0
+class _Done(NamedTuple):
+    finished: int
+    failed: int
 
 
-def _embed_leased(worker: Worker, access: Access, scope_id: UUID, attempts: int) -> None:
-    space = worker.embedder.space
+def _embed_leased(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
+    """Embed leased scopes together: a statement serves them all. Where that fails they are tried
+    one by one, so that the one at fault fails alone."""
+    if not leases:
+        return _Done(0, 0)
     try:
-        while events := work.unembedded(access, scope_id, space, BATCH):
-            vectors = _vectors(worker, access, events)
-            with access.transaction():
-                work.store_vectors(access, space, vectors, events[-1])
-            if worker.out_of_time():
-                break
+        return _Done(_embed_together(worker, access, leases), 0)
+    except Exception as error:  # a fault of ours as well: its scope would be the first due again
+        if len(leases) == 1:
+            _put_off(access, leases, error)
+            return _Done(0, 1)
+        failure = error
+    finished = failed = in_a_row = 0
+    for place, taken in enumerate(leases):
+        if in_a_row == _HOPELESS or worker.out_of_time():  # it is not the scope's fault
+            _put_off(access, leases[place:], failure)
+            failed += len(leases) - place
+            break
+        done = _embed_leased(worker, access, [taken])
+        finished, failed = finished + done.finished, failed + done.failed
+        in_a_row = in_a_row + 1 if done.failed else 0
+    return _Done(finished, failed)
+
+
+def _embed_together(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> int:
+    space, scope_ids = worker.embedder.space, [taken.scope_id for taken in leases]
+    while events := work.unembedded(access, scope_ids, space, BATCH):
+        vectors = _vectors(worker, access, events)
         with access.transaction():
-            work.settle(access, scope_id, space)
-    except Exception as error:
-        later = datetime.now(UTC) + timedelta(seconds=min(300, 2**attempts))
-        with access.transaction():
-            work.put_off(access, scope_id, later, _reason(error))
-        raise
+            work.store_vectors(access, space, vectors, events)
+        if worker.out_of_time():
+            break
+    with access.transaction():
+        return work.settle(access, scope_ids, space)
+
+
+def _put_off(access: Access, leases: Sequence[work.Lease], error: Exception) -> None:
+    attempts = max(taken.attempts for taken in leases)
+    later = datetime.now(UTC) + timedelta(seconds=min(_LATEST_SECONDS, 2**attempts))
+    scope_ids = [taken.scope_id for taken in leases]
+    logger.warning(
+        "scopes not embedded",
+        extra={"scopes": len(leases), "error": _reason(error), "attempts": attempts},
+    )
+    with access.transaction():
+        work.put_off(access, scope_ids, later, _reason(error))
 
 
 def _reason(error: Exception) -> str:

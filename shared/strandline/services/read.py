@@ -120,7 +120,7 @@ def _next(rows: Sequence[events.Listed]) -> str | None:
     if not rows or rows[0].available == len(rows):
         return None
     last = rows[-1]
-    return cursors.encode(Position(last.mark, last.recorded_at, last.event_id))
+    return cursors.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq))
 
 
 def list_scopes(access: Access, limit: int, cursor: str | None) -> wire.ScopePage:

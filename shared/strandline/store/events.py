@@ -177,9 +177,10 @@ def newest(
     limit: int,
     page_bytes: int,
 ) -> Look[Listed]:
-    """Events in view, newest first, from `after` on; a page ends at `limit` events or `page_bytes`
-    of content. Further pages see the snapshot of the first. Of each scope no more than a page's
-    worth is looked at; an asker without scopes to list (an admin) reads the tenant by time."""
+    """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
+    on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
+    the first. Of each scope no more than a page's worth is looked at; an asker without scopes to
+    list (an admin) reads the tenant by time."""
     return access.look(
         Listed,
         """
@@ -191,33 +192,35 @@ def newest(
             select coalesce(%(mark)s, pg_current_snapshot()::text) as taken),
         wanted as (
             select e.* from view cross join lateral (
-                select e.event_id, e.recorded_at, e.content, e.metadata from events e
+                select e.event_id, e.recorded_at, e.scope_id, e.seq, e.content, e.metadata
+                from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
                     and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
                     and (%(at)s::timestamptz is null
-                        or (e.recorded_at, e.event_id) < (%(at)s, %(event_id)s::uuid))
+                        or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
                     and passes(e, %(narrowing)s::jsonb)
                     and (%(text)s::text is null or holds_words(e, %(text)s))
                 order by e.seq desc limit %(limit)s + 1
             ) e
             union all
-            (select e.event_id, e.recorded_at, e.content, e.metadata from events e
+            (select e.event_id, e.recorded_at, e.scope_id, e.seq, e.content, e.metadata
+            from events e
             where %(scope_id)s::uuid is null and scopes_in_view() is null
                 and e.tenant_id = current_tenant()
                 and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
                 and (%(at)s::timestamptz is null
-                    or (e.recorded_at, e.event_id) < (%(at)s, %(event_id)s::uuid))
+                    or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
                 and passes(e, %(narrowing)s::jsonb)
                 and (%(text)s::text is null or holds_words(e, %(text)s))
-            order by e.recorded_at desc, e.event_id desc limit %(limit)s + 1)),
+            order by e.recorded_at desc, e.scope_id desc, e.seq desc limit %(limit)s + 1)),
         page as (
             select w.event_id,
                 row_number() over newest as place,
                 sum(coalesce(octet_length(w.content), 0) + octet_length(w.metadata::text) + 1024)
                     over newest as bytes
             from wanted w
-            window newest as (order by w.recorded_at desc, w.event_id desc)
-            order by w.recorded_at desc, w.event_id desc limit %(limit)s + 1)
+            window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
+            order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
         select e.*, (select taken from mark) as mark, (select count(*) from page) as available
         from page p join event_rows e on e.event_id = p.event_id
         where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
@@ -229,7 +232,8 @@ def newest(
             "text": text,
             "mark": after and after.mark,
             "at": after and after.at,
-            "event_id": after and after.row_id,
+            "after": after and after.scope_id,
+            "seq": after and after.seq,
             "limit": limit,
             "page_bytes": page_bytes,
         },

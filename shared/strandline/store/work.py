@@ -96,21 +96,25 @@ class Unembedded:
     erased: bool
 
 
-def unembedded(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[Unembedded]:
-    """The next events of a scope to embed, by seq."""
+def unembedded(
+    access: Access, scope_ids: Sequence[UUID], space: str, limit: int
+) -> Sequence[Unembedded]:
+    """The next events of these scopes to embed, scope by scope and by seq."""
     return access.fetch(
         Unembedded,
         """
-        select event_id, scope_id, seq, participants, speaker, left(content, 4000) as content,
-            blob_cid, mime_type, file_name, coalesce(occurred_at, recorded_at) as said_at,
-            erased_at is not null as erased
-        from events
-        where scope_id = %(scope_id)s and seq > coalesce((
-            select embedded_seq from scope_progress
-            where scope_id = %(scope_id)s and space = %(space)s), 0)
-        order by seq limit %(limit)s
+        select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
+            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from unnest(%(scope_ids)s) scope_id
+        left join scope_progress p on p.scope_id = scope_id.scope_id and p.space = %(space)s
+        cross join lateral (
+            select * from events e
+            where e.scope_id = scope_id.scope_id and e.seq > coalesce(p.embedded_seq, 0)
+            order by e.seq limit %(limit)s) e
+        order by e.scope_id, e.seq limit %(limit)s
         """,
-        {"scope_id": scope_id, "space": space, "limit": limit},
+        {"scope_ids": list(scope_ids), "space": space, "limit": limit},
     )
 
 
@@ -147,32 +151,21 @@ def as_text(vector: list[float]) -> str:
     return HalfVector(vector).to_text()
 
 
-def store_vectors(access: Access, space: str, vectors: Sequence[Vector], last: Unembedded) -> None:
-    """Store the vectors of one scope's next events, up to `last`, and that it is embedded so far;
-    doing it twice changes nothing. Only erased events among them may be without a vector."""
-    rows: list[dict[str, Any]] = [
-        {
-            "event_id": str(v.event.event_id),
-            "text_hash": v.text_hash.hex(),
-            "embedding": v.embedding,
-            "refusal": v.refusal,
-        }
-        for v in vectors
-    ]
-    params: dict[str, object] = {
-        "space": space,
-        "rows": json.dumps(rows),
-        "scope_id": last.scope_id,
-        "participants": last.participants,
-        "seq": last.seq,
-    }
+def store_vectors(
+    access: Access, space: str, vectors: Sequence[Vector], events: Sequence[Unembedded]
+) -> None:
+    """Store the vectors of `events`, and that their scopes are embedded so far; doing it twice
+    changes nothing. The events are as `unembedded` gave them: of each scope the next ones. Only
+    erased events among them may be without a vector."""
+    params: dict[str, object] = {"space": space, "rows": json.dumps(_rows(vectors))}
     access.execute(
         """
         insert into event_vectors
             (tenant_id, space, scope_id, event_id, participants, embedding, refusal)
-        select current_tenant(), %(space)s, %(scope_id)s, r.event_id, %(participants)s,
+        select current_tenant(), %(space)s, r.scope_id, r.event_id, r.participants,
             r.embedding::halfvec, r.refusal
-        from jsonb_to_recordset(%(rows)s::jsonb) r (event_id uuid, embedding text, refusal text)
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (scope_id uuid, event_id uuid, participants text[], embedding text, refusal text)
         on conflict do nothing
         """,
         params,
@@ -181,51 +174,81 @@ def store_vectors(access: Access, space: str, vectors: Sequence[Vector], last: U
         """
         insert into embedding_cache (tenant_id, space, text_hash, event_id, participants, embedding)
         select distinct on (r.text_hash) current_tenant(), %(space)s, decode(r.text_hash, 'hex'),
-            r.event_id, %(participants)s, r.embedding::halfvec
-        from jsonb_to_recordset(%(rows)s::jsonb) r (event_id uuid, text_hash text, embedding text)
+            r.event_id, r.participants, r.embedding::halfvec
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (event_id uuid, participants text[], text_hash text, embedding text)
         where r.embedding is not null order by r.text_hash, r.event_id
         on conflict do nothing
         """,
         params,
     )
+    reached = {event.scope_id: event for event in events}
     access.execute(
         """
         insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
-        values (current_tenant(), %(scope_id)s, %(space)s, %(participants)s, %(seq)s)
+        select current_tenant(), r.scope_id, %(space)s, r.participants, r.seq
+        from jsonb_to_recordset(%(reached)s::jsonb) r
+            (scope_id uuid, participants text[], seq bigint)
+        order by r.scope_id
         on conflict (tenant_id, scope_id, space) do update
         set embedded_seq = greatest(scope_progress.embedded_seq, excluded.embedded_seq)
         """,
-        params,
+        {
+            "space": space,
+            "reached": json.dumps(
+                [
+                    {"scope_id": str(e.scope_id), "participants": e.participants, "seq": e.seq}
+                    for e in reached.values()
+                ]
+            ),
+        },
     )
 
 
-def settle(access: Access, scope_id: UUID, space: str) -> bool:
-    """End a lease: the work is gone if the vectors reach the log's end, else due at once. The
-    scope's lock makes this and an append that turns the scope dirty see each other."""
+def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
+    return [
+        {
+            "scope_id": str(v.event.scope_id),
+            "event_id": str(v.event.event_id),
+            "participants": v.event.participants,
+            "text_hash": v.text_hash.hex(),
+            "embedding": v.embedding,
+            "refusal": v.refusal,
+        }
+        for v in vectors
+    ]
+
+
+def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
+    """End leases: a scope's work is gone if its vectors reach the log's end, else due at once;
+    gives how many are gone. The scopes' locks, taken in their one order, make this and an append
+    that turns a scope dirty see each other."""
+    params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space}
     access.execute(
-        "select from scopes where scope_id = %(scope_id)s for no key update", {"scope_id": scope_id}
+        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+        " for no key update",
+        params,
     )
     done = access.execute(
         """
         delete from scope_work w using scopes s, scope_progress p
-        where w.scope_id = %(scope_id)s and s.scope_id = w.scope_id
+        where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
         """,
-        {"scope_id": scope_id, "space": space},
+        params,
     )
-    if not done:
-        access.execute(
-            "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null"
-            " where scope_id = %(scope_id)s",
-            {"scope_id": scope_id},
-        )
-    return bool(done)
+    access.execute(
+        "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null"
+        " where scope_id = any (%(scope_ids)s)",
+        params,
+    )
+    return done
 
 
-def put_off(access: Access, scope_id: UUID, due_at: datetime, reason: str) -> None:
-    """Give a lease back after a failure, to be tried again at `due_at`; the reason is kept."""
+def put_off(access: Access, scope_ids: Sequence[UUID], due_at: datetime, reason: str) -> None:
+    """Give leases back after a failure, to be tried again at `due_at`; the reason is kept."""
     access.execute(
         "update scope_work set leased_until = '-infinity', due_at = %(due_at)s,"
-        " attempts = attempts + 1, last_error = %(reason)s where scope_id = %(scope_id)s",
-        {"scope_id": scope_id, "due_at": due_at, "reason": reason},
+        " attempts = attempts + 1, last_error = %(reason)s where scope_id = any (%(scope_ids)s)",
+        {"scope_ids": list(scope_ids), "due_at": due_at, "reason": reason},
     )

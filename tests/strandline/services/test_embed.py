@@ -11,7 +11,7 @@ import pytest
 from strandline.blobs import Blobs
 from strandline.db import Database
 from strandline.local.aws import LocalAws
-from strandline.services.embed import EMBED_SECONDS, Worker, embed_due, embed_scope
+from strandline.services.embed import EMBED_SECONDS, Worker, embed_due, embed_scopes
 from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable
 from tests.support import Base, Gateway, said
 
@@ -119,11 +119,11 @@ def test_a_hint_embeds_its_scope_and_no_other(gateway: Gateway, base: Base, work
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
     tell(gateway, "there", ALICE, "agent:helper")
     for tenant, hinted in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
-        embed_scope(worker, tenant, hinted)
+        embed_scopes(worker, tenant, [hinted])
     assert missing(base) == 2
-    embed_scope(worker, "acme", scope)
+    embed_scopes(worker, "acme", [scope])
     assert missing(base) == 1
-    embed_scope(worker, "acme", scope)
+    embed_scopes(worker, "acme", [scope])
 
 
 def test_a_refused_text_is_remembered_and_blocks_no_other(
@@ -203,7 +203,7 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     scope = base.rows("select scope_id from scopes")[0][0]
     assert hurried.out_of_time()
     assert hurried.deadline < time.monotonic() + EMBED_SECONDS
-    embed_scope(hurried, "acme", scope)
+    embed_scopes(hurried, "acme", [scope])
     assert missing(base) == 3
     assert embed_due(worker) == 1
     assert missing(base) == 0
