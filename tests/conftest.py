@@ -58,7 +58,7 @@ def base(server: EmbeddedPostgres) -> Iterator[Base]:
     server.drop_database(name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     """S3 and SQS in this process."""
     with LocalAws(tmp_path_factory.mktemp("aws")) as running:

@@ -118,8 +118,8 @@ def test_without_its_mark_a_list_would_double_or_miss(
         slow.commit()
     assert cursor is not None
     padded = base64.urlsafe_b64decode(cursor + "==")
-    _, at, row = json.loads(padded)
-    late = base64.urlsafe_b64encode(json.dumps(["9999999:9999999:", at, row]).encode()).decode()
+    _, *place = json.loads(padded)
+    late = base64.urlsafe_b64encode(json.dumps(["9999999:9999999:", *place]).encode()).decode()
     rest, _ = memories(gateway, key, cursor, 50)
     bent, _ = memories(gateway, key, late.rstrip("="), 50)
     assert (len(rest), len(bent)) == (2, 3)
@@ -224,20 +224,25 @@ BENT = [
     word(7),
     word({}),
     word(["1:1:", AT]),
-    word(["1:1:", AT, ROW, 1]),
-    word([1, AT, ROW]),
-    word(["1:1:", 7, ROW]),
-    word(["1:1:", "2026-05-01T00:00:00", ROW]),
-    word(["1:1:", AT, 7]),
-    word(["1:1:", AT, "not an id"]),
-    word(["", AT, ROW]),
-    word(["now()", AT, ROW]),
-    word(["5:3:", AT, ROW]),
-    word(["0:0:", AT, ROW]),
-    word(["1:9:5,3", AT, ROW]),
-    word(["1:9:12", AT, ROW]),
-    word(["99999999999999999999:99999999999999999999:", AT, ROW]),
-    word(["\u0661:\u0661:", AT, ROW]),
+    word(["1:1:", AT, ROW]),
+    word(["1:1:", AT, ROW, 1, 1]),
+    word(["1:1:", AT, ROW, -1]),
+    word(["1:1:", AT, ROW, 2**63]),
+    word(["1:1:", AT, ROW, "x"]),
+    word(["1:1:", AT, ROW, None]),
+    word([1, AT, ROW, 1]),
+    word(["1:1:", 7, ROW, 1]),
+    word(["1:1:", "2026-05-01T00:00:00", ROW, 1]),
+    word(["1:1:", AT, 7, 1]),
+    word(["1:1:", AT, "not an id", 1]),
+    word(["", AT, ROW, 1]),
+    word(["now()", AT, ROW, 1]),
+    word(["5:3:", AT, ROW, 1]),
+    word(["0:0:", AT, ROW, 1]),
+    word(["1:9:5,3", AT, ROW, 1]),
+    word(["1:9:12", AT, ROW, 1]),
+    word(["99999999999999999999:99999999999999999999:", AT, ROW, 1]),
+    word(["\u0661:\u0661:", AT, ROW, 1]),
     base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("="),
     base64.urlsafe_b64encode(b"\xff\xfe").decode().rstrip("="),
 ]

@@ -20,9 +20,9 @@ class World:
     base: Base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterator[World]:
-    """Filled through the gateway, once a run."""
+    """Filled through the gateway, once a module."""
     name = fresh_name()
     server.clone_database(TEMPLATE, name)
     base = Base(server, name)
