@@ -29,7 +29,8 @@ class Guard:
     def __init__(self, parent: int) -> None:
         self.parent = parent
         self.asked = False
-        signal.signal(signal.SIGTERM, self.ask)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.ask)
 
     def ask(self, *_: object) -> None:
         """Note that this process itself was asked to end."""

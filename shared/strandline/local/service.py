@@ -23,6 +23,7 @@ from strandline.config import settings
 from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
 from strandline.http import Service
+from strandline.local import postgres_home
 from strandline.local.aws import LocalAws
 from strandline.local.events import QueuePoller, Ticker
 from strandline.local.http_server import GatewayApp
@@ -50,7 +51,8 @@ class Running:
 
 
 def key_file(directory: Path) -> Path:
-    """Where the address and key of the latest start lie, for this machine's own tools."""
+    """Where the address and key of the latest start lie, for this machine's own tools: in the
+    directory that was asked for, wherever the data had to go."""
     return directory / "local.json"
 
 
@@ -60,8 +62,9 @@ def running(directory: Path, port: int) -> Generator[Running]:
 
     Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
     """
-    directory = directory.absolute()
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    asked, directory = directory, postgres_home.settle(directory.absolute())
+    for place in (asked, directory):
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
     with ExitStack() as stack:
         listening = stack.enter_context(closing(_listen(port)))
         known = _secrets(directory)
@@ -93,7 +96,7 @@ def running(directory: Path, port: int) -> Generator[Running]:
         server = _serve(stack, handlers, listening)
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         _write_private(
-            key_file(directory),
+            key_file(asked),
             {"url": address, "key": made.token, "environment": environment},
         )
         yield Running(address, made.token, directory, server)
