@@ -12,8 +12,8 @@ from strandline import boto
 from strandline.errors import Unavailable
 from strandline.observability import logger
 
-# One second and no retry: the append is committed, and the sweep finds what no hint named.
-_CONFIG = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+# One second in all and no retry: the append is committed, and the sweep finds what no hint named.
+_CONFIG = Config(connect_timeout=0.5, read_timeout=0.5, retries={"total_max_attempts": 1})
 _MESSAGES = 10  # the most that SQS takes in a call; workers share a large batch through them
 
 
