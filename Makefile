@@ -28,7 +28,7 @@ key: $(READY) ## make an API key while the service runs: make key ARGS="--tenant
 test: $(READY) ## run the tests, proofs at a tenth of their size
 	@$(PY) -m pytest
 
-check: $(READY) ## types, lint, format, imports, locks
+check: $(READY) ## format, lint, imports, types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(VENV)/bin/lint-imports --no-cache
