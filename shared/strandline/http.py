@@ -32,7 +32,8 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.hints import Hints
-from strandline.models.embedding import Embedder, make_embedder
+from strandline.models.choice import make_embedder
+from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.principals import Principal, Right
 

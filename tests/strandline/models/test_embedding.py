@@ -24,7 +24,8 @@ from strandline.config import Settings
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
 from strandline.models import compatible, local
 from strandline.models.compatible import OpenAICompatibleEmbedder
-from strandline.models.embedding import Embedder, make_embedder
+from strandline.models.choice import make_embedder
+from strandline.models.embedding import Embedder
 from strandline.models.local import LocalEmbedder
 
 REPO = Path(__file__).parents[3]
@@ -54,7 +55,7 @@ def told(error: BaseException) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        "import strandline.models.embedding",
+        "import strandline.models.choice",
         "import strandline.models.local as l; l.LocalEmbedder()",
     ],
 )
