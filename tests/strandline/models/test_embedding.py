@@ -23,8 +23,8 @@ import pytest
 from strandline.config import Settings
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
 from strandline.models import compatible, local
-from strandline.models.compatible import OpenAICompatibleEmbedder
 from strandline.models.choice import make_embedder
+from strandline.models.compatible import OpenAICompatibleEmbedder
 from strandline.models.embedding import Embedder
 from strandline.models.local import LocalEmbedder
 
