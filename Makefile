@@ -2,9 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo key test check format prove bench lock clean
 SHELL := /bin/sh
-export PYTHONPATH := shared:.
 VENV := .venv
-PY := $(VENV)/bin/python
+PY := PYTHONPATH=shared:. $(VENV)/bin/python
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
@@ -31,8 +30,9 @@ test: $(READY) ## run the tests, proofs at a tenth of their size
 check: $(READY) ## format, lint, imports, types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(VENV)/bin/lint-imports --no-cache
+	@PYTHONPATH=shared:. $(VENV)/bin/lint-imports --no-cache
 	@$(VENV)/bin/pyright
+	@$(PY) -m pytest -q tests/test_conventions.py
 
 format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .

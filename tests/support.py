@@ -65,7 +65,8 @@ class Base:
     def rows(self, statement: str, *params: object) -> list[tuple[Any, ...]]:
         """What really lies in the database."""
         with psycopg.connect(self.admin_url, autocommit=True) as administrator:
-            return administrator.execute(statement.encode(), params).fetchall()
+            cursor = administrator.execute(statement.encode(), params)
+            return cursor.fetchall() if cursor.description else []
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.http import Service, serve
 from strandline.routes.query import ROUTES
 
-service = Service()
+service = Service(model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

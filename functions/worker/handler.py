@@ -7,7 +7,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.http import Service
 from strandline.routes.queue import work_through
 
-service = Service()
+service = Service(model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 import threading
 import time
@@ -18,6 +19,7 @@ from strandline.principals import RIGHTS, Principal
 from strandline.store import keys
 
 _PREFIX = "strandline_"
+_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ID, _SECRET, _MAC = 16, 32, 16
 _CACHE_SECONDS = 60.0
 """A revoked key is refused everywhere after this long at the latest."""
@@ -51,8 +53,11 @@ def make_key(
 ) -> NewKey:
     """Make a key of the asker's tenant (which is made if it is new), bound to `user` if given.
 
-    Raises Invalid for an unknown right or a user that is no `user:NAME`.
+    Raises Invalid for an unknown right, a user that is no `user:NAME`, or a tenant that is not
+    lower-case letters, digits and hyphens.
     """
+    if not _TENANT.fullmatch(access.asker.tenant):
+        raise Invalid("tenant: 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant")
     if not rights or not set(rights) <= set(RIGHTS):
         raise Invalid(f"scopes: one or more of {', '.join(RIGHTS)}", field="scopes")
     user = user and normalize(user, "user")

@@ -10,11 +10,12 @@ from pathlib import Path
 from strandline.auth import make_key
 from strandline.config import settings
 from strandline.db import Access, Asker, Database
-from strandline.errors import NotFound, StrandlineError
-from strandline.participants import normalize
+from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.principals import RIGHTS
 from strandline.services.migrate import migrate_from_environment
 from strandline.store import keys
+
+_MOST_DAYS = 3650
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,11 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _on_keys(asked: argparse.Namespace, access: Access) -> None:
     if asked.command == "key":
-        expires = datetime.now(UTC) + timedelta(days=asked.days) if asked.days else None
+        if asked.days is not None and not 1 <= asked.days <= _MOST_DAYS:
+            raise Invalid(f"--days: from 1 to {_MOST_DAYS}")
+        expires = None if asked.days is None else datetime.now(UTC) + timedelta(days=asked.days)
         made = make_key(
             access,
             settings().key_secret,
-            user=normalize(asked.user, "user") if asked.user else None,
+            user=asked.user,
             rights=[right.strip() for right in asked.rights.split(",")],
             label=asked.label,
             expires_at=expires,

@@ -39,8 +39,9 @@ def decode(cursor: str | None) -> Position | None:
         document = cast(object, json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
         mark, at, scope_id, seq = cast("tuple[str, str, str, int]", document)
         moment = datetime.fromisoformat(at)
-        if _is_snapshot(mark) and moment.tzinfo is not None and 0 <= int(seq) < 2**63:
-            return Position(mark, moment, UUID(scope_id), int(seq))
+        counted = type(seq) is int and 0 <= seq < 2**63
+        if _is_snapshot(mark) and moment.tzinfo is not None and counted:
+            return Position(mark, moment, UUID(scope_id), seq)
     except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
         pass  # refused below, like a mark that is none
     raise Malformed("cursor: send back next_cursor as it was given", field="cursor")

@@ -27,14 +27,6 @@ _CONNECT_SECONDS = 20
 _TRUSTED_SECONDS = 1.0
 """A connection used this recently is not asked whether it is alive."""
 
-# A peer that vanished is noticed within seconds, not after the kernel's two hours.
-_KEEPALIVE = {
-    "keepalives": 1,
-    "keepalives_idle": 1,
-    "keepalives_interval": 1,
-    "keepalives_count": 5,
-}
-
 
 @dataclass(frozen=True)
 class Asker:
@@ -86,7 +78,7 @@ class Access:
             return (
                 connection.cursor(row_factory=class_row(row)).execute(statement, params).fetchall()
             )
-        with translated():
+        with translated(connection):
             with connection.pipeline():
                 connection.execute(_SETTINGS, self._settings())
                 cursor = connection.cursor(row_factory=class_row(row)).execute(statement, params)
@@ -97,7 +89,7 @@ class Access:
     ) -> Look[Row]:
         """A read, and what it saw: one database snapshot, still one round trip."""
         connection = self._connection
-        with translated():
+        with translated(connection):
             try:
                 with connection.pipeline():
                     connection.execute("begin isolation level repeatable read read only")
@@ -122,7 +114,7 @@ class Access:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Several statements, all or none."""
-        with translated(), self._connection.transaction():
+        with translated(self._connection), self._connection.transaction():
             self._connection.execute(_SETTINGS, self._settings())
             yield
 
@@ -196,7 +188,9 @@ def _connect(url: str, deadline: float | None) -> Connection:
             autocommit=True,
             prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
             connect_timeout=max(2, min(_CONNECT_SECONDS, int(left))),
-            # A peer that vanished is noticed within seconds, not after the kernel's two hours.
+            # A peer that vanished is noticed within seconds, idle or with data under way, not after
+            # the kernel's two hours.
+            tcp_user_timeout=5000,
             keepalives=1,
             keepalives_idle=1,
             keepalives_interval=1,
@@ -211,14 +205,23 @@ def _connect(url: str, deadline: float | None) -> Connection:
         connection.close()
         raise Misconfigured(
             "The service refuses to run as a superuser, as a role that bypasses row-level security "
-            "or as the owner of its tables: connect as strandline_app (STRANDLINE_DATABASE_URL)."
+            "as the owner of its tables, or as a member of a role that can: connect as "
+            "strandline_app (STRANDLINE_DATABASE_URL)."
         )
     return connection
 
 
+_ERASED = "ST410"
+"""What the guards of the log answer to whoever cites an event that erasure has marked."""
+
 _IS_POWERFUL = """
 select r.rolsuper or r.rolbypassrls
     or exists (select from pg_class c where c.relowner = r.oid and c.relname = 'events')
+    or exists (
+        select from pg_roles other
+        where other.rolname in ('strandline_owner', 'strandline_keys', 'strandline_search',
+                'strandline_planner', 'strandline_guard')
+            and pg_has_role(r.oid, other.oid, 'member'))
 from pg_roles r where r.rolname = current_user
 """
 
@@ -231,8 +234,9 @@ _SETTINGS = (
 
 
 @contextmanager
-def translated() -> Generator[None]:
-    """The driver's words for 'away' into ours. Everything else is a fault of ours and passes."""
+def translated(connection: Connection | None = None) -> Generator[None]:
+    """The driver's words for 'away' into ours. Everything else is a fault of ours and passes.
+    `connection` is given up where it leads to a server that only reads: another was made writer."""
     try:
         yield
     except (
@@ -244,6 +248,10 @@ def translated() -> Generator[None]:
         raise Unavailable("The database did not answer in time. Try again.") from error
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
         raise Unavailable("The database was too busy with the same rows. Try again.") from error
+    except errors.ReadOnlySqlTransaction as error:
+        if connection is not None:
+            connection.close()
+        raise Unavailable("The database is changing its writer. Try again.") from error
     except psycopg.OperationalError as error:
         state = error.sqlstate or "08000"  # without a state the connection itself broke
         if state.startswith(("08", "57P")):
@@ -251,3 +259,7 @@ def translated() -> Generator[None]:
         if state.startswith("53"):
             raise Unavailable("The database is short of resources. Try again.") from error
         raise
+    except psycopg.DatabaseError as error:
+        if error.sqlstate != _ERASED:
+            raise
+        raise Unavailable("An event next to this one was just erased. Try again.") from error

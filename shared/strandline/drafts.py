@@ -130,6 +130,7 @@ def draft(principal: Principal, request: wire.AppendRequest, idempotency_key: st
             field="participants",
         )
     speaker = _speaker(principal, request, members)
+    _require_sense(request)
     text, parts = _content(request)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
@@ -290,6 +291,15 @@ def _content(request: wire.AppendRequest) -> tuple[str | None, list[Part]]:
         raise Invalid(f"{name}: only what an agent says is written by a model", field=name)
     text = "".join(part.content for part in parts)
     return text, [Part(len(part.content), part.model) for part in parts]
+
+
+def _require_sense(request: wire.AppendRequest) -> None:
+    """What would be accepted and then lost is refused."""
+    if request.stop_reason is not None and request.role != "agent":
+        raise Invalid("stop_reason: goes with an agent's message", field="stop_reason")
+    for n, edge in enumerate(request.edges):
+        if edge.event_id is None and edge.cid is None:
+            raise Invalid(f"edges.{n}: give event_id or cid", field=f"edges.{n}")
 
 
 def _speaker(principal: Principal, request: wire.AppendRequest, members: list[str]) -> str | None:

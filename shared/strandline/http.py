@@ -3,6 +3,7 @@
 import base64
 import functools
 import json
+import os
 import threading
 import time
 import traceback
@@ -64,7 +65,17 @@ class once[Value](functools.cached_property[Value]):
 
 
 class Service:
-    """What this process works with, made on first use and kept."""
+    """What this process works with, made on first use and kept.
+
+    In Lambda the init phase, in which nobody waits yet, checks the settings (a process that is not
+    configured does not start) and loads the model of a function that has one.
+    """
+
+    def __init__(self, *, model: bool = False) -> None:
+        if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+            settings()
+            if model:
+                self.warm()
 
     @once
     def database(self) -> Database:
@@ -82,10 +93,13 @@ class Service:
     def embedder(self) -> Embedder:
         return make_embedder(settings())
 
-    def warm(self) -> "Service":
-        """Load the model now, where nobody waits for it."""
-        self.embedder.embed(["warm"], timeout=10.0)
-        return self
+    def warm(self) -> None:
+        """Load the model now, where nobody waits for it. One that is away is no reason not to
+        start: recall answers without it."""
+        try:
+            self.embedder.embed(["warm"], timeout=5.0)
+        except StrandlineError as error:
+            logger.warning("the embedding model does not answer", extra={"error": error.code})
 
     @once
     def authenticator(self) -> Authenticator:
@@ -177,7 +191,7 @@ class Request:
 
     def body[Model](self, shape: TypeAdapter[Model]) -> Model:
         """The body as its type. Raises as `json`, and Invalid naming a field."""
-        return wire.validated(shape, self.json())
+        return wire.validated(shape, wire.checked(self.json()))
 
 
 type Answer = dict[str, Any]
@@ -188,11 +202,7 @@ def answer(
     body: BaseModel | Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Answer:
     """A JSON answer in API Gateway's format."""
-    text = (
-        body.model_dump_json()
-        if isinstance(body, BaseModel)
-        else json.dumps(body, ensure_ascii=False, default=str)
-    )
+    text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, default=str)
     return {
         "statusCode": status,
         "headers": {"Content-Type": "application/json", **(headers or {})},

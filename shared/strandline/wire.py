@@ -42,10 +42,6 @@ type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
 # JSON --------------------------------------------------------------------------------------------
 
 
-def _no_constant(name: str) -> float:
-    raise Malformed(f"body: {name} is not JSON; leave the field out or send null", field="body")
-
-
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
@@ -57,17 +53,21 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(text: str | bytes) -> Any:
-    """Strict JSON (RFC 8259): no NaN, no double names, no number beyond a double, no NUL and no
-    lone surrogate in any string, at most 32 levels. Raises Malformed or Invalid naming
-    the place."""
+    """JSON (RFC 8259) of any value, each name once in its object. Raises Malformed or Invalid."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_pairs)
+        return json.loads(text, object_pairs_hook=_pairs)
     except RecursionError:
         raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
     except (ValueError, UnicodeDecodeError) as error:
         place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise Malformed(f"body: not valid JSON{place}", field="body") from None
+
+
+def checked(value: Any) -> Any:
+    """The value, if it can be stored: no NaN and no number beyond a double, no NUL and no lone
+    surrogate in any string, at most 32 levels. Raises Invalid naming the place. Apart from `parse`,
+    so that an item of a batch fails alone."""
     _check(value, "", 0)
     return value
 
@@ -77,7 +77,10 @@ def _check(value: Any, place: str, depth: int) -> None:
         _check_text(value, place)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise Invalid(f"{place or 'body'}: the number is too large", field=place or "body")
+            raise Invalid(
+                f"{place or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
+                field=place or "body",
+            )
     elif isinstance(value, (dict, list)):
         if depth >= MAX_DEPTH:
             raise Invalid(
@@ -100,6 +103,7 @@ def _check_text(text: str, place: str) -> None:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_OBJECT = "must be a JSON object"
 _PLACE = 80
 """How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
@@ -111,7 +115,9 @@ def validated[Model](shape: TypeAdapter[Model], value: object) -> Model:
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
-    fields = list(zip(places, (e["msg"] for e in found), strict=False))
+    said = (e["msg"].removeprefix("Value error, ") for e in found)
+    plain = (_OBJECT if "valid dictionary" in message else message for message in said)
+    fields = list(zip(places, plain, strict=False))
     raise Invalid(
         f"{fields[0][0]}: {fields[0][1]}",
         field=fields[0][0],
@@ -140,7 +146,7 @@ def _moment(value: object) -> datetime:
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    size = len(json.dumps(value, ensure_ascii=False).encode())
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_METADATA_BYTES:
         raise ValueError(f"is {size} bytes as JSON, at most {MAX_METADATA_BYTES}")
     return value
@@ -153,6 +159,27 @@ def _key(value: str) -> str:
     return value
 
 
+_MIME_TYPE = re.compile(
+    r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(; ?[\w!#$&^.+-]+=([\w!#$&^.+-]+|\"[ !#-\[\]-~]*\"))*",
+    re.ASCII,
+)
+
+
+def _mime_type(value: str) -> str:
+    """RFC 6838: it becomes a header when the payload is fetched."""
+    if not _MIME_TYPE.fullmatch(value):
+        raise ValueError("must be like text/plain or text/plain; charset=utf-8")
+    return value
+
+
+def _speaker(value: str) -> str:
+    try:
+        return participants.normalize(value, "speaker")
+    except Invalid as error:
+        raise ValueError(error.message.removeprefix("speaker: ")) from None
+
+
+type MimeType = Annotated[str, Field(max_length=255), AfterValidator(_mime_type)]
 type Moment = Annotated[datetime, BeforeValidator(_moment)]
 type Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
 type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_key)]
@@ -183,7 +210,7 @@ class EdgeIn(_Request):
 
     event_id: UUID | None = None
     cid: Cid | None = None
-    weight: float = Field(default=1.0, ge=0, le=1)
+    weight: float = Field(default=1.0, ge=0, le=1, strict=True)
 
 
 class BlobIn(_Request):
@@ -207,7 +234,7 @@ class AppendRequest(_Request):
     """The model that wrote an agent's content: short for a single part."""
     blob: BlobIn | None = None
     """Instead of content: a payload by its CID."""
-    mime_type: str | None = Field(default=None, max_length=255)
+    mime_type: MimeType | None = None
     """Of the payload, or of content: kept with the event."""
     name: str | None = Field(default=None, max_length=1024)
     """A file name for the payload."""
@@ -232,7 +259,7 @@ class BatchRequest(_Request):
     """Up to 500 events in one transaction, each on its own unless `atomic`."""
 
     events: list[Any] = Field(min_length=1, max_length=MAX_BATCH)
-    atomic: bool = False
+    atomic: bool = Field(default=False, strict=True)
     """All or none."""
 
 
@@ -243,7 +270,7 @@ class Filters(_Request):
     channel: Channel | None = None
     role: Role | None = None
     type: EventType | None = None
-    speaker: Participant | None = None
+    speaker: Annotated[Participant, AfterValidator(_speaker)] | None = None
     origin: Origin | None = None
     since: Moment | None = None
     """From here on, by occurred_at, else recorded_at."""
@@ -265,8 +292,8 @@ class EventQuery(Filters):
     """On whose behalf is read: only what all of them took part in. A bound user joins by itself."""
     scope_id: UUID | None = None
     text: str | None = Field(default=None, min_length=1, max_length=1000)
-    """Words the event must hold, as in a web search."""
-    limit: int = Field(default=50, ge=1, le=500)
+    """Words the event's own text must hold, as in a web search: "a phrase", -without."""
+    limit: int = Field(default=50, ge=1, le=500, strict=True)
     cursor: str | None = Field(default=None, max_length=4096)
 
 
@@ -276,7 +303,7 @@ class RecallRequest(Filters):
     query: str = Field(min_length=1, max_length=8000)
     participants: Participants | None = None
     """On whose behalf is asked. A bound user joins by itself."""
-    limit: int = Field(default=10, ge=1, le=100)
+    limit: int = Field(default=10, ge=1, le=100, strict=True)
 
 
 class BlobOut(_Answer):
@@ -327,7 +354,10 @@ class EdgeOut(_Answer):
 class PartOut(_Answer):
     """A run of an agent's message, and the model that wrote it."""
 
-    content: str
+    content: str | None
+    """Absent where the text lies in a payload."""
+    chars: int
+    """How many characters of the text this run is."""
     model: str | None
 
 
@@ -348,6 +378,8 @@ class EventOut(_Answer):
     content: str | None
     parts: list[PartOut] | None
     blob: BlobOut | None
+    mime_type: str | None
+    name: str | None
     stop_reason: StopReason | None
     metadata: dict[str, Any]
     occurred_at: datetime | None
@@ -442,7 +474,10 @@ class RecallAnswer(_Answer):
 
     hits: list[Hit]
     degraded: list[str]
-    """What was missing from this answer; empty when nothing was."""
+    """What was missing from this answer; empty when nothing was. `no_query_vector`: it is by words
+    alone; `cut_by_size`: the best hits fill an answer before `limit`."""
+    not_yet_embedded: int
+    """How many events in view, 50 at most, can be found by their words alone as yet."""
     token: str
     """What this answer rested on: snapshot of the database, now, embedding space."""
 

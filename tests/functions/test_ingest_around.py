@@ -128,7 +128,7 @@ def telling(**more: object) -> dict[str, Any]:
         "session_id": CANARY,
         "channel": CANARY,
         "source_event_key": CANARY,
-        "mime_type": CANARY,
+        "mime_type": f"text/{CANARY}",
     }
     return {**body, **told, **more}
 

@@ -1,5 +1,6 @@
 """Batches: each item on its own, or all or none."""
 
+import json
 from typing import Any
 
 import pytest
@@ -199,3 +200,36 @@ def test_an_atomic_conflict_names_its_fields_like_any_other(alice: Sender) -> No
     reply = alice.batch(said("b", source_event_key="taken"), atomic=True)
     (item,) = reply.error["details"]["results"]
     assert item["error"]["details"]["fields"] == ["content"]
+
+
+def test_an_item_that_no_log_holds_fails_alone(gateway: Gateway, base: Base) -> None:
+    good = json.dumps(said("fine"))
+    bad = [
+        json.dumps(said("tool output \u0000")),
+        json.dumps(said("x")).replace('"x"', '"\\ud800"'),
+        json.dumps(said("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": NaN}'),
+        json.dumps(said("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": 1e999}'),
+    ]
+    raw = ('{"events": [' + ", ".join([good, *bad, good]) + "]}").encode()
+    reply = gateway.call("POST", "/api/v1/events/batch", raw=raw, key=gateway.key())
+    assert reply.status == 200, reply.text
+    assert [item["status"] for item in reply.body["results"]] == [201, 422, 422, 422, 422, 201]
+    fields = [item["error"]["details"]["field"] for item in reply.body["results"][1:5]]
+    assert fields == ["content", "content", "metadata.a", "metadata.a"]
+    assert base.rows("select count(*) from events") == [(2,)]
+
+
+def test_a_users_session_takes_no_name_from_the_others(gateway: Gateway) -> None:
+    """Nobody can stop another's conversation by using its name, before or after."""
+    service, bob = gateway.key(), gateway.key(user="user:bob")
+    theirs = said("turn", "user:alice", "agent:helper", session_id="s")
+    for _ in range(2):
+        assert gateway.call("POST", "/api/v1/events", theirs, key=service).status == 201
+        mine = said("mine", "user:bob", session_id="s")
+        assert gateway.call("POST", "/api/v1/events", mine, key=bob).status == 201
+    squatted = said("first", "user:bob", session_id="t")
+    assert gateway.call("POST", "/api/v1/events", squatted, key=bob).status == 201
+    late = {**theirs, "session_id": "t"}
+    assert gateway.call("POST", "/api/v1/events", late, key=service).status == 201
+    other = said("x", "user:carol", session_id="s")
+    assert gateway.call("POST", "/api/v1/events", other, key=service).status == 422

@@ -220,7 +220,6 @@ def test_an_edge_that_not_every_reader_may_follow_is_refused(gateway: Gateway, b
         (unknown, ["user:alice"]),
         ({"cid": NOWHERE}, ["user:alice"]),
         ({"cid": "no cid at all"}, ["user:alice"]),
-        ({}, ["user:alice"]),
     ):
         for path in (PATH, BATCH):
             body: dict[str, Any] = said("z", *who, edges=[edge])

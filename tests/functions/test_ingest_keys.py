@@ -70,7 +70,8 @@ def first_and_second(field: str) -> tuple[dict[str, Any], dict[str, Any], list[s
         first |= {"content": None, "parts": [{"content": "The tide is out.", "model": "m"}]}
     second = {**first, field: CHANGES[field]}
     if field == "role":  # who speaks must have the role: the speaker changes with it
-        second["speaker"], named = "user:alice", ["role", "speaker"]
+        second["speaker"], named = "user:alice", ["role", "speaker", "stop_reason"]
+        del second["stop_reason"]  # an agent's alone
     return first, second, named
 
 

@@ -169,7 +169,7 @@ def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kin
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
     scope = gateway.call("GET", "/api/v1/scopes", key=key).body["scopes"][0]["scope_id"]
-    feed = page_through(gateway, f"/api/v1/scopes/{scope}/events", key, 500)
+    feed = page_through(gateway, f"/api/v1/scopes/{scopes_told.pop()}/events", key, 500)
     listed = page_through(gateway, "/memories/list", key, 500)
     assert [event["seq"] for page in feed for event in page] == list(range(1, 121))
     assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
@@ -295,3 +295,49 @@ def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, t
             page, cursor = lister(gateway, key, cursor, 2)
             seen += page
         assert len(seen) == len(set(seen)) == 9
+
+
+def test_the_feed_goes_past_what_was_erased(gateway: Gateway, base: Base, tell: Told) -> None:
+    key = gateway.key(user=ALICE)
+    scopes_told = {tell(key, f"turn {n}", ALICE)["scope_id"] for n in range(6)}
+    erase = (
+        "update events set erased_at = now(), content = null, cid = null"
+        " where seq between 2 and 4 returning 1"
+    )
+    assert len(base.rows(erase)) == 3
+    query = {"after_seq": 1, "limit": 2}
+    reply = gateway.call("GET", f"/api/v1/scopes/{scopes_told.pop()}/events", key=key, query=query)
+    assert [event["seq"] for event in reply.body["events"]] == [5, 6]
+    assert reply.body["next_after_seq"] == reply.body["last_seq"] == 6
+
+
+def test_lists_outlive_a_logical_restore(gateway: Gateway, base: Base, tell: Told) -> None:
+    """Rows of another cluster bear numbers of transactions that are yet to come here."""
+    key = gateway.key(user=ALICE)
+    for n in range(3):
+        tell(key, f"turn {n}", ALICE, f"agent:{n}")
+    base.rows("update events set xid = '900000000'")
+    base.rows("update scopes set xid = '900000000'")
+    for lister in (memories, tree, scopes):
+        first, cursor = lister(gateway, key, None, 2)
+        rest, _ = lister(gateway, key, cursor, 2)
+        assert (len(first), len(rest)) == (2, 1), lister.__name__
+
+
+def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: Told) -> None:
+    key = gateway.key(user=ALICE)
+    filler = "the quick brown fox jumps over it " * 1500
+    tell(key, f"alpha {filler} zebrafish {filler} omegaword", ALICE)
+    tell(key, "nothing of that kind", ALICE)
+    for text, found in (
+        ("alpha omegaword", 1),
+        ("alpha -zebrafish", 0),
+        ("alpha -whale", 1),
+        ("whale or omegaword", 1),
+        ("alice", 0),
+        ("-alice kind", 1),
+    ):
+        query = {"text": text}
+        reply = gateway.call("POST", "/api/v1/events/query", query, key=key)
+        events = [event for scope in reply.body["scopes"] for event in scope["events"]]
+        assert len(events) == found, text

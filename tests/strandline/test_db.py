@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import psycopg
@@ -217,3 +218,22 @@ def test_a_role_that_could_look_past_row_security_is_refused(base: Base) -> None
     for url in (base.admin_url, base.owner_url):
         with pytest.raises(Misconfigured):
             Database(url).access(ALICE)
+
+
+def test_a_member_of_a_role_that_sees_all_is_refused(base: Base) -> None:
+    base.rows("create role sly login password 'sly' in role strandline_app, strandline_search")
+    try:
+        with pytest.raises(Misconfigured):
+            Database(base.server.dsn(base.name, "sly", "sly")).connection()
+    finally:
+        base.rows("drop role sly")
+
+
+def test_a_server_that_only_reads_is_left_for_the_writer(base: Base) -> None:
+    with closing(Database(base.url)) as database:
+        connection = database.connection()
+        connection.execute("set default_transaction_read_only = on")
+        with pytest.raises(Unavailable), database.access(Asker("acme", ())).transaction():
+            connection.execute("insert into tenants values ('acme')")
+        assert connection.closed
+        assert not database.connection().closed

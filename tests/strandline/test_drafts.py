@@ -230,7 +230,7 @@ def test_requests_that_say_something_else_have_other_fingerprints() -> None:
     numbers = [1, 1.5, True, "1", None, [1], {"a": 1}, 2**53, 2**53 + 1, 2**70]
     bodies: list[dict[str, Any]] = [{"metadata": {"a": number}} for number in numbers]
     bodies += [{}, {"content": "y"}, {"role": "agent"}, {"type": "thought"}, {"session_id": "s"}]
-    bodies += [{"channel": "c"}, {"name": "n"}, {"mime_type": "m"}, {"stop_reason": "endTurn"}]
+    bodies += [{"channel": "c"}, {"name": "n"}, {"mime_type": "m/m"}]
     bodies += [{"occurred_at": 1}, {"occurred_at": 1.5}, {"participants": ["user:alice"]}]
     bodies += [{"edges": [{"event_id": str(target)}]} for target in (FIRST, SECOND)]
     bodies += [{"edges": [{"event_id": str(FIRST), "weight": 0.5}]}]

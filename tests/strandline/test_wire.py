@@ -60,10 +60,6 @@ def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_byte
         '{"a": 1,}',
         "[1] 2",
         "nul",
-        "NaN",
-        '{"a": NaN}',
-        "[Infinity]",
-        "[-Infinity]",
         "[01]",
         "[+1]",
         '["\t"]',
@@ -101,12 +97,15 @@ def test_only_utf_8_is_read(body: bytes) -> None:
         (r'{"content": "\udc00\ud800"}', "content"),
         (r'{"metadata": {"\udfff": 1}}', "metadata.(name)"),
         ('{"weight": 1e999}', "weight"),
+        ('{"a": NaN}', "a"),
+        ("[Infinity]", "[0]"),
+        ("-Infinity", "body"),
         ('{"edges": [{"weight": -1e999}]}', "edges[0].weight"),
     ],
 )
 def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        wire.parse(body)
+        wire.checked(wire.parse(body))
     assert not isinstance(refused.value, Malformed)
     assert refused.value.details["field"] == field
     assert refused.value.message.startswith(f"{field}: ")
@@ -119,10 +118,10 @@ def test_a_surrogate_pair_is_one_character() -> None:
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     inner = "1" if opening != "[" else ""
-    wire.parse(opening * 32 + inner + closing * 32)
+    wire.checked(wire.parse(opening * 32 + inner + closing * 32))
     for levels in (33, 10_000, 200_000):
         with pytest.raises(Invalid, match="32 levels") as refused:
-            wire.parse(opening * levels + inner + closing * levels)
+            wire.checked(wire.parse(opening * levels + inner + closing * levels))
         assert refused.value.details["field"]
 
 
@@ -179,7 +178,11 @@ def refusal(shape: TypeAdapter[Any], value: object) -> Invalid:
         ({"parts": [{"content": "x", "model": "m" * 201}]}, "parts.0.model"),
         ({"blob": {"cid": "short"}}, "blob.cid"),
         ({"blob": {"cid": "b" * 129}}, "blob.cid"),
-        ({"mime_type": "m" * 256}, "mime_type"),
+        ({"mime_type": "m/" + "m" * 254}, "mime_type"),
+        ({"mime_type": "text/html\r\nX-Evil: 1"}, "mime_type"),
+        ({"mime_type": "text/plain\n"}, "mime_type"),
+        ({"mime_type": "text"}, "mime_type"),
+        ({"mime_type": "té/xt"}, "mime_type"),
         ({"name": "n" * 1025}, "name"),
         ({"session_id": ""}, "session_id"),
         ({"session_id": "s" * 129}, "session_id"),
@@ -228,7 +231,7 @@ def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
 
 
 def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
-    room = wire.MAX_METADATA_BYTES - len('{"a": ""}')
+    room = wire.MAX_METADATA_BYTES - len('{"a":""}')
     assert wire.validated(APPEND, event(metadata={"a": "é" * (room // 2)}))
     refused = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
     assert str(wire.MAX_METADATA_BYTES) in refused.message

@@ -27,7 +27,8 @@ class BlobFolder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)  # names tell tenants and contents
 
     def path(self, key: str) -> Path:
         """Where `key` lies."""

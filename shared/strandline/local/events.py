@@ -74,9 +74,10 @@ class Ticker(_Loop):
             return
         try:
             self._call({"Records": []})
-        except Exception:
-            # A schedule goes on after a failed run, there as here.
-            logger.exception("%s failed on schedule", self._name)
+        except Exception as error:
+            # A schedule goes on after a failed run, there as here. Not the error's own words: a
+            # database's may quote a row.
+            logger.error("%s failed on schedule: %s", self._name, type(error).__name__)
 
 
 class QueuePoller(_Loop):
@@ -121,8 +122,10 @@ class QueuePoller(_Loop):
         try:
             answer = self._call({"Records": [_record(m, self._arn) for m in messages]})
             failed = _reported(answer)
-        except Exception:
-            logger.exception("%s failed on a batch of %d", self._name, len(messages))
+        except Exception as error:
+            logger.error(
+                "%s failed on a batch of %d: %s", self._name, len(messages), type(error).__name__
+            )
             return batch
         return failed if failed <= batch else batch
 

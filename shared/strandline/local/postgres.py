@@ -93,6 +93,10 @@ class EmbeddedPostgres:
         """Stop the server, rolling back what is open; nothing if it is not running."""
         self._release_guard()
 
+    def ended(self) -> bool:
+        """Whether a server that was started and not stopped has come to its end by itself."""
+        return self._guard is not None and self._guard.poll() is not None
+
     def kill(self) -> None:
         """SIGKILL every process of the server, as a crash would; `start` recovers from it."""
         if self._guard is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from strandline.errors import Misconfigured
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.service import Running, running
+from strandline.local.service import Running, environment_port, running
 
 DEFAULT_PORT = 8080
 
@@ -21,7 +21,7 @@ def directory() -> Path:
 
 def port() -> int:
     """Where HTTP is served."""
-    return int(os.environ.get("STRANDLINE_PORT") or DEFAULT_PORT)
+    return environment_port("STRANDLINE_PORT", DEFAULT_PORT)
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
             print(_greeting(service, time.monotonic() - started), flush=True)
             stop.wait()
             print("\nStopping …", flush=True)
-    except (Misconfigured, PostgresUnusable) as error:
+    except (Misconfigured, PostgresUnusable, OSError) as error:
         print(f"strandline: {error}", file=sys.stderr)
         return 1
     print("Stopped. Everything is kept in", service.directory)
@@ -52,7 +52,7 @@ def _greeting(service: Running, seconds: float) -> str:
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
 
-An API key of tenant "local", made just now and good for 30 days:
+An API key of tenant "local", made just now and good for 30 days. It sees all of its tenant:
   {service.key}
 
 A first memory, and a first question:

@@ -29,6 +29,8 @@ from strandline.local.events import QueuePoller, Ticker
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
+from strandline.local.postgres_home import PostgresUnusable
+from strandline.observability import logger
 from strandline.services.migrate import migrate, prepare_roles
 
 HOST = "127.0.0.1"
@@ -36,6 +38,7 @@ TENANT = "local"
 _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
 _TICK_SECONDS = 2.0
+_KEEP_SECONDS = 0.5
 _KEY_DAYS = 30
 
 
@@ -47,7 +50,7 @@ class Running:
     key: str
     """A key of tenant `local` with every right but operator's, made at this start."""
     directory: Path
-    server: uvicorn.Server
+    postgres: EmbeddedPostgres
 
 
 def key_file(directory: Path) -> Path:
@@ -69,8 +72,9 @@ def running(directory: Path, port: int) -> Generator[Running]:
         listening = stack.enter_context(closing(_listen(port)))
         known = _secrets(directory)
         postgres = stack.enter_context(
-            EmbeddedPostgres(directory / "postgres", port=_database_port())
+            EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
         )
+        stack.enter_context(closing(_Keeper(postgres)))
         aws = stack.enter_context(LocalAws(directory))
         _migrate(postgres, known)
         url = postgres.dsn(_DATABASE, _APP, known["app_password"])
@@ -93,17 +97,47 @@ def running(directory: Path, port: int) -> Generator[Running]:
         ):
             loop.start()
             stack.callback(loop.stop)
-        server = _serve(stack, handlers, listening)
+        _serve(stack, handlers, listening)
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         _write_private(
             key_file(asked),
             {"url": address, "key": made.token, "environment": environment},
         )
-        yield Running(address, made.token, directory, server)
+        yield Running(address, made.token, directory, postgres)
 
 
-def _database_port() -> int:
-    return int(os.environ.get("STRANDLINE_PG_PORT") or 0)
+class _Keeper:
+    """Starts a database that died again, on the same port, as Aurora would."""
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        self._postgres = postgres
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let it end; comes before the database's own stop."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(_KEEP_SECONDS):
+            if self._postgres.ended():
+                logger.warning("the database died; starting it again")
+                try:
+                    self._postgres.start()
+                except PostgresUnusable as error:
+                    logger.error("the database does not start: %s", error)
+
+
+def environment_port(variable: str, default: int) -> int:
+    """A port out of the environment. Raises Misconfigured for what is none."""
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal() or int(text) > 65535:
+        raise Misconfigured(
+            f"{variable} is a port from 0 (any that is free) to 65535, not {text!r}."
+        )
+    return int(text)
 
 
 def _listen(port: int) -> socket.socket:
@@ -176,9 +210,7 @@ def _handler(stack: ExitStack, name: str) -> Handler:
     return module.lambda_handler
 
 
-def _serve(
-    stack: ExitStack, handlers: dict[str, Handler], listening: socket.socket
-) -> uvicorn.Server:
+def _serve(stack: ExitStack, handlers: dict[str, Handler], listening: socket.socket) -> None:
     routes = {route: handlers[fn.name] for fn in FUNCTIONS for route in fn.routes}
     config = uvicorn.Config(
         GatewayApp(routes), log_level="warning", access_log=False, timeout_graceful_shutdown=3
@@ -197,7 +229,6 @@ def _serve(
         if not thread.is_alive():
             raise Misconfigured("The HTTP server did not start; its log says why.")
         time.sleep(0.01)
-    return server
 
 
 @contextmanager

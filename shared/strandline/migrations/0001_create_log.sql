@@ -64,6 +64,7 @@ create table sessions (
     session_id text not null check (session_id <> ''),
     scope_id uuid not null,
     participants text[] not null,
+    writer text not null,  -- who began it: a user's session takes no name from the others
     created_at timestamptz not null default now(),
     ended_at timestamptz,
     metadata jsonb not null default '{}',
@@ -204,7 +205,7 @@ create table event_search (
     end_char int not null,
     participants text[] not null,
     cited_id uuid,  -- the neighbour whose words stand here at weight B
-    words tsvector not null,  -- A: speaker and text, B: the event before it, C: the date
+    words tsvector not null,  -- A: the text, B: the event before it, C: the date, D: the speaker
     primary key (tenant_id, scope_id, event_id, piece),
     foreign key (tenant_id, event_id) references events,
     foreign key (tenant_id, cited_id) references events

@@ -37,7 +37,8 @@ create function spoken_date(p_at timestamptz) returns text language sql immutabl
 
 create function speaker_words(p_label text, p_text text) returns tsvector
 language sql immutable parallel safe
-    return setweight(to_tsvector('pg_catalog.english', coalesce(p_label || ': ', '') || p_text), 'A');
+    return setweight(to_tsvector('pg_catalog.english', normalize(coalesce(p_label, ''), NFC)), 'D')
+        || setweight(to_tsvector('pg_catalog.english', normalize(p_text, NFC)), 'A');
 
 -- Why each item that cannot be stored cannot be: {"<n>": code}. Reads only.
 --
@@ -72,13 +73,19 @@ begin
                     where e.tenant_id = current_tenant() and e.blob_cid = i.blob_cid
                         and (e.participants @> i.participants or current_writer() <> '*'))
             union
-            -- A session's events fall in one scope, as far as this writer can see.
+            -- A session's events fall in one scope, as far as this writer can see. What a bound
+            -- user began binds nobody else: or any user could take a name from all.
             select i.n, 'session_mismatch'
             from unnest(p_items) i
-            where i.session_id <> '' and exists (
-                select from sessions s
-                where s.tenant_id = current_tenant() and s.session_id = i.session_id
-                    and s.scope_id <> i.scope_id)),
+            where i.session_id <> ''
+                and not exists (
+                    select from sessions s
+                    where s.tenant_id = current_tenant() and s.session_id = i.session_id
+                        and s.scope_id = i.scope_id)
+                and exists (
+                    select from sessions s
+                    where s.tenant_id = current_tenant() and s.session_id = i.session_id
+                        and s.scope_id <> i.scope_id and s.writer in (current_writer(), '*'))),
         beginning as (  -- nor may one request begin a session in two scopes
             select i.n, i.scope_id,
                 first_value(i.scope_id) over (partition by i.session_id order by i.n) as first_scope
@@ -133,8 +140,8 @@ begin
     for no key update;
     v_now := clock_timestamp();  -- after the locks: within a scope it never falls
 
-    insert into sessions (tenant_id, session_id, scope_id, participants)
-    select distinct current_tenant(), i.session_id, i.scope_id, i.participants
+    insert into sessions (tenant_id, session_id, scope_id, participants, writer)
+    select distinct current_tenant(), i.session_id, i.scope_id, i.participants, current_writer()
     from unnest(p_items) i where i.session_id <> ''
     on conflict do nothing;
 
@@ -205,7 +212,7 @@ begin
             w.participants, coalesce(w.neighbour_id, earlier.event_id),
             w.words
                 || setweight(to_tsvector('pg_catalog.english', spoken_date(w.said_at)), 'C')
-                || setweight(coalesce(w.neighbour_words, ts_filter(earlier.words, '{a}'),
+                || setweight(coalesce(w.neighbour_words, ts_filter(earlier.words, '{a,d}'),
                     ''::tsvector), 'B')
         from beside w
         left join lateral (  -- else the lane's last event before it

@@ -20,7 +20,7 @@ create function any_word(p_question text) returns tsquery language sql immutable
     return (
         select coalesce(string_agg(
             '''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' | '), '')::tsquery
-        from unnest(to_tsvector('pg_catalog.english', p_question)));
+        from unnest(to_tsvector('pg_catalog.english', normalize(p_question, NFC))));
 
 -- The scopes in which all of Q took part; null for an empty Q, which every scope contains.
 create function scopes_in_view() returns uuid[] language sql stable parallel safe
@@ -30,13 +30,13 @@ create function scopes_in_view() returns uuid[] language sql stable parallel saf
         where m.tenant_id = current_tenant() and m.participant = (current_viewer())[1]
             and m.participants @> current_viewer()) end;
 
--- Best pieces first. rank is ts_rank with log-length normalisation: this turn and its date weigh
--- 1.0, the turn before it 0.7.
+-- Best pieces first. rank is ts_rank with log-length normalisation: this turn, its speaker and its
+-- date weigh 1.0, the turn before it 0.7.
 grant create on schema public to strandline_search;
 create function search_events(p_query tsquery, p_scopes uuid[], p_filter jsonb, p_limit int)
 returns table (event_id uuid, start_char int, end_char int, rank real)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select w.event_id, w.start_char, w.end_char, ts_rank('{0.1, 1.0, 0.7, 1.0}', w.words, p_query, 1)
+    select w.event_id, w.start_char, w.end_char, ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, p_query, 1)
     from event_search w
     where w.tenant_id = current_tenant() and w.participants @> current_viewer()
         and (p_scopes is null or w.scope_id = any (p_scopes))
@@ -68,10 +68,23 @@ create view event_rows with (security_invoker = true) as
     from events e where e.erased_at is null;
 grant select on event_rows to strandline_app;
 
--- Does the event itself (not its neighbour) hold the words of a web search?
+-- All the words of several pieces; without their positions, of which a tsvector has room for few.
+create aggregate all_words(tsvector) (sfunc = tsvector_concat, stype = tsvector, initcond = '');
+
+-- Does the event's own text (not its speaker, nor its neighbour) answer a web search? The words may
+-- stand in different pieces of a large payload; a phrase is found where there is one piece only.
 create function holds_words(e events, p_text text) returns boolean language sql stable parallel safe
     set search_path = pg_catalog, public, pg_temp
-    return exists (
-        select from event_search w
-        where w.tenant_id = e.tenant_id and w.scope_id = e.scope_id and w.event_id = e.event_id
-            and ts_filter(w.words, '{a}') @@ websearch_to_tsquery('pg_catalog.english', p_text));
+    return (
+        select case when count(*) = 1 then bool_and(ts_filter(w.words, '{a}') @@ wanted.words)
+            else all_words(strip(ts_filter(w.words, '{a}'))) @@ max(wanted.words::text)::tsquery end
+        from event_search w, websearch_to_tsquery('pg_catalog.english', normalize(p_text, NFC))
+            as wanted (words)
+        where w.tenant_id = e.tenant_id and w.scope_id = e.scope_id and w.event_id = e.event_id);
+
+-- Was a row's transaction over when this snapshot was taken? After a logical restore rows bear the
+-- numbers of another cluster's transactions, greater than any here: they are old, not of the future.
+create function seen_by(p_xid xid8, p_mark pg_snapshot) returns boolean
+language sql stable parallel safe
+    return pg_visible_in_snapshot(p_xid, p_mark)
+        or p_xid >= pg_snapshot_xmax(pg_current_snapshot());

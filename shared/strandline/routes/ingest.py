@@ -27,7 +27,7 @@ def post_batch(request: Request) -> Answer:
     a refused item is 422 and stores nothing."""
     principal = request.principal("write")
     key = _idempotency_key(request)
-    batch = request.body(_BATCH)
+    batch = wire.validated(_BATCH, request.json())  # its items are checked one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
     results = _append(request, principal, bodies, atomic=batch.atomic)
     items = [_item(result, request.id) for result in results]

@@ -105,6 +105,8 @@ def health(request: Request) -> Answer:
             found[name] = "ok"
         except StrandlineError as error:
             found[name] = error.code
+        except Exception as error:  # what a dependency does is told, not suffered
+            found[name] = type(error).__name__
     up = found["database"] == "ok"
     status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}

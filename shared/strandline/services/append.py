@@ -1,5 +1,6 @@
 """Append events: validate, put large content away, store in one round trip, hint."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +12,7 @@ from strandline import drafts, wire
 from strandline.blobs import Blobs
 from strandline.db import NOBODY, Access, Asker, Database
 from strandline.drafts import Draft, NewEvent
-from strandline.errors import BatchRefused, Conflict, Invalid, StrandlineError
+from strandline.errors import BatchRefused, Conflict, Invalid, StrandlineError, Unavailable
 from strandline.hints import Hints
 from strandline.principals import Principal
 from strandline.store import events
@@ -58,6 +59,10 @@ def append(
     if made and not (atomic and results):
         for draft in made.values():
             if draft.payload is not None and draft.payload_cid is not None:
+                if deadline is not None and time.monotonic() > deadline:
+                    raise Unavailable(
+                        "The payload store is too slow for so much. Send less at once."
+                    )
                 blobs.put(principal.tenant, draft.payload_cid, draft.payload)
         access = database.access(_asker(principal), deadline)
         items = _finished(access, made, results)
@@ -81,7 +86,7 @@ def _drafts(
     made: dict[int, Draft] = {}
     for n, (body, key) in enumerate(bodies):
         try:
-            made[n] = drafts.draft(principal, wire.validated(_REQUEST, body), key)
+            made[n] = drafts.draft(principal, wire.validated(_REQUEST, wire.checked(body)), key)
         except StrandlineError as error:
             results[n] = Appended(error=error)
     return made

@@ -4,7 +4,6 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -45,27 +44,41 @@ class Worker:
 
 
 def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
-    """Embed the scopes that were hinted at; gives how many failed. Their work stays due. A scope
-    that somebody works on, or that has nothing due, is none of ours."""
+    """Embed the scopes that were hinted at; gives how many are not done, whose work stays due. A
+    scope that somebody works on, or that has nothing due, is none of ours."""
     access = worker.database.access(Asker.background(tenant))
-    leases = work.lease(access, datetime.now(UTC), scope_ids, len(scope_ids))
-    return _embed_leased(worker, access, leases).failed
+    failed = 0
+    # Again, because an append that came during the last step was hinted by nobody.
+    while leases := work.lease(access, scope_ids, len(scope_ids)):
+        done = _embed_leased(worker, access, leases)
+        failed += done.failed
+        if worker.out_of_time():
+            return failed + len(leases) - done.finished - done.failed
+    return failed
 
 
 def embed_due(worker: Worker) -> int:
     """Embed whatever is due anywhere, longest due first; gives how many scopes were finished. One
     scope's failure is kept with its work and holds up no other, nor one tenant's another's."""
     finished = 0
-    now = datetime.now(UTC)
-    for tenant in work.tenants(worker.database.connection(), worker.embedder.space, now):
-        access = worker.database.access(Asker.background(tenant))
-        with access.transaction():
-            work.name_unembedded(access, worker.embedder.space, now)
-        while not worker.out_of_time():
-            leases = work.lease(access, datetime.now(UTC), None, _SCOPES)
-            if not leases:
-                break
-            finished += _embed_leased(worker, access, leases).finished
+    for tenant in work.tenants(worker.database.connection(), worker.embedder.space):
+        try:
+            finished += _embed_tenant(worker, tenant)
+        except Exception as error:
+            logger.warning("tenant not swept", extra={"tenant": tenant, "error": _reason(error)})
+    return finished
+
+
+def _embed_tenant(worker: Worker, tenant: str) -> int:
+    access = worker.database.access(Asker.background(tenant))
+    finished = 0
+    with access.transaction():
+        work.name_unembedded(access, worker.embedder.space)
+    while not worker.out_of_time():
+        leases = work.lease(access, None, _SCOPES)
+        if not leases:
+            break
+        finished += _embed_leased(worker, access, leases).finished
     return finished
 
 
@@ -112,14 +125,14 @@ def _embed_together(worker: Worker, access: Access, leases: Sequence[work.Lease]
 
 def _put_off(access: Access, leases: Sequence[work.Lease], error: Exception) -> None:
     attempts = max(taken.attempts for taken in leases)
-    later = datetime.now(UTC) + timedelta(seconds=min(_LATEST_SECONDS, 2**attempts))
+    seconds = min(_LATEST_SECONDS, 2 ** min(attempts, 16))
     scope_ids = [taken.scope_id for taken in leases]
     logger.warning(
         "scopes not embedded",
         extra={"scopes": len(leases), "error": _reason(error), "attempts": attempts},
     )
     with access.transaction():
-        work.put_off(access, scope_ids, later, _reason(error))
+        work.put_off(access, scope_ids, seconds, _reason(error))
 
 
 def _reason(error: Exception) -> str:

@@ -30,18 +30,23 @@ def shown(event: Event) -> wire.EventOut:
             "session_id": event.session_id or None,
             "parts": _parts(event),
             "blob": blob,
+            "name": event.file_name,
         }
     )
 
 
 def _parts(event: Event) -> list[wire.PartOut] | None:
-    if not event.parts or event.content is None:
+    if not event.parts:
         return None
     parts: list[wire.PartOut] = []
     start = 0
     for part in event.parts:
         parts.append(
-            wire.PartOut(content=event.content[start : start + part.chars], model=part.model)
+            wire.PartOut(
+                content=event.content and event.content[start : start + part.chars],
+                chars=part.chars,
+                model=part.model,
+            )
         )
         start += part.chars
     return parts

@@ -2,12 +2,11 @@
 
 import base64
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 
 from strandline import wire
 from strandline.db import Access, Look
-from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.services.read import fitting, shown
@@ -37,6 +36,7 @@ def recall(
     return wire.RecallAnswer(
         hits=hits,
         degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
+        not_yet_embedded=max((row.fresh for row in found.rows), default=0),
         token=_token(found, embedder.space if vector else None),
     )
 
@@ -46,11 +46,15 @@ def _query_vector(
 ) -> tuple[list[float] | None, list[str]]:
     future = _THREADS.submit(embedder.embed, [question], timeout=seconds)
     try:
-        return future.result(timeout=seconds)[0], []
-    except (FutureTimeout, EmbeddingUnavailable, EmbeddingRefused) as error:
+        vector = future.result(timeout=seconds)[0]
+        if all(map(math.isfinite, vector)):
+            return vector, []
+        reason = "not finite"
+    except Exception as error:  # whatever is wrong with a model, there is an answer without it
         future.cancel()
-        logger.warning("recall without a query vector", extra={"error": type(error).__name__})
-        return None, ["no_query_vector"]
+        reason = type(error).__name__
+    logger.warning("recall without a query vector", extra={"error": reason})
+    return None, ["no_query_vector"]
 
 
 def _hit(row: search.Found) -> wire.Hit:

@@ -195,7 +195,8 @@ def newest(
                 select e.event_id, e.recorded_at, e.scope_id, e.seq, e.content, e.metadata
                 from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
+                    and (%(mark)s::text is null
+                        or seen_by(e.xid, (select taken from mark)::pg_snapshot))
                     and (%(at)s::timestamptz is null
                         or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
                     and passes(e, %(narrowing)s::jsonb)
@@ -207,7 +208,8 @@ def newest(
             from events e
             where %(scope_id)s::uuid is null and scopes_in_view() is null
                 and e.tenant_id = current_tenant()
-                and pg_visible_in_snapshot(e.xid, (select taken from mark)::pg_snapshot)
+                and (%(mark)s::text is null
+                        or seen_by(e.xid, (select taken from mark)::pg_snapshot))
                 and (%(at)s::timestamptz is null
                     or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
                 and passes(e, %(narrowing)s::jsonb)
@@ -254,7 +256,7 @@ def feed(
                 row_number() over (order by e.seq) as place
             from (select * from events e
                   where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
-                      and e.seq > %(after_seq)s
+                      and e.seq > %(after_seq)s and e.erased_at is null
                   order by e.seq limit %(limit)s) e)
         select e.* from page p join event_rows e on e.event_id = p.event_id
         where p.place = 1 or p.bytes <= %(page_bytes)s

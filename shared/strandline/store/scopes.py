@@ -49,7 +49,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
             mark.taken as mark
         from view, mark, scopes s
         where (view.scope_ids is null or s.scope_id = any (view.scope_ids))
-            and pg_visible_in_snapshot(s.xid, mark.taken::pg_snapshot)
+            and (%(mark)s::text is null or seen_by(s.xid, mark.taken::pg_snapshot))
             and (%(at)s::timestamptz is null
                 or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
         order by s.created_at desc, s.scope_id desc

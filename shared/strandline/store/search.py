@@ -24,6 +24,8 @@ class Found(Event):
     fresh_rank: int | None
     start_char: int | None
     end_char: int | None
+    fresh: int
+    """How many events in view (of those looked at) have no vector yet."""
 
 
 def fused(
@@ -93,7 +95,7 @@ def fused(
             from ranked group by event_id
             order by score desc, event_id desc limit %(limit)s)
         select e.*, b.score, b.text_rank, b.text_score, b.vector_rank, b.cosine, b.fresh_rank,
-            b.start_char, b.end_char
+            b.start_char, b.end_char, (select count(*) from fresh) as fresh
         from best b join event_rows e on e.event_id = b.event_id
         order by b.score desc, b.event_id desc
         """,

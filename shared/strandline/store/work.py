@@ -22,26 +22,27 @@ class _Tenant:
     tenant_id: str
 
 
-def tenants(connection: Connection, space: str, now: datetime) -> list[str]:
+def tenants(connection: Connection, space: str) -> list[str]:
     """Tenants with work due, or with events that have no vector in this space."""
     with translated(), connection.cursor(row_factory=class_row(_Tenant)) as cursor:
-        rows = cursor.execute("select * from tenants_with_work(%s, %s)", (space, now)).fetchall()
+        rows = cursor.execute("select * from tenants_with_work(%s, now())", (space,)).fetchall()
     return [row.tenant_id for row in rows]
 
 
-def name_unembedded(access: Access, space: str, now: datetime) -> int:
+def name_unembedded(access: Access, space: str) -> int:
     """Name every scope whose vectors in this space end before its log, as due; gives how many were
     not named yet."""
     return access.execute(
         """
         insert into scope_work (tenant_id, scope_id, participants, due_at)
-        select s.tenant_id, s.scope_id, s.participants, %(now)s
+        select s.tenant_id, s.scope_id, s.participants, now()
         from scopes s
         left join scope_progress p on p.scope_id = s.scope_id and p.space = %(space)s
         where s.last_seq > coalesce(p.embedded_seq, 0)
+        order by s.scope_id  -- as append does: crossing inserts meet in one order
         on conflict do nothing
         """,
-        {"space": space, "now": now},
+        {"space": space},
     )
 
 
@@ -54,24 +55,21 @@ class Lease:
     attempts: int
 
 
-def lease(
-    access: Access, now: datetime, scope_ids: Sequence[UUID] | None, limit: int
-) -> Sequence[Lease]:
+def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Sequence[Lease]:
     """Take due scopes that nobody works on: the ones named, or the longest due."""
     return access.fetch(
         Lease,
         """
-        update scope_work w set leased_until = %(now)s + make_interval(secs => %(seconds)s)
+        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s)
         from (
             select scope_id from scope_work
-            where due_at <= %(now)s and leased_until <= %(now)s
+            where due_at <= now() and leased_until <= now()
                 and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
             order by due_at, scope_id limit %(limit)s for update skip locked) due
         where w.scope_id = due.scope_id
         returning w.scope_id, w.participants, w.attempts
         """,
         {
-            "now": now,
             "seconds": LEASE_SECONDS,
             "scope_ids": None if scope_ids is None else list(scope_ids),
             "limit": limit,
@@ -183,6 +181,11 @@ def store_vectors(
         params,
     )
     reached = {event.scope_id: event for event in events}
+    access.execute(  # still at work: the lease goes on
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
+        " where scope_id = any (%(scope_ids)s)",
+        {"seconds": LEASE_SECONDS, "scope_ids": list(reached)},
+    )
     access.execute(
         """
         insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
@@ -245,10 +248,11 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
     return done
 
 
-def put_off(access: Access, scope_ids: Sequence[UUID], due_at: datetime, reason: str) -> None:
-    """Give leases back after a failure, to be tried again at `due_at`; the reason is kept."""
+def put_off(access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str) -> None:
+    """Give leases back after a failure, to be tried again in `seconds`; the reason is kept."""
     access.execute(
-        "update scope_work set leased_until = '-infinity', due_at = %(due_at)s,"
+        "update scope_work set leased_until = '-infinity',"
+        " due_at = now() + make_interval(secs => %(seconds)s),"
         " attempts = attempts + 1, last_error = %(reason)s where scope_id = any (%(scope_ids)s)",
-        {"scope_ids": list(scope_ids), "due_at": due_at, "reason": reason},
+        {"scope_ids": list(scope_ids), "seconds": seconds, "reason": reason},
     )

@@ -218,5 +218,6 @@ def test_a_ticker_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> N
     time.sleep(0.15)
     assert len(handler.events) == seen
     assert handler.events[0] == {"Records": []}
-    assert "the handler's own" in caplog.text
+    assert "failed on schedule: RuntimeError" in caplog.text
+    assert "the handler's own" not in caplog.text
     assert handler.contexts[0].aws_request_id != handler.contexts[1].aws_request_id

@@ -10,8 +10,10 @@ import pytest
 
 from strandline.blobs import Blobs
 from strandline.db import Database
+from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.services.embed import EMBED_SECONDS, Worker, embed_due, embed_scopes
+from strandline.store import work
 from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable
 from tests.support import Base, Gateway, said
 
@@ -302,3 +304,38 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
     embed_due(worker)
     assert missing(base) == 0
     assert base.rows("select count(*) from events") == [(100,)]
+
+
+def test_an_append_during_a_workers_last_step_is_embedded_by_it(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody hints at it: the scope's work was waiting still."""
+    scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
+    settle = work.settle
+
+    def late(access: Any, scope_ids: Sequence[UUID], space: str) -> int:
+        if missing(base) == 0 and base.rows("select count(*) from events") == [(1,)]:
+            tell(gateway, "turn 1", ALICE)
+        return settle(access, scope_ids, space)
+
+    monkeypatch.setattr(work, "settle", late)
+    assert embed_scopes(worker, "acme", [scope]) == 0
+    assert base.rows("select count(*) from events") == [(2,)]
+    assert missing(base) == 0
+
+
+def test_one_tenants_trouble_stops_no_other(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("acme", "zebra"):
+        tell(gateway, "turn", tenant=tenant)
+    name = work.name_unembedded
+
+    def trouble(access: Any, space: str) -> int:
+        if access.asker.tenant == "acme":
+            raise Unavailable
+        return name(access, space)
+
+    monkeypatch.setattr(work, "name_unembedded", trouble)
+    assert embed_due(worker) == 1
+    assert missing(base) == 1

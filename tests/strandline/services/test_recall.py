@@ -264,3 +264,29 @@ def test_a_hundred_large_hits_still_fit_an_answer(gateway: Gateway) -> None:
     assert reply.body["degraded"] == ["cut_by_size"]
     assert 50 < len(reply.body["hits"]) < 100
     assert len(recall(gateway, key, "tide", limit=20).body["hits"]) == 20
+
+
+def test_a_broken_model_degrades_recall_and_nothing_else(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = gateway.key(user=ALICE)
+    told = tell(gateway, key, "The buoy is out.", ALICE)
+
+    def broken(texts: Any) -> None:
+        raise RuntimeError("a fault that no error of ours names")
+
+    embedder = WordEmbedder()
+    embedder.before = broken
+    use(monkeypatch, embedder)
+    reply = recall(gateway, key, "Where is the buoy?")
+    assert (reply.status, reply.body["degraded"]) == (200, ["no_query_vector"])
+    assert reply.body["hits"][0]["event"]["event_id"] == told["event_id"]
+    assert reply.body["not_yet_embedded"] == 1
+
+
+def test_another_spelling_of_a_letter_is_the_same_word(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    told = tell(gateway, key, "The cafe\u0301 is shut.", ALICE)
+    (hit,) = recall(gateway, key, "caf\u00e9").body["hits"]
+    assert hit["event"]["event_id"] == told["event_id"]
+    assert hit["score"]["text_rank"] == 1

@@ -144,6 +144,8 @@ UNASKED = {
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
     "any_word": "select any_word('tide') where false",
+    "seen_by": "select seen_by('1', '1:1:') where false",
+    "all_words": "select 1 from (select all_words(''::tsvector)) pure where false",
     "spoken_date": "select spoken_date(now()) where false",
     "speaker_words": "select speaker_words('alice', 'tide') where false",
     # By design it names tenants to whoever sweeps: see the planner's test above.

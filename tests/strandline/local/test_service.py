@@ -1,0 +1,119 @@
+"""The whole service on one machine, as `make run`, `make demo` and `make key` start and use it."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline import cli
+from strandline.errors import Misconfigured
+from strandline.local import demo
+from strandline.local.service import Running, environment_port, key_file, running
+
+EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory that the database's account can enter."""
+    parent = Path(tempfile.mkdtemp(prefix="strandline-service-"))
+    parent.chmod(0o711)
+    directory = parent / "data"
+    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "KEY_SECRET"):
+        monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
+    monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
+    yield directory
+    shutil.rmtree(parent)
+
+
+def call(service: Running, path: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"X-API-Key": service.key, "Content-Type": "application/json"}
+    request = urllib.request.Request(service.url + path, data, headers)  # noqa: S310 -- our own
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def stored(service: Running) -> Any:
+    """The receipt of one more event, or None where the service says to try again."""
+    try:
+        return call(service, "/api/v1/events", EVENT)
+    except urllib.error.HTTPError as error:
+        if error.code != 503 or not error.headers["Retry-After"]:
+            raise
+        return None
+
+
+def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> None:
+    with running(place, 0) as service:
+        before = call(service, "/api/v1/events", EVENT)
+        postmaster = service.postgres.directory / "pgdata" / "postmaster.pid"
+        os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
+        after = None
+        until = time.monotonic() + 20
+        while after is None and time.monotonic() < until:
+            after = stored(service)
+            time.sleep(0.1)
+        assert after is not None
+        assert after["seq"] >= 2, "what was acknowledged before is there"
+        assert key_file(place).stat().st_mode & 0o777 == 0o600
+    with running(place, 0) as service:
+        kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
+        assert kept["content"] == EVENT["content"]
+
+
+def test_the_demo_cites_and_hides(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("STRANDLINE_PORT", "0")
+    assert demo.main() == 0
+    said = capsys.readouterr().out
+    assert "263/263 events" in said
+    assert said.count("cited: event ") >= 10
+    assert " 0 of the " in said
+
+
+def test_keys_are_made_listed_and_revoked(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(place, 0) as service:
+        monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
+        assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
+        token = capsys.readouterr().out.strip()
+        mine = Running(service.url, token, service.directory, service.postgres)
+        assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
+        assert cli.main(["keys", "--tenant", "acme"]) == 0
+        (listed,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (listed["user_name"], listed["scopes"]) == ("user:alice", ["read", "write"])
+        assert token[-20:] not in str(listed)
+        assert cli.main(["revoke", "--tenant", "acme", "--key", listed["key_id"]]) == 0
+        for wrong in (
+            ["key", "--tenant", "T/1"],
+            ["key", "--tenant", "acme", "--days", "0"],
+            ["key", "--tenant", "acme", "--days", "99999999"],
+            ["key", "--tenant", "acme", "--rights", "all"],
+            ["key", "--tenant", "acme", "--user", "alice"],
+            ["revoke", "--tenant", "acme", "--key", "none"],
+        ):
+            assert cli.main(wrong) == 1, wrong
+            assert capsys.readouterr().err.startswith("strandline: "), wrong
+
+
+@pytest.mark.parametrize("text", ["abc", "99999", "-1"])
+def test_a_port_that_is_none_is_refused_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_PORT", text)
+    with pytest.raises(Misconfigured, match="STRANDLINE_PORT"):
+        environment_port("STRANDLINE_PORT", 8080)
