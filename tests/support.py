@@ -66,7 +66,8 @@ class Base:
         """What really lies in the database."""
         with psycopg.connect(self.admin_url, autocommit=True) as administrator:
             cursor = administrator.execute(statement.encode(), params)
-            return cursor.fetchall() if cursor.description else []
+            gives_rows = cursor.pgresult is not None and cursor.pgresult.status == 2
+            return cursor.fetchall() if gives_rows else []  # 2 is libpq's PGRES_TUPLES_OK
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Strandline:
         for question in conversation.questions:
             asked = {"query": question.text, "participants": people, "limit": DEPTH}
             answer = _done(self._gateway.call("POST", "/api/v1/recall", asked, key=key)).body
-            if answer["degraded"]:
+            if answer["degraded"] or answer["not_yet_embedded"]:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
             yield [turns[hit["event"]["event_id"]] for hit in answer["hits"]]
 

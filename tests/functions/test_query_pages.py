@@ -169,7 +169,7 @@ def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kin
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
     scope = gateway.call("GET", "/api/v1/scopes", key=key).body["scopes"][0]["scope_id"]
-    feed = page_through(gateway, f"/api/v1/scopes/{scopes_told.pop()}/events", key, 500)
+    feed = page_through(gateway, f"/api/v1/scopes/{scope}/events", key, 500)
     listed = page_through(gateway, "/memories/list", key, 500)
     assert [event["seq"] for page in feed for event in page] == list(range(1, 121))
     assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
