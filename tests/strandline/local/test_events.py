@@ -192,6 +192,8 @@ def test_a_queue_that_does_not_answer_is_asked_again(
     sqs.send_message(QueueUrl=aws.queue_url, MessageBody="still here")
     until(lambda: handler.bodies() == ["still here"])
     poller.stop()
+    assert "does not answer" in caplog.text
+    assert handler.bodies() == ["still here"]
 
 
 def test_both_stop_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:

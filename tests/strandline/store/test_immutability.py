@@ -183,4 +183,8 @@ def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
     admin.execute(ERASE, (pair[1],))
     with app.transaction(force_rollback=True):
         cite(app, "decisions", pair)
+        cited = "select count(*) from decisions where event_id = %s"
+        found = app.execute(cited, (pair[1],)).fetchone()
+    assert found is not None
+    assert found[0] >= 1
     admin.execute("alter table decisions enable trigger refuse_erased_event")
