@@ -17,11 +17,11 @@ from infra.functions import FUNCTIONS
 from strandline.auth import NewKey, make_key
 from strandline.config import settings
 from strandline.db import Asker, Database
-from strandline.http import Service
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
+from strandline.service import Service
 from strandline.services.migrate import migrate, prepare_roles
 
 KEY_SECRET = "a deployment secret that only tests know"

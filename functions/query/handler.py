@@ -4,8 +4,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.http import Service, serve
+from strandline.http import serve
 from strandline.routes.query import ROUTES
+from strandline.service import Service
 
 service = Service(model=True)
 

@@ -132,7 +132,7 @@ class Authenticator:
         row = self._recall(parsed) or self._look_up(parsed, deadline)
         if row.expires_at is not None and row.expires_at <= datetime.now(UTC):
             raise Unauthorized("The API key has expired.")
-        return Principal(row.tenant_id, row.user_name, frozenset(row.scopes))
+        return Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parsed.key_id)
 
     def _recall(self, parsed: _Parsed) -> keys.KeyRow | None:
         with self._lock:

@@ -9,6 +9,7 @@ StrandlineError
 ├── Conflict                 409  a key used again with another request
 ├── TooLarge                 413  over a limit of size
 ├── BatchRefused             424  another item of an atomic batch was refused
+├── QuotaExceeded            429  the tenant used up what it may for now
 ├── Unavailable              503  a dependency is away: try again
 │   ├── EmbeddingUnavailable
 │   └── Unsure               503  the connection broke while a commit was under way
@@ -23,6 +24,8 @@ class StrandlineError(Exception):
 
     code = "internal_error"
     retryable = False
+    retry_after = 2
+    """Of a retryable error: after so many seconds."""
 
     def __init__(self, message: str | None = None, **details: object) -> None:
         super().__init__(message or type(self).__doc__ or "")
@@ -80,6 +83,17 @@ class BatchRefused(StrandlineError):
     """Another item of this atomic batch was refused; nothing was stored."""
 
     code = "batch_refused"
+
+
+class QuotaExceeded(StrandlineError):
+    """The tenant used up a quota. Try again later, or ask the operator for more."""
+
+    code = "quota_exceeded"
+    retryable = True
+
+    def __init__(self, message: str, *, quota: str, retry_after: int, **details: object) -> None:
+        super().__init__(message, quota=quota, **details)
+        self.retry_after = retry_after
 
 
 class Unavailable(StrandlineError):

@@ -1,25 +1,21 @@
 """The HTTP edge: requests in, who asks, errors and answers out; only here statuses are known."""
 
 import base64
-import functools
 import json
-import os
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 from urllib.parse import unquote
 from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from strandline import wire
-from strandline.auth import Authenticator
-from strandline.blobs import Blobs
 from strandline.config import settings
-from strandline.db import NOBODY, Access, Asker, Database
+from strandline.db import NOBODY, Access, Asker
 from strandline.errors import (
     BatchRefused,
     Conflict,
@@ -27,16 +23,15 @@ from strandline.errors import (
     Invalid,
     Malformed,
     NotFound,
+    QuotaExceeded,
     StrandlineError,
     TooLarge,
     Unauthorized,
     Unavailable,
 )
-from strandline.hints import Hints
-from strandline.models.choice import make_embedder
-from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.principals import Principal, Right
+from strandline.service import Service
 
 # The first class that an error is an instance of says its status: the narrower come first.
 STATUS: Mapping[type[StrandlineError], int] = {
@@ -48,62 +43,10 @@ STATUS: Mapping[type[StrandlineError], int] = {
     TooLarge: 413,
     Invalid: 422,
     BatchRefused: 424,
+    QuotaExceeded: 429,
     Unavailable: 503,
 }
-_RETRY_AFTER_SECONDS = "2"
 _REQUEST_SECONDS = 25.0
-
-
-class once[Value](functools.cached_property[Value]):
-    """A property made on first use and kept, by one thread while the others wait."""
-
-    _making = threading.RLock()
-
-    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        with self._making:
-            return super().__get__(instance, owner)
-
-
-class Service:
-    """What this process works with, made on first use and kept.
-
-    In Lambda the init phase, in which nobody waits yet, checks the settings (a process that is not
-    configured does not start) and loads the model of a function that has one.
-    """
-
-    def __init__(self, *, model: bool = False) -> None:
-        if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-            settings()
-            if model:
-                self.warm()
-
-    @once
-    def database(self) -> Database:
-        return Database(settings().database_url)
-
-    @once
-    def blobs(self) -> Blobs:
-        return Blobs(settings().bucket)
-
-    @once
-    def hints(self) -> Hints:
-        return Hints(settings().queue_url)
-
-    @once
-    def embedder(self) -> Embedder:
-        return make_embedder(settings())
-
-    def warm(self) -> None:
-        """Load the model now, where nobody waits for it. One that is away is no reason not to
-        start: recall answers without it."""
-        try:
-            self.embedder.embed(["warm"], timeout=5.0)
-        except StrandlineError as error:
-            logger.warning("the embedding model does not answer", extra={"error": error.code})
-
-    @once
-    def authenticator(self) -> Authenticator:
-        return Authenticator(self.database, settings().key_secret)
 
 
 class Request:
@@ -117,6 +60,12 @@ class Request:
         self.deadline = deadline
         """Until when this request may take, in time.monotonic() seconds."""
         self._event = event
+        self._principal: Principal | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation asked for, as the routes name it: "METHOD /resource/{id}"."""
+        return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
 
     @property
     def id(self) -> str:
@@ -130,23 +79,26 @@ class Request:
         raw: Mapping[str, str] = self._event.get("headers") or {}
         return {name.lower(): value for name, value in raw.items()}
 
-    def principal(self, right: Right) -> Principal:
-        """Who asks, with the right to. Raises Unauthorized, Forbidden, Unavailable."""
-        principal = self.service.authenticator.principal(self.headers, self.deadline)
-        principal.require(right)
-        return principal
+    @property
+    def principal(self) -> Principal:
+        """Who asks: verified, with the right that the route asks for, before the route began."""
+        assert self._principal is not None, "this route asks for no credential"
+        return self._principal
 
-    def reader(self, participants: Sequence[str] | None = None) -> Access:
-        """The database on behalf of who asks, for a read: `participants`, or `?participants=`."""
-        principal = self.principal("read")
-        viewer = principal.viewer(participants or self._named())
-        asker = Asker(principal.tenant, viewer, principal.user or NOBODY)
+    def admit(self, route: "Route") -> None:
+        """Let in who may. Raises Unauthorized, Forbidden, Unavailable."""
+        if route.right == "issued":
+            self.service.authenticator.issued_by_us(self.headers)
+        elif route.right is not None:
+            principal = self.service.authenticator.principal(self.headers, self.deadline)
+            principal.require(route.right)
+            self._principal = principal
+
+    def reader(self, participants: Sequence[str] | None) -> Access:
+        """The database on behalf of who asks and of `participants`, for a read."""
+        principal = self.principal
+        asker = Asker(principal.tenant, principal.viewer(participants), principal.user or NOBODY)
         return self.service.database.access(asker, self.deadline)
-
-    def _named(self) -> list[str]:
-        """Several by repeating the parameter: a name may hold a comma."""
-        raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
-        return raw.get("participants") or []
 
     def path(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -159,21 +111,15 @@ class Request:
         except ValueError:
             raise NotFound from None
 
-    def parameter(self, name: str) -> str | None:
-        """A query parameter, or none."""
-        raw: Mapping[str, str] = self._event.get("queryStringParameters") or {}
-        return raw.get(name)
-
-    def integer(self, name: str, default: int, least: int, most: int) -> int:
-        """A query parameter as a number. Raises Invalid outside of least..most."""
-        text = self.parameter(name)
-        if text is None:
-            return default
-        if not (
-            text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most
-        ):
-            raise Invalid(f"{name}: a whole number from {least} to {most}", field=name)
-        return int(text)
+    def query[Model: BaseModel](self, shape: type[Model]) -> Model:
+        """The query string as its type; `participants` alone may stand there several times. Raises
+        Invalid naming a parameter."""
+        raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
+        for name, values in raw.items():
+            if name in shape.model_fields and name != "participants" and len(values) > 1:
+                raise Invalid(f"{name}: is given {len(values)} times; give it once", field=name)
+        plain = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
+        return wire.validated(shape, wire.checked(plain))
 
     def json(self) -> Any:
         """The body, parsed strictly. Raises TooLarge, Malformed or Invalid."""
@@ -182,20 +128,46 @@ class Request:
         data = base64.b64decode(body) if encoded else body.encode("utf-8", "surrogatepass")
         if len(data) > wire.MAX_BODY_BYTES:
             raise TooLarge(
-                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events "
-                "at once, or split the content.",
+                f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events at "
+                "once, or put a large payload into the store by itself: POST /api/v1/uploads.",
                 field="body",
                 limit=wire.MAX_BODY_BYTES,
             )
         return wire.parse(data)
 
-    def body[Model](self, shape: TypeAdapter[Model]) -> Model:
+    def body[Model: BaseModel](self, shape: type[Model]) -> Model:
         """The body as its type. Raises as `json`, and Invalid naming a field."""
         return wire.validated(shape, wire.checked(self.json()))
 
 
 type Answer = dict[str, Any]
-type Route = Callable[[Request], Answer]
+
+
+@dataclass(frozen=True)
+class Media:
+    """An answer that is not JSON."""
+
+    type: str
+    """As Content-Type says it."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation: what serves it, and what its document promises. Its docstring is the
+    operation's description; what every operation may answer besides stands in `openapi`."""
+
+    serve: Callable[[Request], Answer]
+    right: Right | Literal["issued"] | None
+    """What the credential must allow. `issued`: a key that this deployment made, not looked up;
+    None: no credential."""
+    answers: Mapping[int, type[BaseModel] | Media]
+    """What it gives when it succeeds, by status."""
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    headers: type[BaseModel] | None = None
+    """Request headers besides the credential's; fields with their names as aliases."""
+    errors: tuple[type[StrandlineError], ...] = ()
+    """What it raises of its own, besides what its query, body, path and credential can."""
 
 
 def answer(
@@ -230,11 +202,8 @@ def serve(
     settings()  # a process that is not configured serves nothing
     left = context.get_remaining_time_in_millis() / 1000 - 2
     request = Request(service, event, started + min(_REQUEST_SECONDS, left))
-    name = f"{event.get('httpMethod')} {event.get('resource')}"
     try:
-        if name not in routes:
-            raise NotFound
-        result = routes[name](request)
+        result = _served(routes, request)
     except StrandlineError as error:
         result = _refusal(error, request.id)
     except Exception as error:
@@ -242,13 +211,22 @@ def serve(
     logger.info(
         "request",
         extra={
-            "route": name,
+            "route": request.name,
             "status": result["statusCode"],
             "milliseconds": round((time.monotonic() - started) * 1000, 1),
             "request_id": request.id,
         },
     )
     return result
+
+
+def _served(routes: Mapping[str, Route], request: Request) -> Answer:
+    """Who asks comes first: strangers are told nothing of what they sent."""
+    route = routes.get(request.name)
+    if route is None:
+        raise NotFound
+    request.admit(route)
+    return route.serve(request)
 
 
 def status_of(error: StrandlineError) -> int:
@@ -268,7 +246,7 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
 
 
 def _refusal(error: StrandlineError, request_id: str) -> Answer:
-    headers = {"Retry-After": _RETRY_AFTER_SECONDS} if error.retryable else {}
+    headers = {"Retry-After": str(error.retry_after)} if error.retryable else {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     return answer({"error": error_body(error, request_id)}, status_of(error), headers)

@@ -19,6 +19,8 @@ class Principal:
     user: str | None
     """The participant it is bound to, or none."""
     rights: frozenset[str]
+    key_id: str = ""
+    """The API key's public id."""
 
     def require(self, right: Right) -> None:
         """Raises Forbidden unless the credential has this right; admin reads and writes."""

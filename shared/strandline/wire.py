@@ -15,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
 )
 
@@ -108,10 +107,10 @@ _PLACE = 80
 """How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
 
-def validated[Model](shape: TypeAdapter[Model], value: object) -> Model:
+def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
     """A parsed body as its type. Raises Invalid naming the first field that is not acceptable."""
     try:
-        return shape.validate_python(value)
+        return shape.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
@@ -143,6 +142,15 @@ def _moment(value: object) -> datetime:
         raise ValueError(
             "must be RFC 3339 with a time zone (2026-05-08T13:56:00Z) or Unix seconds"
         ) from None
+
+
+def _whole(value: object) -> int:
+    """A number as a query string spells it."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        return int(value)
+    if isinstance(value, int):
+        return value
+    raise ValueError("must be a whole number")
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
@@ -186,6 +194,8 @@ type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValida
 type Cid = Annotated[str, Field(min_length=8, max_length=128)]
 type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
 type Channel = Annotated[str, Field(min_length=1, max_length=64)]
+type Count = Annotated[int, BeforeValidator(_whole)]
+type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
 type Participant = Annotated[str, Field(max_length=participants.MAX_LENGTH * 4)]
 type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
 
@@ -261,6 +271,37 @@ class BatchRequest(_Request):
     events: list[Any] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """All or none."""
+
+
+class OnBehalf(_Request):
+    """Query string of every read."""
+
+    participants: Participants | None = None
+    """On whose behalf is read (repeat it for several): only what all of them took part in. A bound
+    user joins by itself."""
+
+
+class Paging(OnBehalf):
+    """Query string of a list."""
+
+    limit: Count = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, max_length=4096)
+    """`next_cursor` of the page before."""
+
+
+class FeedQuery(OnBehalf):
+    """Query string of a scope's feed."""
+
+    after_seq: Count = Field(default=0, ge=0, le=2**63 - 1)
+    """The last seq that is known; 0 for none."""
+    limit: Count = Field(default=100, ge=1, le=500)
+
+
+class AppendHeaders(_Request):
+    """Headers of an append."""
+
+    idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
+    """A key of channel `http` for this request; in a batch the key of item i is `<key>#i`."""
 
 
 class Filters(_Request):
@@ -480,6 +521,20 @@ class RecallAnswer(_Answer):
     """How many events in view, 50 at most, can be found by their words alone as yet."""
     token: str
     """What this answer rested on: snapshot of the database, now, embedding space."""
+
+
+class Liveness(_Answer):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Health(_Answer):
+    """What the service needs, and whether it answers."""
+
+    status: Literal["ok", "degraded", "unavailable"]
+    dependencies: dict[str, str]
+    """`ok`, or what is wrong, for each of database, blobs, queue and embedding."""
 
 
 class FileOut(_Answer):

@@ -11,8 +11,8 @@ import dag_cbor
 import pytest
 
 from strandline.config import settings
-from strandline.http import Service
 from strandline.local.lambda_context import LambdaContext
+from strandline.service import Service
 from tests.functions.conftest import Told
 from tests.support import EVENTS, Base, Gateway
 

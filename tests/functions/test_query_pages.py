@@ -267,14 +267,14 @@ def test_a_bad_limit_is_named(gateway: Gateway) -> None:
     for limit in ("0", "501", "-1", "x", "1.5", "1e2", "\u0663", "9" * 30, ""):
         for path in ("/memories/list", "/api/v1/scopes", f"/api/v1/scopes/{ROW}/events"):
             reply = gateway.call("GET", path, key=key, query={"limit": limit})
-            assert (reply.status, reply.error["details"]) == (422, {"field": "limit"}), limit
+            assert (reply.status, reply.error["details"]["field"]) == (422, "limit"), limit
 
 
 def test_a_bad_seq_is_named(gateway: Gateway) -> None:
     path = f"/api/v1/scopes/{ROW}/events"
     for seq in ("-1", "x", str(2**63)):
         reply = gateway.call("GET", path, key=gateway.key(user=ALICE), query={"after_seq": seq})
-        assert (reply.status, reply.error["details"]) == (422, {"field": "after_seq"})
+        assert (reply.status, reply.error["details"]["field"]) == (422, "after_seq")
 
 
 def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, tell: Told) -> None:

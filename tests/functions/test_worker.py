@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from strandline.db import Database
-from strandline.http import Service
 from strandline.local.lambda_context import LambdaContext
+from strandline.service import Service
 from tests.functions.conftest import Told
 from tests.strandline.services.stand_ins import WordEmbedder, unavailable
 from tests.support import EVENTS, Base, Gateway

@@ -9,8 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pydantic import TypeAdapter
-
 from strandline import drafts, wire
 from strandline.blobs import Blobs
 from strandline.db import Asker, Database
@@ -25,7 +23,7 @@ from tests.support import Base, said
 TENANT = "acme"
 WRITER = Principal(TENANT, None, frozenset({"write"}))
 EVERYTHING = Asker.background(TENANT)
-_REQUEST = TypeAdapter(wire.AppendRequest)
+_REQUEST = wire.AppendRequest
 
 
 @dataclass(frozen=True)

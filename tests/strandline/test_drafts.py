@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from strandline import wire
 from strandline.cid import blob_cid
@@ -15,7 +14,7 @@ from strandline.drafts import Draft, differing, draft, finish
 from strandline.errors import Forbidden, Invalid
 from strandline.principals import Principal
 
-APPEND = TypeAdapter(wire.AppendRequest)
+APPEND = wire.AppendRequest
 RIGHTS = frozenset({"read", "write"})
 ANYBODY = Principal("acme", None, RIGHTS)
 ALICE = Principal("acme", "user:alice", RIGHTS)

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from strandline import wire
 from strandline.errors import Invalid, Malformed
 
-APPEND = TypeAdapter(wire.AppendRequest)
-BATCH = TypeAdapter(wire.BatchRequest)
+APPEND = wire.AppendRequest
+BATCH = wire.BatchRequest
 JSON_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"))
 JSON = st.recursive(
     st.none()
@@ -154,7 +154,7 @@ def test_any_body_is_read_or_refused(body: str | bytes) -> None:
 # shapes ------------------------------------------------------------------------------------------
 
 
-def refusal(shape: TypeAdapter[Any], value: object) -> Invalid:
+def refusal(shape: type[BaseModel], value: object) -> Invalid:
     with pytest.raises(Invalid) as refused:
         wire.validated(shape, value)
     return refused.value

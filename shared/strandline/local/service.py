@@ -22,7 +22,6 @@ from strandline.auth import make_key
 from strandline.config import settings
 from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
-from strandline.http import Service
 from strandline.local import postgres_home
 from strandline.local.aws import LocalAws
 from strandline.local.events import QueuePoller, Ticker
@@ -31,6 +30,7 @@ from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.observability import logger
+from strandline.service import Service
 from strandline.services.migrate import migrate, prepare_roles
 
 HOST = "127.0.0.1"

@@ -1,22 +1,17 @@
 """Writing over HTTP: one event, or a batch of them."""
 
-from pydantic import TypeAdapter
-
 from strandline import wire
-from strandline.errors import Invalid
+from strandline.errors import Conflict, Forbidden, Invalid
 from strandline.http import Answer, Request, Route, answer, error_body, status_of
-from strandline.principals import Principal
 from strandline.services.append import Appended, append
 
-_BATCH = TypeAdapter(wire.BatchRequest)
 _REPLAYED = "Idempotent-Replayed"
 
 
 def post_event(request: Request) -> Answer:
     """Append one event: 201 and its receipt, the same for a replay."""
-    principal = request.principal("write")
     key = _idempotency_key(request)
-    (result,) = _append(request, principal, [(request.json(), key)], atomic=False)
+    (result,) = _append(request, [(request.json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     return answer(result.receipt, 201, {_REPLAYED: "true"} if result.replayed else None)
@@ -25,11 +20,10 @@ def post_event(request: Request) -> Answer:
 def post_batch(request: Request) -> Answer:
     """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
     a refused item is 422 and stores nothing."""
-    principal = request.principal("write")
     key = _idempotency_key(request)
-    batch = wire.validated(_BATCH, request.json())  # its items are checked one by one
+    batch = wire.validated(wire.BatchRequest, request.json())  # its items are checked one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
-    results = _append(request, principal, bodies, atomic=batch.atomic)
+    results = _append(request, bodies, atomic=batch.atomic)
     items = [_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
@@ -43,17 +37,14 @@ def post_batch(request: Request) -> Answer:
 
 
 def _append(
-    request: Request,
-    principal: Principal,
-    bodies: list[tuple[object, str | None]],
-    atomic: bool,
+    request: Request, bodies: list[tuple[object, str | None]], atomic: bool
 ) -> list[Appended]:
     service = request.service
     return append(
         service.database,
         service.blobs,
         service.hints,
-        principal,
+        request.principal,
         bodies,
         atomic=atomic,
         deadline=request.deadline,
@@ -78,14 +69,23 @@ def _replays(results: list[Appended]) -> dict[str, str]:
 
 def _idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
-    if key is not None and not (1 <= len(key) <= 500 and key.isascii() and key.isprintable()):
-        raise Invalid(
-            "Idempotency-Key: between 1 and 500 printable ASCII characters", field="Idempotency-Key"
-        )
-    return key
+    return wire.validated(wire.AppendHeaders, {"Idempotency-Key": key}).idempotency_key
 
 
-ROUTES: dict[str, Route] = {
-    "POST /api/v1/events": post_event,
-    "POST /api/v1/events/batch": post_batch,
+ROUTES = {
+    "POST /api/v1/events": Route(
+        post_event,
+        "write",
+        {201: wire.Receipt},
+        body=wire.AppendRequest,
+        headers=wire.AppendHeaders,
+        errors=(Forbidden, Conflict),
+    ),
+    "POST /api/v1/events/batch": Route(
+        post_batch,
+        "write",
+        {200: wire.BatchAnswer},
+        body=wire.BatchRequest,
+        headers=wire.AppendHeaders,
+    ),
 }

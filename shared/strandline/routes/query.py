@@ -1,82 +1,85 @@
 """Reading over HTTP: events, scopes, memories by CID, recall, and how the service feels."""
 
-from pydantic import TypeAdapter
-
 from strandline import wire
 from strandline.config import settings
 from strandline.errors import StrandlineError
-from strandline.http import Answer, Request, Route, answer, binary
+from strandline.http import Answer, Media, Request, Route, answer, binary
 from strandline.services import read
 from strandline.services.recall import recall
 
-_QUERY = TypeAdapter(wire.EventQuery)
-_RECALL = TypeAdapter(wire.RecallRequest)
-_MOST = 500
 # A block never changes, but who may see it can: caches may keep it for their own user only.
 _IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable"}
+_BLOCK = Media("application/vnd.ipld.raw")
 
 
 def get_event(request: Request) -> Answer:
     """One event."""
-    return answer(read.get_event(request.reader(), request.path_id("event_id")))
+    access = request.reader(request.query(wire.OnBehalf).participants)
+    return answer(read.get_event(access, request.path_id("event_id")))
 
 
 def query_events(request: Request) -> Answer:
-    """Raw events as a rooted tree."""
-    request.principal("read")  # before the body: strangers are told nothing of it
-    query = request.body(_QUERY)
-    return answer(read.query_events(request.reader(query.participants), query))
+    """Raw events as a rooted tree: the query, its scopes, their events by seq. A page is the newest
+    that fit."""
+    named = request.query(wire.OnBehalf).participants
+    query = request.body(wire.EventQuery)
+    return answer(read.query_events(request.reader(query.participants or named), query))
 
 
 def list_events(request: Request) -> Answer:
     """Everything in view, newest first."""
-    limit = request.integer("limit", 50, 1, _MOST)
-    return answer(read.list_events(request.reader(), limit, request.parameter("cursor")))
+    page = request.query(wire.Paging)
+    return answer(read.list_events(request.reader(page.participants), page.limit, page.cursor))
 
 
 def list_scopes(request: Request) -> Answer:
-    """Scopes in view, newest first."""
-    limit = request.integer("limit", 50, 1, _MOST)
-    return answer(read.list_scopes(request.reader(), limit, request.parameter("cursor")))
+    """Scopes in view, newest first by when they were made."""
+    page = request.query(wire.Paging)
+    return answer(read.list_scopes(request.reader(page.participants), page.limit, page.cursor))
 
 
 def get_scope(request: Request) -> Answer:
-    """One scope."""
-    return answer(read.get_scope(request.reader(), request.path_id("scope_id")))
+    """One scope: who took part, and how far its log goes."""
+    access = request.reader(request.query(wire.OnBehalf).participants)
+    return answer(read.get_scope(access, request.path_id("scope_id")))
 
 
 def feed(request: Request) -> Answer:
-    """A scope's events after a seq: the only feed."""
-    after = request.integer("after_seq", 0, 0, 2**63 - 1)
-    limit = request.integer("limit", 100, 1, _MOST)
-    return answer(read.feed(request.reader(), request.path_id("scope_id"), after, limit))
+    """A scope's events after a seq, in order: the only feed. Nothing is missed and nothing comes
+    twice."""
+    asked = request.query(wire.FeedQuery)
+    access = request.reader(asked.participants)
+    return answer(read.feed(access, request.path_id("scope_id"), asked.after_seq, asked.limit))
 
 
 def get_memory(request: Request) -> Answer:
     """The earliest event in view with this CID."""
-    return answer(read.get_memory(request.reader(), request.path("cid")))
+    access = request.reader(request.query(wire.OnBehalf).participants)
+    return answer(read.get_memory(access, request.path("cid")))
 
 
 def get_block(request: Request) -> Answer:
     """A memory's block as it is hashed: raw DAG-CBOR, for whoever wants to verify it."""
+    access = request.reader(request.query(wire.OnBehalf).participants)
     cid = request.path("cid")
-    block = read.get_block(request.reader(), cid)
     headers = {"Etag": f'"{cid}"', "X-Content-Type-Options": "nosniff", **_IMMUTABLE}
-    return binary(block, "application/vnd.ipld.raw", headers)
+    return binary(read.get_block(access, cid), _BLOCK.type, headers)
 
 
 def get_file(request: Request) -> Answer:
-    """A payload: 307 to a presigned URL, which the body names too."""
-    service, cid = request.service, request.path("cid")
-    file = read.get_file(request.reader(), service.blobs, cid, settings().presign_seconds)
+    """A payload: a redirect to a presigned URL, which the body names too."""
+    access = request.reader(request.query(wire.OnBehalf).participants)
+    seconds = settings().presign_seconds
+    file = read.get_file(access, request.service.blobs, request.path("cid"), seconds)
     return answer(file, 307, {"Location": file.url, "Cache-Control": "no-store"})
 
 
 def post_recall(request: Request) -> Answer:
-    """What do we know about this?"""
-    request.principal("read")
-    asked = request.body(_RECALL)
-    access = request.reader(asked.participants)
+    """What do we know about this? Events in view by words and by meaning, best first, each with
+    its score in parts."""
+    named = request.query(wire.OnBehalf).participants
+    asked = request.body(wire.RecallRequest)
+    access = request.reader(asked.participants or named)
     seconds = settings().query_vector_seconds
     return answer(recall(access, request.service.embedder, asked, seconds))
 
@@ -84,13 +87,12 @@ def post_recall(request: Request) -> Answer:
 def liveness(request: Request) -> Answer:
     """The process answers. Never touches the database: it would never rest."""
     del request
-    return answer({"status": "ok"})
+    return answer(wire.Liveness())
 
 
 def health(request: Request) -> Answer:
     """What this service needs, and whether it answers: 200, or 503 when memory cannot be served.
     Takes a key that this deployment made, but no database to check it."""
-    request.service.authenticator.issued_by_us(request.headers)
     service = request.service
     checks = {
         "database": lambda: service.database.connection(request.deadline),
@@ -110,20 +112,30 @@ def health(request: Request) -> Answer:
     up = found["database"] == "ok"
     status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
-    return answer({"status": status, "dependencies": found}, 200 if up else 503, headers)
+    return answer(wire.Health(status=status, dependencies=found), 200 if up else 503, headers)
 
 
-ROUTES: dict[str, Route] = {
-    "GET /health": liveness,
-    "GET /api/v1/health": health,
-    "GET /api/v1/events/{event_id}": get_event,
-    "POST /api/v1/events/query": query_events,
-    "GET /api/v1/scopes": list_scopes,
-    "GET /api/v1/scopes/{scope_id}": get_scope,
-    "GET /api/v1/scopes/{scope_id}/events": feed,
-    "POST /api/v1/recall": post_recall,
-    "GET /memories/list": list_events,
-    "GET /memory/{cid}": get_memory,
-    "GET /ipfs/{cid}": get_block,
-    "GET /file/{cid}": get_file,
+ROUTES = {
+    "GET /health": Route(liveness, None, {200: wire.Liveness}),
+    "GET /api/v1/health": Route(health, "issued", {200: wire.Health, 503: wire.Health}),
+    "GET /api/v1/events/{event_id}": Route(
+        get_event, "read", {200: wire.EventOut}, query=wire.OnBehalf
+    ),
+    "POST /api/v1/events/query": Route(
+        query_events, "read", {200: wire.EventTree}, query=wire.OnBehalf, body=wire.EventQuery
+    ),
+    "GET /api/v1/scopes": Route(list_scopes, "read", {200: wire.ScopePage}, query=wire.Paging),
+    "GET /api/v1/scopes/{scope_id}": Route(
+        get_scope, "read", {200: wire.ScopeOut}, query=wire.OnBehalf
+    ),
+    "GET /api/v1/scopes/{scope_id}/events": Route(
+        feed, "read", {200: wire.FeedPage}, query=wire.FeedQuery
+    ),
+    "POST /api/v1/recall": Route(
+        post_recall, "read", {200: wire.RecallAnswer}, query=wire.OnBehalf, body=wire.RecallRequest
+    ),
+    "GET /memories/list": Route(list_events, "read", {200: wire.EventPage}, query=wire.Paging),
+    "GET /memory/{cid}": Route(get_memory, "read", {200: wire.EventOut}, query=wire.OnBehalf),
+    "GET /ipfs/{cid}": Route(get_block, "read", {200: _BLOCK}, query=wire.OnBehalf),
+    "GET /file/{cid}": Route(get_file, "read", {307: wire.FileOut}, query=wire.OnBehalf),
 }

@@ -10,8 +10,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.config import settings
 from strandline.errors import StrandlineError
-from strandline.http import Service
 from strandline.observability import logger
+from strandline.service import Service
 from strandline.services.embed import Worker, embed_due, embed_scopes
 
 

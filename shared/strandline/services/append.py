@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from strandline import drafts, wire
 from strandline.blobs import Blobs
 from strandline.db import NOBODY, Access, Asker, Database
@@ -16,8 +14,6 @@ from strandline.errors import BatchRefused, Conflict, Invalid, StrandlineError, 
 from strandline.hints import Hints
 from strandline.principals import Principal
 from strandline.store import events
-
-_REQUEST = TypeAdapter(wire.AppendRequest)
 
 _STORED = ("created", "replayed")
 _REFUSALS = {
@@ -86,7 +82,9 @@ def _drafts(
     made: dict[int, Draft] = {}
     for n, (body, key) in enumerate(bodies):
         try:
-            made[n] = drafts.draft(principal, wire.validated(_REQUEST, wire.checked(body)), key)
+            made[n] = drafts.draft(
+                principal, wire.validated(wire.AppendRequest, wire.checked(body)), key
+            )
         except StrandlineError as error:
             results[n] = Appended(error=error)
     return made

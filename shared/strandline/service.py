@@ -1,0 +1,68 @@
+"""What one process works with: its database, stores, queue and model, made on first use."""
+
+import functools
+import os
+import threading
+from typing import Any
+
+from strandline.auth import Authenticator
+from strandline.blobs import Blobs
+from strandline.config import settings
+from strandline.db import Database
+from strandline.errors import StrandlineError
+from strandline.hints import Hints
+from strandline.models.choice import make_embedder
+from strandline.models.embedding import Embedder
+from strandline.observability import logger
+
+
+class once[Value](functools.cached_property[Value]):
+    """A property made on first use and kept, by one thread while the others wait."""
+
+    _making = threading.RLock()
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        with self._making:
+            return super().__get__(instance, owner)
+
+
+class Service:
+    """What this process works with, made on first use and kept.
+
+    In Lambda the init phase, in which nobody waits yet, checks the settings (a process that is not
+    configured does not start) and loads the model of a function that has one.
+    """
+
+    def __init__(self, *, model: bool = False) -> None:
+        if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+            settings()
+            if model:
+                self.warm()
+
+    @once
+    def database(self) -> Database:
+        return Database(settings().database_url)
+
+    @once
+    def blobs(self) -> Blobs:
+        return Blobs(settings().bucket)
+
+    @once
+    def hints(self) -> Hints:
+        return Hints(settings().queue_url)
+
+    @once
+    def embedder(self) -> Embedder:
+        return make_embedder(settings())
+
+    def warm(self) -> None:
+        """Load the model now, where nobody waits for it. One that is away is no reason not to
+        start: recall answers without it."""
+        try:
+            self.embedder.embed(["warm"], timeout=5.0)
+        except StrandlineError as error:
+            logger.warning("the embedding model does not answer", extra={"error": error.code})
+
+    @once
+    def authenticator(self) -> Authenticator:
+        return Authenticator(self.database, settings().key_secret)
