@@ -39,9 +39,9 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff check --fix .
 
 prove: $(READY) ## run the proofs at the sizes that are promised
-	@$(PY) -m pytest tests/prove tests/strandline/store --full -s
+	@$(PY) -m pytest tests/prove tests/strandline/store tests/browser --full -s
 
-bench: $(READY) ## measure retrieval: make bench LOCOMO=path/to/locomo.json
+bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
 

@@ -14,17 +14,25 @@ import psycopg
 from psycopg import sql
 
 from infra.functions import FUNCTIONS
-from strandline.auth import NewKey, make_key
-from strandline.config import settings
+from strandline.config import Settings, settings
 from strandline.db import Asker, Database
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.service import Service
+from strandline.services.keys import NewKey, make_key
 from strandline.services.migrate import migrate, prepare_roles
 
 KEY_SECRET = "a deployment secret that only tests know"
+PLENTY = Settings(
+    database_url="",
+    bucket="",
+    key_secret=KEY_SECRET,
+    tenant_requests_per_minute=10**9,
+    tenant_appends_per_minute=10**9,
+)
+"""Settings for whoever is not to meet a quota: of their rates, no more is read."""
 OWNER, APP = "strandline_owner", "strandline_app"
 PASSWORDS = {OWNER: "owner-password", APP: "app-password"}
 TEMPLATE = "strandline_template"
@@ -158,7 +166,7 @@ def wire_handlers(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     settings.cache_clear()
-    for name in ("ingest", "query", "worker"):
+    for name in ("ingest", "query", "admin", "worker"):
         service = Service()
         service.__dict__["embedder"] = embedder
         services.append(service)

@@ -33,9 +33,13 @@ def test_handlers_decide_nothing() -> None:
 
 
 def test_the_table_and_the_routes_agree() -> None:
-    from strandline.routes import ingest, query
+    from strandline.routes import admin, docs, ingest, query
 
-    served = {"ingest": set(ingest.ROUTES), "query": set(query.ROUTES)}
+    served = {
+        "ingest": set(ingest.ROUTES),
+        "query": set(query.ROUTES),
+        "admin": set(admin.ROUTES) | set(docs.ROUTES),
+    }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 
 
@@ -100,6 +104,7 @@ def test_public_names_are_explained() -> None:
     [
         ("ingest", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("query", ("openai", "moto", "uvicorn")),
+        ("admin", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("worker", ("openai", "moto", "uvicorn")),
         ("migrate", ("boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],

@@ -1,35 +1,34 @@
-"""API keys: how one is made, and the one function that says who a request comes from."""
+"""API keys: what a token is made of, and the one function that says who a request comes from."""
 
 import base64
 import binascii
 import hashlib
 import hmac
-import re
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from strandline.db import Access, Database
-from strandline.errors import Invalid, Unauthorized
-from strandline.participants import normalize
-from strandline.principals import RIGHTS, Principal
+from strandline.db import Database
+from strandline.errors import Unauthorized
+from strandline.principals import Principal
 from strandline.store import keys
 
 _PREFIX = "strandline_"
-_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ID, _SECRET, _MAC = 16, 32, 16
 _CACHE_SECONDS = 60.0
 """A revoked key is refused everywhere after this long at the latest."""
 _CACHE_SIZE = 10_000
 
 
-class NewKey(NamedTuple):
-    """A key that was just made. `token` is shown once and stored nowhere."""
+class NewToken(NamedTuple):
+    """What a key is made of. `token` is for its holder's eyes, once; the hash is what is stored."""
 
     key_id: str
+    secret_hash: bytes
     token: str
 
 
@@ -42,41 +41,12 @@ def _mac(deployment_secret: str, body: bytes) -> bytes:
     return hmac.digest(deployment_secret.encode(), b"strandline api key" + body, "sha256")[:_MAC]
 
 
-def make_key(
-    access: Access,
-    deployment_secret: str,
-    *,
-    user: str | None = None,
-    rights: Sequence[str] = ("read", "write"),
-    label: str = "",
-    expires_at: datetime | None = None,
-) -> NewKey:
-    """Make a key of the asker's tenant (which is made if it is new), bound to `user` if given.
-
-    Raises Invalid for an unknown right, a user that is no `user:NAME`, or a tenant that is not
-    lower-case letters, digits and hyphens.
-    """
-    if not _TENANT.fullmatch(access.asker.tenant):
-        raise Invalid("tenant: 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant")
-    if not rights or not set(rights) <= set(RIGHTS):
-        raise Invalid(f"scopes: one or more of {', '.join(RIGHTS)}", field="scopes")
-    user = user and normalize(user, "user")
-    if user is not None and not user.startswith("user:"):
-        raise Invalid("user: is `user:NAME`", field="user")
+def new_token(deployment_secret: str) -> NewToken:
+    """A token that nobody has had before, under the deployment's secret."""
     key_id, secret = secrets.token_bytes(_ID), secrets.token_bytes(_SECRET)
     body = key_id + secret
-    with access.transaction():
-        keys.add_tenant(access)
-        keys.add(
-            access,
-            key_id=key_id.hex(),
-            secret_hash=hashlib.sha256(secret).digest(),
-            user=user,
-            scopes=rights,
-            label=label,
-            expires_at=expires_at,
-        )
-    return NewKey(key_id.hex(), _PREFIX + _word(body + _mac(deployment_secret, body)))
+    token = _PREFIX + _word(body + _mac(deployment_secret, body))
+    return NewToken(key_id.hex(), hashlib.sha256(secret).digest(), token)
 
 
 def _word(raw: bytes) -> str:
@@ -111,13 +81,23 @@ def _token(headers: Mapping[str, str]) -> str:
     raise Unauthorized
 
 
+@dataclass(frozen=True)
+class _Known:
+    """A key that was looked up, and until when that is believed, in time.monotonic() seconds."""
+
+    principal: Principal
+    expires_at: datetime | None
+    until: float
+
+
 class Authenticator:
-    """Verifies credentials; remembers a key for at most a minute. Shared by threads."""
+    """Verifies credentials; remembers a key for at most a minute, by a hash of its token. Shared by
+    threads."""
 
     def __init__(self, database: Database, deployment_secret: str) -> None:
         self._database = database
         self._secret = deployment_secret
-        self._known: dict[_Parsed, tuple[float, keys.KeyRow]] = {}
+        self._known: dict[bytes, _Known] = {}
         self._lock = threading.Lock()
 
     def issued_by_us(self, headers: Mapping[str, str]) -> None:
@@ -128,23 +108,31 @@ class Authenticator:
     def principal(self, headers: Mapping[str, str], deadline: float | None = None) -> Principal:
         """Who the request comes from. Raises Unauthorized, or Unavailable when the key is not known
         from before and the database is away."""
-        parsed = _parse(self._secret, _token(headers))
-        row = self._recall(parsed) or self._look_up(parsed, deadline)
-        if row.expires_at is not None and row.expires_at <= datetime.now(UTC):
+        token = _token(headers)
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._known.get(digest)
+        if known is None or time.monotonic() >= known.until:
+            known = self._look_up(digest, _parse(self._secret, token), deadline)
+        if known.expires_at is not None and known.expires_at <= datetime.now(UTC):
             raise Unauthorized("The API key has expired.")
-        return Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parsed.key_id)
+        return known.principal
 
-    def _recall(self, parsed: _Parsed) -> keys.KeyRow | None:
+    def forget(self, key_id: str) -> None:
+        """Look this key up again before it is next believed: it was just revoked or rotated. Other
+        processes do within a minute."""
         with self._lock:
-            until, row = self._known.get(parsed, (0.0, None))
-        return row if time.monotonic() < until else None
+            gone = [d for d, known in self._known.items() if known.principal.key_id == key_id]
+            for digest in gone:
+                del self._known[digest]
 
-    def _look_up(self, parsed: _Parsed, deadline: float | None) -> keys.KeyRow:
+    def _look_up(self, digest: bytes, parsed: _Parsed, deadline: float | None) -> _Known:
         row = keys.find(self._database.connection(deadline), parsed.key_id, parsed.secret_hash)
         if row is None:
             raise Unauthorized("The API key was revoked, or its tenant is gone.")
+        principal = Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parsed.key_id)
+        known = _Known(principal, row.expires_at, time.monotonic() + _CACHE_SECONDS)
         with self._lock:
             if len(self._known) >= _CACHE_SIZE:
                 self._known.clear()
-            self._known[parsed] = (time.monotonic() + _CACHE_SECONDS, row)
-        return row
+            self._known[digest] = known
+        return known

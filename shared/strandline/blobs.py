@@ -1,8 +1,18 @@
-"""Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL."""
+"""Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL. What callers
+put by themselves waits under `_uploads/<tenant>/<upload_id>`, where no tenant's name can be."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import base64
+import codecs
+import functools
+import hashlib
+import re
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
 from urllib.parse import quote
+from uuid import UUID
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -10,14 +20,54 @@ from botocore.exceptions import BotoCoreError, ClientError
 from strandline import boto
 from strandline.errors import Unavailable
 
-# s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
-_CONFIG = Config(
-    signature_version="s3v4",
-    s3={"addressing_style": "path"},
-    connect_timeout=2,
-    read_timeout=10,
-    retries={"total_max_attempts": 2, "mode": "standard"},
+
+def _config(read_timeout: int, attempts: int) -> Config:
+    # s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
+    return Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "path"},
+        connect_timeout=2,
+        read_timeout=read_timeout,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+    )
+
+
+_GONE = (404, 412)
+_CHUNK_BYTES = 1024 * 1024
+REMOVED_AT_ONCE = 1000
+"""The most that S3 deletes in one call."""
+
+_TEXT = re.compile(
+    r"text/.+|.+\+(json|xml|yaml)"
+    r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
 )
+_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
+
+
+def is_text(mime_type: str | None) -> bool:
+    """Whether a payload of this type is read as text, in UTF-8: to be found by its words and shown
+    to a model. Text in another character set is not."""
+    kind, _, parameters = (mime_type or "").lower().partition(";")
+    charset = _CHARSET.search(parameters)
+    known = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
+    return known and _TEXT.fullmatch(kind.strip()) is not None
+
+
+@dataclass(frozen=True)
+class PutUrl:
+    """A URL that takes one payload, and the headers that must be sent with it."""
+
+    url: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What really lies where a caller was to put a payload."""
+
+    size: int
+    sha256: bytes
+    etag: str
 
 
 class Blobs:
@@ -25,20 +75,29 @@ class Blobs:
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
-        self._s3 = boto.client("s3", _CONFIG)
+        self._s3 = boto.client("s3", _config(10, 2))
+
+    @functools.cached_property
+    def _copier(self) -> Any:
+        """A copy is answered when all of it is done, and a second one is not done any sooner."""
+        return boto.client("s3", _config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its own address; doing it twice changes nothing."""
         with _reachable():
             self._s3.put_object(Bucket=self._bucket, Key=f"{tenant}/{cid}", Body=data)
 
-    def head_text(self, tenant: str, cid: str, size: int) -> str:
-        """The first `size` bytes of a payload as text; a character cut in half is dropped."""
+    def head_text(self, tenant: str, cid: str, size: int, upload_id: UUID | None = None) -> str:
+        """The first `size` bytes of a payload, or of an upload that is none yet, as text that can
+        be stored: a character cut in half at the end is dropped; what is no UTF-8, and NUL, is
+        U+FFFD, so that places in it hold."""
+        where = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
+        if upload_id is not None:
+            where = self._pending(tenant, upload_id)
         with _reachable():
-            answer = self._s3.get_object(
-                Bucket=self._bucket, Key=f"{tenant}/{cid}", Range=f"bytes=0-{size - 1}"
-            )
-            return answer["Body"].read().decode("utf-8", "ignore")
+            answer = self._s3.get_object(**where, Range=f"bytes=0-{size - 1}")
+            data = answer["Body"].read()
+        return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
 
     def url(
         self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
@@ -52,15 +111,93 @@ class Blobs:
         }
         return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
+    def put_url(
+        self, tenant: str, upload_id: UUID, size: int, sha256: bytes, seconds: int
+    ) -> PutUrl:
+        """A URL that takes these bytes, once, for `seconds`: length and SHA-256 are signed."""
+        checksum = base64.b64encode(sha256).decode()
+        params = {
+            **self._pending(tenant, upload_id),
+            "ContentLength": size,
+            "ChecksumSHA256": checksum,
+            "IfNoneMatch": "*",
+        }
+        url = self._s3.generate_presigned_url("put_object", Params=params, ExpiresIn=seconds)
+        sent = {"Content-Length": str(size), "If-None-Match": "*"}
+        return PutUrl(url, {**sent, "x-amz-checksum-sha256": checksum})
+
+    def uploaded(self, tenant: str, upload_id: UUID, deadline: float) -> Uploaded | None:
+        """What a caller put there, if anything. The store verified the SHA-256 it tells when it
+        took the bytes; where it tells none they are read, until `deadline` (time.monotonic())."""
+        where = self._pending(tenant, upload_id)
+        with _reachable():
+            try:
+                head = self._s3.head_object(**where, ChecksumMode="ENABLED")
+                if told := head.get("ChecksumSHA256"):
+                    # Of an object put in parts it is another thing, which matches no payload.
+                    digest = base64.b64decode(told.partition("-")[0])
+                else:
+                    digest = self._hashed(where, head["ETag"], deadline)
+            except ClientError as error:
+                if _status(error) in _GONE:
+                    return None
+                raise
+        return Uploaded(head["ContentLength"], digest, head["ETag"])
+
+    def adopt(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
+        """Give what was uploaded, and verified under this ETag, its own address. False: it is no
+        longer there. Doing it twice changes nothing."""
+        with _reachable():
+            try:
+                self._copier.copy_object(
+                    Bucket=self._bucket,
+                    Key=f"{tenant}/{cid}",
+                    CopySource=self._pending(tenant, upload_id),
+                    CopySourceIfMatch=etag,
+                )
+            except ClientError as error:
+                if _status(error) in _GONE:
+                    return False
+                raise
+        return True
+
+    def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
+        """Remove what was uploaded, or never was, up to REMOVED_AT_ONCE; gives what is gone."""
+        keys = {self._pending(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids}
+        with _reachable():
+            answer = self._s3.delete_objects(
+                Bucket=self._bucket,
+                Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
+            )
+        for error in answer.get("Errors", []):
+            keys.pop(error.get("Key", ""), None)
+        return list(keys.values())
+
     def check(self) -> None:
         """Raise Unavailable when the bucket does not answer."""
         with _reachable():
             self._s3.head_bucket(Bucket=self._bucket)
 
+    def _pending(self, tenant: str, upload_id: UUID) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": f"_uploads/{tenant}/{upload_id}"}
+
+    def _hashed(self, where: dict[str, str], etag: str, deadline: float) -> bytes:
+        hashed = hashlib.sha256()
+        with closing(self._s3.get_object(**where, IfMatch=etag)["Body"]) as body:
+            for chunk in body.iter_chunks(_CHUNK_BYTES):
+                hashed.update(chunk)
+                if time.monotonic() > deadline:
+                    raise Unavailable("The payload store is too slow to verify so much. Try again.")
+        return hashed.digest()
+
 
 def _attachment(name: str) -> str:
     """A Content-Disposition that any name can stand in (RFC 6266)."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _status(error: ClientError) -> int:
+    return cast("Any", error).response["ResponseMetadata"]["HTTPStatusCode"]
 
 
 @contextmanager

@@ -59,25 +59,41 @@ class BlockFields(Protocol):
     def occurred_at(self) -> datetime | None: ...
 
 
-def _cid(codec: int, data: bytes) -> str:
-    return libipld.encode_cid(bytes([1, codec, _SHA2_256, 32]) + hashlib.sha256(data).digest())
+def _binary(codec: int, digest: bytes) -> bytes:
+    return bytes([1, codec, _SHA2_256, 32]) + digest
 
 
 def block_cid(block: bytes) -> str:
     """The CID of a DAG-CBOR block."""
-    return _cid(_DAG_CBOR, block)
+    return libipld.encode_cid(_binary(_DAG_CBOR, hashlib.sha256(block).digest()))
 
 
 def blob_cid(data: bytes) -> str:
     """The CID of a payload: the raw SHA-256 of the whole."""
-    return _cid(_RAW, data)
+    return cid_of_sha256(hashlib.sha256(data).digest())
+
+
+def cid_of_sha256(digest: bytes) -> str:
+    """The CID of the payload with this SHA-256."""
+    return libipld.encode_cid(_binary(_RAW, digest))
+
+
+def sha256_of_cid(cid: str, field: str) -> bytes:
+    """The SHA-256 of the payload with this CID. Raises Invalid for anything but a payload's CID."""
+    raw = cid_bytes(cid, field)
+    digest = raw[-32:]
+    if raw != _binary(_RAW, digest):
+        raise Invalid(
+            f"{field}: is a memory block's, not a payload's: the codec is raw", field=field
+        )
+    return digest
 
 
 def cid_bytes(cid: str, field: str = "cid") -> bytes:
     """A CID's binary form. Raises Invalid for anything but a CIDv1 with sha2-256 in base32."""
     try:
         parsed = libipld.decode_cid(cid)
-        raw = bytes([1, parsed["codec"], _SHA2_256, 32]) + parsed["hash"]["digest"]
+        raw = _binary(parsed["codec"], parsed["hash"]["digest"])
         if parsed["version"] == 1 and libipld.encode_cid(raw) == cid:
             return raw
     except (ValueError, KeyError, TypeError):

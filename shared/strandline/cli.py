@@ -1,21 +1,31 @@
-"""`python -m strandline.cli`: make, list and revoke API keys; bring a database up to date."""
+"""`python -m strandline.cli`: make, list, rotate and revoke API keys; migrate a database."""
 
 import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from strandline.auth import make_key
+from strandline import wire
 from strandline.config import settings
 from strandline.db import Access, Asker, Database
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.principals import RIGHTS
+from strandline.services.keys import (
+    MOST_DAYS,
+    NewKey,
+    list_keys,
+    make_key,
+    revoke_key,
+    rotate_key,
+)
 from strandline.services.migrate import migrate_from_environment
-from strandline.store import keys
+from strandline.store.audit import Act
 
-_MOST_DAYS = 3650
+_MOST_OVERLAP = 30 * 24
+_PAGE = 500
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,6 +39,15 @@ def _parser() -> argparse.ArgumentParser:
     key.add_argument("--label", default="", help="what it is for")
     listing = commands.add_parser("keys", help="list a tenant's keys, without anything secret")
     listing.add_argument("--tenant", required=True)
+    rotate = commands.add_parser(
+        "rotate", help="make a key's successor, shown once; the key itself ends after the overlap"
+    )
+    rotate.add_argument("--tenant", required=True)
+    rotate.add_argument("--key", required=True, help="its id, as `keys` lists it")
+    rotate.add_argument("--overlap", type=int, default=24, help="hours for which both hold: 24")
+    rotate.add_argument(
+        "--days", type=int, help="how long the successor holds; as its key if absent"
+    )
     revoke = commands.add_parser("revoke", help="revoke a key; it is refused within 60 seconds")
     revoke.add_argument("--tenant", required=True)
     revoke.add_argument("--key", required=True, help="its id, as `keys` lists it")
@@ -56,27 +75,60 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _on_keys(asked: argparse.Namespace, access: Access) -> None:
+    act = Act(f"console {asked.command}")
+    if asked.command == "keys":
+        for key in _all_keys(access):
+            print(key.model_dump_json())
+        return
     if asked.command == "key":
-        if asked.days is not None and not 1 <= asked.days <= _MOST_DAYS:
-            raise Invalid(f"--days: from 1 to {_MOST_DAYS}")
-        expires = None if asked.days is None else datetime.now(UTC) + timedelta(days=asked.days)
         made = make_key(
             access,
             settings().key_secret,
+            act,
             user=asked.user,
             rights=[right.strip() for right in asked.rights.split(",")],
             label=asked.label,
-            expires_at=expires,
+            expires_at=_after(asked.days),
         )
         print(made.token)
-    elif asked.command == "keys":
-        for row in keys.listing(access):
-            print(json.dumps(vars(row), default=str))
-    else:
-        with access.transaction():
-            if not keys.revoke(access, asked.key):
-                raise NotFound(f"Tenant {asked.tenant} has no key {asked.key}.")
-        print(f"revoked: {asked.key}")
+        return
+    try:
+        if asked.command == "revoke":
+            revoke_key(access, act, asked.key)
+            print(f"revoked: {asked.key}")
+        else:
+            print(_rotate(asked, access, act).token)
+    except NotFound:
+        raise NotFound(f"Tenant {asked.tenant} has no key {asked.key}.") from None
+
+
+def _rotate(asked: argparse.Namespace, access: Access, act: Act) -> NewKey:
+    if not 0 <= asked.overlap <= _MOST_OVERLAP:
+        raise Invalid(f"--overlap: from 0 to {_MOST_OVERLAP} hours")
+    return rotate_key(
+        access,
+        settings().key_secret,
+        act,
+        asked.key,
+        overlap=timedelta(hours=asked.overlap),
+        expires_at=_after(asked.days),
+    ).made
+
+
+def _after(days: int | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 1 <= days <= MOST_DAYS:
+        raise Invalid(f"--days: from 1 to {MOST_DAYS}")
+    return datetime.now(UTC) + timedelta(days=days)
+
+
+def _all_keys(access: Access) -> Iterator[wire.KeyOut]:
+    page = list_keys(access, _PAGE, None)
+    yield from page.keys
+    while page.next_cursor:
+        page = list_keys(access, _PAGE, page.next_cursor)
+        yield from page.keys
 
 
 def _use_running_service() -> None:

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from strandline import boto
 from strandline.errors import Unavailable
-from strandline.observability import logger
+from strandline.observability import logger, trace_header
 
 # One second in all and no retry: the append is committed, and the sweep finds what no hint named.
 _CONFIG = Config(connect_timeout=0.5, read_timeout=0.5, retries={"total_max_attempts": 1})
@@ -25,18 +25,17 @@ class Hints:
         self._sqs: Any = boto.client("sqs", _CONFIG) if queue_url else None
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
-        """Name scopes that turned dirty, in one call. A queue that does not answer is logged, and
-        no error."""
+        """Name scopes that turned dirty, in one call, and the trace that they come from. A queue
+        that does not answer is logged, and no error."""
         named = [str(scope) for scope in scope_ids]
         if not self._url or not named:
             return
         share = -(-len(named) // _MESSAGES)
+        hint = {"tenant": tenant, "trace": trace_header()}
         entries = [
             {
                 "Id": str(start),
-                "MessageBody": json.dumps(
-                    {"tenant": tenant, "scopes": named[start : start + share]}
-                ),
+                "MessageBody": json.dumps(hint | {"scopes": named[start : start + share]}),
                 "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
             }
             for start in range(0, len(named), share)

@@ -1,11 +1,13 @@
 """The HTTP edge: requests in, who asks, errors and answers out; only here statuses are known."""
 
 import base64
+import functools
 import json
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote
 from uuid import UUID
@@ -29,9 +31,12 @@ from strandline.errors import (
     Unauthorized,
     Unavailable,
 )
-from strandline.observability import logger
+from strandline.observability import logger, measured, trace_of, traced
 from strandline.principals import Principal, Right
 from strandline.service import Service
+from strandline.store import audit
+from strandline.store.audit import Act
+from strandline.store.quotas import Quota
 
 # The first class that an error is an instance of says its status: the narrower come first.
 STATUS: Mapping[type[StrandlineError], int] = {
@@ -47,6 +52,8 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Unavailable: 503,
 }
 _REQUEST_SECONDS = 25.0
+_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+"""A tenant's name, a key's id, a UUID, a CID; shorter than a token, and without its underscore."""
 
 
 class Request:
@@ -59,8 +66,12 @@ class Request:
         self.service = service
         self.deadline = deadline
         """Until when this request may take, in time.monotonic() seconds."""
+        self.counted: dict[str, float] = {}
+        """Metrics for its log line: names out of `observability.METRICS`."""
         self._event = event
         self._principal: Principal | None = None
+        self._sees_all = False
+        self._acts_on: str | None = None
 
     @property
     def name(self) -> str:
@@ -73,7 +84,13 @@ class Request:
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         return str(context.get("requestId", ""))
 
-    @property
+    @functools.cached_property
+    def trace(self) -> str:
+        """X-Ray's id of what this request is a part of, from X-Amzn-Trace-Id; in every log line,
+        and handed on to the jobs that it brings about."""
+        return trace_of(self.headers.get("x-amzn-trace-id"))
+
+    @functools.cached_property
     def headers(self) -> dict[str, str]:
         """The request's headers by lower-case name."""
         raw: Mapping[str, str] = self._event.get("headers") or {}
@@ -91,14 +108,55 @@ class Request:
             self.service.authenticator.issued_by_us(self.headers)
         elif route.right is not None:
             principal = self.service.authenticator.principal(self.headers, self.deadline)
+            self._principal = principal  # before its right is asked for: a refusal names it too
             principal.require(route.right)
-            self._principal = principal
+
+    def spend(self, quota: Quota, units: int) -> None:
+        """Use some of the tenant's quota. Raises QuotaExceeded, TooLarge, Unavailable."""
+        self.service.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
     def reader(self, participants: Sequence[str] | None) -> Access:
         """The database on behalf of who asks and of `participants`, for a read."""
         principal = self.principal
-        asker = Asker(principal.tenant, principal.viewer(participants), principal.user or NOBODY)
+        viewer = principal.viewer(participants)
+        self._sees_all = not viewer
+        asker = Asker(principal.tenant, viewer, principal.user or NOBODY)
         return self.service.database.access(asker, self.deadline)
+
+    def operator(self, tenant: str | None = None) -> Access:
+        """The database in the tenant that an operator acts on (by default the credential's own),
+        on behalf of a viewer in whose presence nothing was ever said."""
+        self._acts_on = tenant
+        asker = Asker(tenant or self.principal.tenant, (NOBODY,))
+        return self.service.database.access(asker, self.deadline)
+
+    @property
+    def act(self) -> Act:
+        """What is done here, and by whom, as the audit trail tells it."""
+        who = self.principal
+        return Act(self.name, who.tenant, who.key_id or None, who.user, self.id)
+
+    def leave_trace(self, route: "Route", error: Exception | None = None) -> None:
+        """Put a call into the audit trail, if it is an operator's or an admin's or reads all of a
+        tenant's memory: into that of the tenant it was about, or, where it was refused and so did
+        nothing there, of the caller's own. Raises Unavailable."""
+        privileged = route.right in ("admin", "operator") or self._sees_all
+        if self._principal is None or not privileged or isinstance(error, QuotaExceeded):
+            return
+        if isinstance(error, Forbidden):
+            self.spend("requests", 1)  # who may not do this fills no trail with it either
+        code = error.code if isinstance(error, StrandlineError) else StrandlineError.code
+        named, tenant = self._named(), None if error else self._acts_on
+        audit.add(self.operator(tenant), self.act, named, code if error else "done")
+
+    def _named(self) -> dict[str, str]:
+        """The ids that the path and the body name, if they look like some: whatever else a caller
+        wrote there is not for the trail, least of all a token."""
+        named: Mapping[str, str] = self._event.get("pathParameters") or {}
+        ids = {name: unquote(value) for name, value in named.items()}
+        if self._acts_on:
+            ids["tenant"] = self._acts_on
+        return {name: value for name, value in ids.items() if _ID.fullmatch(value)}
 
     def path(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -168,6 +226,13 @@ class Route:
     """Request headers besides the credential's; fields with their names as aliases."""
     errors: tuple[type[StrandlineError], ...] = ()
     """What it raises of its own, besides what its query, body, path and credential can."""
+    records: bool = False
+    """Its row in the audit trail commits with what it changes."""
+    numbers_only: bool = False
+    """It shows counts and times, nothing that anybody said. What is scraped so leaves no row in the
+    audit trail, which its scrapes would bury; a call of it that is refused does."""
+    gives: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers of its answers by name, and what each says; all but Content-Type."""
 
 
 def answer(
@@ -181,6 +246,12 @@ def answer(
         "body": text,
         "isBase64Encoded": False,
     }
+
+
+def text(words: str, media: Media, headers: Mapping[str, str] | None = None) -> Answer:
+    """An answer of text that is not JSON, or is JSON already."""
+    plain = answer({}, 200, {"Content-Type": media.type, **(headers or {})})
+    return plain | {"body": words}
 
 
 def binary(data: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
@@ -202,22 +273,32 @@ def serve(
     settings()  # a process that is not configured serves nothing
     left = context.get_remaining_time_in_millis() / 1000 - 2
     request = Request(service, event, started + min(_REQUEST_SECONDS, left))
-    try:
-        result = _served(routes, request)
-    except StrandlineError as error:
-        result = _refusal(error, request.id)
-    except Exception as error:
-        result = _refusal(_fault(error, request.id), request.id)
-    logger.info(
-        "request",
-        extra={
-            "route": request.name,
-            "status": result["statusCode"],
-            "milliseconds": round((time.monotonic() - started) * 1000, 1),
-            "request_id": request.id,
-        },
-    )
+    with traced(request.trace):
+        try:
+            result = _served(routes, request)
+        except StrandlineError as error:
+            if isinstance(error, QuotaExceeded):
+                request.counted["RefusedByQuota"] = 1
+            result = _refusal(error, request.id)
+        except Exception as error:
+            result = _refusal(_fault(error, request.id), request.id)
+        milliseconds = round((time.monotonic() - started) * 1000, 1)
+        _log(request, routes, result["statusCode"], milliseconds, context.function_name)
     return result
+
+
+def _log(
+    request: Request, routes: Mapping[str, Route], status: int, milliseconds: float, function: str
+) -> None:
+    """A request's one line, which is its metrics too."""
+    dimensions = {
+        "function": function,
+        "route": request.name if request.name in routes else "none",
+        "status_class": f"{status // 100}xx",
+    }
+    metrics = {"Requests": 1, "Milliseconds": milliseconds, **request.counted}
+    ids = {"status": status, "request_id": request.id}
+    logger.info("request", extra=ids | measured(dimensions, metrics))
 
 
 def _served(routes: Mapping[str, Route], request: Request) -> Answer:
@@ -225,8 +306,17 @@ def _served(routes: Mapping[str, Route], request: Request) -> Answer:
     route = routes.get(request.name)
     if route is None:
         raise NotFound
-    request.admit(route)
-    return route.serve(request)
+    try:
+        request.admit(route)
+        if route.right not in (None, "issued", "operator"):
+            request.spend("requests", 1)
+        result = route.serve(request)
+    except Exception as error:
+        request.leave_trace(route, error)
+        raise
+    if not (route.records or route.numbers_only):
+        request.leave_trace(route)
+    return result
 
 
 def status_of(error: StrandlineError) -> int:
@@ -261,7 +351,7 @@ def _fault(error: Exception, request_id: str) -> StrandlineError:
             "request_id": request_id,
             "error": type(error).__name__,
             "sqlstate": getattr(error, "sqlstate", None),
-            "trace": [
+            "frames": [
                 f"{frame.filename}:{frame.lineno} {frame.name}"
                 for frame in traceback.extract_tb(error.__traceback__)
             ],

@@ -1,5 +1,82 @@
-"""The log: one structured line a request and a decision; ids, counts and sizes, never memory."""
+"""What is seen of the service: structured log lines, one a request and one a job, which are its
+metrics too; all lines of one share its trace id. Ids, counts and sizes, never memory."""
+
+import re
+import secrets
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
 
 from aws_lambda_powertools import Logger
 
 logger = Logger(service="strandline", use_rfc3339=True)
+
+NAMESPACE = "Strandline"
+"""Of the metrics in CloudWatch."""
+
+METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds"]] = {
+    "Requests": "Count",
+    "Milliseconds": "Milliseconds",
+    "EventsAppended": "Count",
+    "Hits": "Count",
+    "RecallsDegraded": "Count",
+    "RefusedByQuota": "Count",
+    "EventsEmbedded": "Count",
+    "EmbeddingMilliseconds": "Milliseconds",
+    "Failures": "Count",
+    "ScopesDue": "Count",
+    "OldestDueSeconds": "Seconds",
+}
+"""Every metric and its unit; docs/metrics.md says what each counts."""
+
+_VALUES = 100
+"""The most values that EMF takes of one metric in a line."""
+_ROOT = re.compile(r"(?:^|;)\s*Root=(1-[0-9a-f]{8}-[0-9a-f]{24})\s*(?:;|$)")
+
+
+def measured(
+    dimensions: Mapping[str, str], values: Mapping[str, float | Sequence[float]]
+) -> dict[str, object]:
+    """Metrics as members of a log line, in CloudWatch's embedded metric format (Amazon CloudWatch
+    User Guide, "Specification: Embedded metric format"): `_aws` names the members that are metrics
+    and those that are dimensions. Every combination of dimensions is a metric of its own, so they
+    are few and bounded: no tenant, no user, no id. A metric without a value is left out.
+
+    (Powertools' provider reads further dimensions from the environment and prints by itself.)
+    """
+    given = {
+        name: list(value)[:_VALUES] if isinstance(value, Sequence) else value
+        for name, value in values.items()
+        if value != []
+    }
+    directive = {
+        "Namespace": NAMESPACE,
+        "Dimensions": [list(dimensions)],
+        "Metrics": [{"Name": name, "Unit": METRICS[name]} for name in given],
+    }
+    stamp = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": [directive]}
+    return {"_aws": stamp, **dimensions, **given}
+
+
+def trace_of(header: str | None) -> str:
+    """The trace id in an X-Amzn-Trace-Id, or a new one of its form where there is none: nothing
+    else of what a caller writes there is taken over."""
+    found = _ROOT.search(header or "")
+    return found[1] if found else f"1-{int(time.time()):08x}-{secrets.token_hex(12)}"
+
+
+@contextmanager
+def traced(trace: str) -> Generator[None]:
+    """Every line that this thread logs in the block bears `trace`."""
+    logger.thread_safe_append_keys(trace=trace)
+    try:
+        yield
+    finally:
+        logger.thread_safe_remove_keys(["trace"])
+
+
+def trace_header() -> str:
+    """This thread's trace as X-Amzn-Trace-Id spells it, to be handed on; empty outside of one."""
+    trace = logger.thread_safe_get_current_keys().get("trace")
+    return f"Root={trace}" if trace else ""

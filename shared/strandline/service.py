@@ -3,6 +3,7 @@
 import functools
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from strandline.auth import Authenticator
@@ -14,6 +15,7 @@ from strandline.hints import Hints
 from strandline.models.choice import make_embedder
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
+from strandline.quotas import Quotas
 
 
 class once[Value](functools.cached_property[Value]):
@@ -33,7 +35,9 @@ class Service:
     configured does not start) and loads the model of a function that has one.
     """
 
-    def __init__(self, *, model: bool = False) -> None:
+    def __init__(self, *, model: bool = False, warnings: Sequence[str] = ()) -> None:
+        self.warnings = warnings
+        """What whoever runs this process should know; GET /api/v1/health says it."""
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
             settings()
             if model:
@@ -66,3 +70,7 @@ class Service:
     @once
     def authenticator(self) -> Authenticator:
         return Authenticator(self.database, settings().key_secret)
+
+    @once
+    def quotas(self) -> Quotas:
+        return Quotas(self.database, settings())

@@ -15,7 +15,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ValidationError,
+    WithJsonSchema,
 )
 
 from strandline import participants
@@ -187,17 +189,51 @@ def _speaker(value: str) -> str:
         raise ValueError(error.message.removeprefix("speaker: ")) from None
 
 
-type MimeType = Annotated[str, Field(max_length=255), AfterValidator(_mime_type)]
-type Moment = Annotated[datetime, BeforeValidator(_moment)]
+CID_PATTERN = "^b[a-z2-7]{58}$"
+"""The shape of a CIDv1 with sha2-256 in base32; `cid.cid_bytes` decides."""
+# What callers are told of types that a pattern alone does not decide.
+_MIME_SCHEMA = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": f"^{_MIME_TYPE.pattern.replace(r'\w', 'A-Za-z0-9_')}$",
+}
+_PARTICIPANT_SCHEMA = {
+    "type": "string",
+    "maxLength": participants.MAX_LENGTH,
+    "pattern": r"^\s*[a-z][a-z0-9_-]{0,31}:[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
+}
+"""`participants.normalize` decides."""
+_MOMENT_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "number", "minimum": -62135596800, "maximum": 253402300799},
+    ]
+}
+
+type MimeType = Annotated[
+    str, Field(max_length=255), AfterValidator(_mime_type), WithJsonSchema(_MIME_SCHEMA)
+]
+type Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema(_MOMENT_SCHEMA)]
 type Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
 type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_key)]
-type Cid = Annotated[str, Field(min_length=8, max_length=128)]
+type Cid = Annotated[
+    str,
+    Field(min_length=8, max_length=128),
+    WithJsonSchema({"type": "string", "pattern": CID_PATTERN}),
+]
 type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
 type Channel = Annotated[str, Field(min_length=1, max_length=64)]
-type Count = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[int, BeforeValidator(_whole)]
 type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
-type Participant = Annotated[str, Field(max_length=participants.MAX_LENGTH * 4)]
+type Participant = Annotated[
+    str,
+    Field(max_length=participants.MAX_LENGTH * 4),  # before it is trimmed
+    WithJsonSchema(_PARTICIPANT_SCHEMA),
+]
 type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
+TENANT_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
+type KeyRight = Literal["read", "write", "admin", "operator"]
+type Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
 class _Request(BaseModel):
@@ -205,7 +241,9 @@ class _Request(BaseModel):
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
+    )
 
 
 class PartIn(_Request):
@@ -224,7 +262,7 @@ class EdgeIn(_Request):
 
 
 class BlobIn(_Request):
-    """A payload that is stored already."""
+    """A payload that is stored or uploaded already."""
 
     cid: Cid
 
@@ -265,10 +303,20 @@ class AppendRequest(_Request):
     """May repeat the credential's user; another is refused."""
 
 
+class _Item:
+    """An item of a batch is validated by itself, so that it fails alone; its type is told."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _core: object, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(AppendRequest.__pydantic_core_schema__)
+
+
 class BatchRequest(_Request):
     """Up to 500 events in one transaction, each on its own unless `atomic`."""
 
-    events: list[Any] = Field(min_length=1, max_length=MAX_BATCH)
+    events: list[Annotated[Any, _Item]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """All or none."""
 
@@ -285,6 +333,7 @@ class Paging(OnBehalf):
     """Query string of a list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
+    """At most so many."""
     cursor: str | None = Field(default=None, max_length=4096)
     """`next_cursor` of the page before."""
 
@@ -295,6 +344,7 @@ class FeedQuery(OnBehalf):
     after_seq: Count = Field(default=0, ge=0, le=2**63 - 1)
     """The last seq that is known; 0 for none."""
     limit: Count = Field(default=100, ge=1, le=500)
+    """At most so many."""
 
 
 class AppendHeaders(_Request):
@@ -335,6 +385,7 @@ class EventQuery(Filters):
     text: str | None = Field(default=None, min_length=1, max_length=1000)
     """Words the event's own text must hold, as in a web search: "a phrase", -without."""
     limit: int = Field(default=50, ge=1, le=500, strict=True)
+    """At most so many."""
     cursor: str | None = Field(default=None, max_length=4096)
 
 
@@ -345,6 +396,54 @@ class RecallRequest(Filters):
     participants: Participants | None = None
     """On whose behalf is asked. A bound user joins by itself."""
     limit: int = Field(default=10, ge=1, le=100, strict=True)
+    """At most so many."""
+
+
+class ListQuery(_Request):
+    """Query string of an operator's list."""
+
+    limit: Count = Field(default=50, ge=1, le=500)
+    """At most so many."""
+    cursor: str | None = Field(default=None, max_length=4096)
+    """`next_cursor` of the page before."""
+
+
+class LimitsIn(_Request):
+    """A tenant's limits. What is left out stays as it is, null is the deployment's default, 0
+    allows nothing. They hold everywhere after a minute."""
+
+    requests_per_minute: Limit | None = Field(default=None, le=10**9)
+    appends_per_minute: Limit | None = Field(default=None, le=10**9)
+    """Events, in batches or not."""
+    stored_bytes: Limit | None = Field(default=None, le=2**62)
+    """Bytes of events and payloads."""
+
+
+class TenantIn(LimitsIn):
+    """A tenant to be made."""
+
+    tenant_id: str = Field(pattern=TENANT_PATTERN)
+
+
+class KeyIn(_Request):
+    """A key to be made."""
+
+    user: Participant | None = None
+    """Bind it to `user:NAME`: it reads and writes as that user only."""
+    rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=4)
+    label: str = Field(default="", max_length=200)
+    """What it is for. Shown in lists: no secret belongs here."""
+    expires_at: Moment | None = None
+    """At most 3,650 days ahead. Absent: it does not expire."""
+
+
+class RotateIn(_Request):
+    """How a key is followed by another."""
+
+    overlap_seconds: int = Field(default=86_400, ge=0, le=30 * 86_400, strict=True)
+    """How long both hold; the old one never longer than it would have."""
+    expires_at: Moment | None = None
+    """Of the successor. Absent: it holds as long as the old one was made for."""
 
 
 class BlobOut(_Answer):
@@ -367,12 +466,74 @@ class Receipt(_Answer):
     blob: BlobOut | None
 
 
+class Refusal(_Answer):
+    """Why a request was refused."""
+
+    code: str
+    """For programs: stays as it is when the message is worded anew."""
+    message: str
+    """For people: names the field and the way out."""
+    details: dict[str, Any]
+    """`field` and `fields` of what is not acceptable, and what else belongs to the code."""
+    request_id: str
+    """Quote it when you ask us."""
+    retryable: bool
+    """Whether the same request may succeed later."""
+
+
+class Error(_Answer):
+    """The one shape of every error."""
+
+    error: Refusal
+
+
+class UploadRequest(_Request):
+    """A payload that the caller is going to put into the store by itself."""
+
+    size: int = Field(ge=1, strict=True)
+    """Its length in bytes."""
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
+    """Its SHA-256 in hex. Give this or `cid`."""
+    cid: Cid | None = None
+    """Its CID: version 1, raw, sha2-256, base32."""
+    mime_type: MimeType | None = None
+    """For events that cite it and name none; text is indexed when it is cited."""
+    name: str | None = Field(default=None, max_length=1024)
+    """A file name, for events that cite it and name none."""
+
+
+class UploadOut(_Answer):
+    """Where and how to put the payload. An event may cite it (`blob: {"cid"}`) once it is there;
+    until one does nobody can fetch it."""
+
+    upload_id: UUID
+    cid: str
+    size: int
+    method: Literal["PUT"] = "PUT"
+    url: str
+    headers: dict[str, str]
+    """To be sent exactly so: they are signed. The store answers 400 to other bytes, 403 to another
+    length, and 412 when the payload is there already."""
+    expires_at: datetime
+    """The URL holds until then; the same request gives a fresh one."""
+    cite_until: datetime
+    """What no event cites until then is removed."""
+
+
+class UploadStored(_Answer):
+    """The payload is stored already and this credential may cite it: there is nothing to put."""
+
+    cid: str
+    size: int
+    stored: Literal[True] = True
+
+
 class BatchItem(_Answer):
     """One item's result: `status` is what it would have been alone."""
 
     status: int
     event: Receipt | None = None
-    error: Mapping[str, Any] | None = None
+    error: Refusal | None = None
 
 
 class BatchAnswer(_Answer):
@@ -506,7 +667,7 @@ class Hit(_Answer):
 
     event: EventOut
     piece: Piece | None
-    """Which characters of a large payload matched."""
+    """Which characters of a payload's text matched; null where only its name did."""
     score: Score
 
 
@@ -523,6 +684,132 @@ class RecallAnswer(_Answer):
     """What this answer rested on: snapshot of the database, now, embedding space."""
 
 
+class QuotaUse(_Answer):
+    """A quota of the tenant. What an instance leased counts as used until it is spent or lapses."""
+
+    name: Literal["requests", "appends", "stored_bytes"]
+    """`appends` counts events, `stored_bytes` their bytes and their payloads'."""
+    limit: int
+    per: Literal["minute", "total"]
+    at_once: int
+    """The most that one request can be granted, after a rest."""
+    used: int
+    """Of `at_once`, now."""
+    remaining: int
+    retry_after: int
+    """Seconds until one more is free, 0 when one is. Stored bytes do not get free by waiting."""
+    resets_at: datetime | None
+    """Of a rate: when all is free again, if nothing more is used."""
+    ever: int
+    """Leased since ever: what was used, and what lapsed."""
+
+
+class Stored(_Answer):
+    """What the tenant stores, as it was counted in the background."""
+
+    bytes: int
+    scopes: int
+    events: int
+    measured_at: datetime
+
+
+class Usage(_Answer):
+    """What the tenant uses of what it may."""
+
+    quotas: list[QuotaUse]
+    stored: Stored | None
+    """Absent until it was counted for the first time."""
+
+
+class TenantOut(_Answer):
+    """A tenant, and since when it is."""
+
+    tenant_id: str
+    created_at: datetime
+
+
+class TenantLimits(_Answer):
+    """What an operator set for a tenant; null is the deployment's default."""
+
+    requests_per_minute: int | None
+    appends_per_minute: int | None
+    stored_bytes: int | None
+
+
+class TenantDetails(TenantOut):
+    """A tenant, what it may use and what it uses."""
+
+    limits: TenantLimits
+    usage: Usage
+
+
+class TenantPage(_Answer):
+    """Tenants, by name."""
+
+    tenants: list[TenantOut]
+    next_cursor: str | None
+
+
+class KeyOut(_Answer):
+    """A key, without anything secret."""
+
+    key_id: str
+    user: str | None
+    """The participant it is bound to."""
+    rights: list[KeyRight]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    rotated_to: str | None
+    """The key that follows it."""
+
+
+class NewKeyOut(KeyOut):
+    """A key that was just made."""
+
+    token: str
+    """The credential itself: shown this once, and stored nowhere."""
+
+
+class RotatedOut(_Answer):
+    """A key's successor, and the key itself, which ends at its `expires_at`."""
+
+    key: NewKeyOut
+    old: KeyOut
+
+
+class KeyPage(_Answer):
+    """A tenant's keys, newest first."""
+
+    keys: list[KeyOut]
+    next_cursor: str | None
+
+
+class AuditEntry(_Answer):
+    """What an admin or an operator did, or was refused."""
+
+    audit_id: UUID
+    at: datetime
+    actor_tenant: str | None
+    """Whose credential it was; null at the operator's console."""
+    actor_key_id: str | None
+    actor_user: str | None
+    route: str
+    target: dict[str, str]
+    """Ids of what it was about."""
+    outcome: str
+    """`done`, or the code of the error that refused it."""
+    request_id: str
+
+
+class AuditPage(_Answer):
+    """A tenant's audit trail, newest first."""
+
+    entries: list[AuditEntry]
+    next_cursor: str | None
+
+
 class Liveness(_Answer):
     """The process answers."""
 
@@ -535,6 +822,8 @@ class Health(_Answer):
     status: Literal["ok", "degraded", "unavailable"]
     dependencies: dict[str, str]
     """`ok`, or what is wrong, for each of database, blobs, queue and embedding."""
+    warnings: list[str]
+    """What endangers it although it answers, and what to do."""
 
 
 class FileOut(_Answer):

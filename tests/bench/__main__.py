@@ -1,4 +1,5 @@
-"""The quality bench: LoCoMo through the API and back, beside plain Postgres on the same machine.
+"""The bench: LoCoMo through the API and back, beside plain Postgres on the same machine: how well
+it is found again, and what a call costs.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench --locomo FILE
 """
@@ -21,7 +22,9 @@ import psycopg
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
 from strandline.models.local import LocalEmbedder
-from tests.bench import bare_postgres, locomo, report, strandline_system
+from tests.bench import bare_postgres, cost, locomo, report, strandline_system, writers
+from tests.bench.cost import Known
+from tests.bench.cost_sides import BareSide, StrandlineSide, log_to_nowhere
 from tests.bench.locomo import Conversation, TurnId
 
 DATA = """\
@@ -54,7 +57,8 @@ def main() -> None:
     except (OSError, locomo.UnknownShape) as error:
         sys.exit(f"bench: {error}")
     quality: dict[str, dict[str, Any]] = {}
-    embedder = LocalEmbedder()
+    costs: dict[str, dict[str, float]] = {}
+    embedder = Known(LocalEmbedder())
     with (
         _passable_directory() as directory,
         EmbeddedPostgres(directory / "postgres") as server,
@@ -63,21 +67,58 @@ def main() -> None:
         for name in asked.systems:
             with SYSTEMS[name](server, embedder, directory) as system:
                 quality[name] = _measured(name, system, conversations)
-    for line in report.table(quality):
+        if asked.cost:
+            costs = _costs(asked, server, embedder, directory, conversations[0])
+    for line in [*report.table(quality), "", *report.cost_table(costs)]:
         print(line)
-    report.write(asked.out, quality, environment)
+    report.write(asked.out, environment, quality=quality, cost=costs)
+
+
+def _costs(
+    asked: argparse.Namespace,
+    server: EmbeddedPostgres,
+    embedder: Embedder,
+    directory: Path,
+    conversation: Conversation,
+) -> dict[str, dict[str, float]]:
+    """What a call costs, in databases of its own."""
+    began = time.monotonic()
+    names = [f"{name}_cost" for name in SYSTEMS]
+    with (
+        strandline_system.opened(server, embedder, directory, names[0]) as ours,
+        bare_postgres.opened(server, embedder, directory, names[1]) as bare,
+        log_to_nowhere(),
+    ):
+        sides = {
+            strandline_system.NAME: StrandlineSide(ours, conversation.speakers),
+            bare_postgres.NAME: BareSide(bare.connection, embedder),
+        }
+        found = cost.of_calls(
+            sides, conversation, singles=asked.singles, batches=asked.batches, asks=asked.asks
+        )
+        place = writers.prepared(ours, bare, conversation)
+        found["writers4"] = writers.rates(place, rounds=asked.rounds, seconds=asked.seconds)
+    print(f"cost: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
-        description="Measures retrieval quality on LoCoMo: question to evidence turns.",
+        description="Measures retrieval quality on LoCoMo (question to evidence turns), and what a "
+        "call costs beside the same work in plain Postgres.",
         epilog=DATA,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--locomo", type=Path, metavar="FILE", required=True, help="the data")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"), metavar="JSON")
-    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="*", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--no-cost", dest="cost", action="store_false", help="quality alone")
+    parser.add_argument("--singles", type=int, default=400, help="appends of one event")
+    parser.add_argument("--batches", type=int, default=20, help="appends of 100 events")
+    parser.add_argument("--asks", type=int, default=400, help="searches")
+    parser.add_argument("--rounds", type=int, default=5, help="of each kind of four writers")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each such round")
     return parser.parse_args()
 
 
@@ -108,12 +149,17 @@ def _environment(data: Path, server: EmbeddedPostgres, embedder: Embedder) -> di
     """What the figures depend on besides the code."""
     with psycopg.connect(server.dsn()) as connection:
         postgres = connection.info.parameter_status("server_version")
+        row = connection.execute(
+            "select current_setting('fsync'), current_setting('synchronous_commit')"
+        ).fetchone()
+    durable = row == ("on", "on")
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": platform.platform(),
         "cpus": os.process_cpu_count(),
         "python": platform.python_version(),
         "postgres": postgres,
+        "durable": durable,
         "embedding_space": embedder.space,
         "locomo_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
     }

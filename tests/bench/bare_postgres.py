@@ -13,21 +13,27 @@ import psycopg
 
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
-from tests.bench.locomo import DEPTH, Conversation, TurnId
+from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
 
 NAME = "bare_postgres"
 
 TABLE = """
 create table turns (
-    conversation text, position int, words tsvector, embedding vector,
-    primary key (conversation, position))
+    conversation text, position int, key text, session text, speaker text, said_at timestamptz,
+    text text, metadata jsonb default '{}', recorded_at timestamptz default now(),
+    words tsvector, embedding vector,
+    primary key (conversation, position), unique (conversation, key));
+create index on turns using gin (words)
 """
 
 STORE = """
-insert into turns select %(conversation)s, %(position)s,
+insert into turns
+    (conversation, position, key, session, speaker, said_at, text, words, embedding)
+select %(conversation)s, %(position)s, %(key)s, %(session)s, %(speaker)s, %(said_at)s, %(text)s,
     setweight(to_tsvector('english', %(dated)s), 'A')
         || setweight(to_tsvector('english', %(previous)s), 'B'),
     %(embedding)s::vector
+on conflict do nothing
 """
 
 # Full text: any word of the question, this turn and its date at 1, the turn before at 0.7, log of
@@ -57,7 +63,7 @@ class BarePostgres:
     """One table of turns in one database."""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], embedder: Embedder) -> None:
-        self._connection = connection
+        self.connection = connection
         self._embedder = embedder
 
     def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
@@ -71,45 +77,49 @@ class BarePostgres:
                 "embedding": self._vectors([question.text])[0],
                 "limit": DEPTH,
             }
-            yield [turn_ids[row[0]] for row in self._connection.execute(SEARCH, params).fetchall()]
+            yield [turn_ids[row[0]] for row in self.connection.execute(SEARCH, params).fetchall()]
 
     def _store(self, conversation: Conversation) -> None:
-        said = [f"{turn.speaker}: {turn.text}" for turn in conversation.turns]
-        dated = [
-            f"[{turn.spoken}] {words}" for turn, words in zip(conversation.turns, said, strict=True)
-        ]
-        rows: list[dict[str, object]] = [
-            {
-                "conversation": conversation.name,
-                "position": n,
-                "dated": dated[n],
-                "previous": said[n - 1] if _follows(conversation, n) else "",
-                "embedding": vector,
-            }
-            for n, vector in enumerate(self._vectors(dated))
-        ]
-        with self._connection.transaction(), self._connection.cursor() as cursor:
-            cursor.executemany(STORE, rows)
+        rows = rows_of(conversation.name, conversation.turns)
+        vectors = self._vectors([str(row["dated"]) for row in rows])
+        pairs = zip(rows, vectors, strict=True)
+        embedded = [{**row, "embedding": vector} for row, vector in pairs]
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            cursor.executemany(STORE, embedded)
 
     def _vectors(self, texts: Sequence[str]) -> list[str]:
         """As Postgres reads them."""
         return [str(vector) for vector in self._embedder.embed(texts, timeout=60.0)]
 
 
-def _follows(conversation: Conversation, n: int) -> bool:
-    """Whether the turn before the n-th is of its session."""
-    turns = conversation.turns
-    return n > 0 and turns[n - 1].session == turns[n].session
+def rows_of(conversation: str, turns: Sequence[Turn]) -> list[dict[str, object]]:
+    """Turns as STORE takes them, without vectors; each with the turn before it in its session."""
+    said = [f"{turn.speaker}: {turn.text}" for turn in turns]
+    return [
+        {
+            "conversation": conversation,
+            "position": n,
+            "key": f"{n} {turn.key}",
+            "session": turn.session,
+            "speaker": turn.speaker,
+            "said_at": turn.said_at,
+            "text": turn.text,
+            "dated": f"[{turn.spoken}] {said[n]}",
+            "previous": said[n - 1] if n and turns[n - 1].session == turn.session else "",
+            "embedding": None,
+        }
+        for n, turn in enumerate(turns)
+    ]
 
 
 @contextmanager
 def opened(
-    server: EmbeddedPostgres, embedder: Embedder, directory: Path
+    server: EmbeddedPostgres, embedder: Embedder, directory: Path, name: str = NAME
 ) -> Generator[BarePostgres]:
     """The table in a database of its own."""
     del directory
-    server.clone_database("template1", NAME)
-    with psycopg.connect(server.dsn(NAME), autocommit=True) as connection:
+    server.clone_database("template1", name)
+    with psycopg.connect(server.dsn(name), autocommit=True) as connection:
         connection.execute("create extension vector")
         connection.execute(TABLE)
         yield BarePostgres(connection, embedder)

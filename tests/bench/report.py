@@ -19,6 +19,15 @@ REFERENCES: Mapping[str, Sequence[float | None]] = {
 }
 
 
+WRITERS = "writers4"
+COSTS: Mapping[str, str] = {
+    "write_ms": "write",
+    "write_batch_ms": "write, in batches of 100, an event",
+    "search_p50_ms": "search p50",
+    "search_p95_ms": "search p95",
+}
+
+
 def table(quality: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Lines of Markdown: the systems measured, then the references."""
     yield f"| LoCoMo, categories 1-4 | {' | '.join(COLUMNS)} | questions |"
@@ -37,12 +46,34 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
+def cost_table(cost: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Lines of Markdown: what a call costs on each side and how many times the bare one that is;
+    then the writers."""
+    if not cost:
+        return
+    sides = [name for name in cost if name != WRITERS]
+    yield f"| cost of a call, ms | {' | '.join(COSTS.values())} |"
+    yield "|---" * (len(COSTS) + 1) + "|"
+    for name in sides:
+        yield f"| {name} | {' | '.join(f'{cost[name][key]:.3f}' for key in COSTS)} |"
+    for name in sides[:-1]:
+        times = [cost[name][key] / cost[sides[-1]][key] for key in COSTS]
+        yield f"| {name} : {sides[-1]} | {' | '.join(f'{ratio:.2f}' for ratio in times)} |"
+    rates = cost[WRITERS]
+    yield ""
+    yield "| 4 writers (processes), 1,000 scopes | events/s | of the bare transaction |"
+    yield "|---|---|---|"
+    yield f"| append service function | {rates['append']:.0f} | {rates['append_share']:.0%} |"
+    yield f"| through the handler | {rates['handler']:.0f} | {rates['handler_share']:.0%} |"
+    yield f"| bare transaction | {rates['bare']:.0f} | |"
+
+
 def write(
-    path: Path, quality: Mapping[str, Mapping[str, Any]], environment: Mapping[str, Any]
+    path: Path, environment: Mapping[str, Any], **sections: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Put a run's figures into the file, beside what other sections and systems left there."""
     document: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
-    document["quality"] = document.get("quality", {}) | quality
-    document["environment"] = document.get("environment", {}) | environment
+    for name, found in {**sections, "environment": environment}.items():
+        document[name] = document.get(name, {}) | found
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")

@@ -29,18 +29,18 @@ class Strandline:
     """The real handlers over one database; every conversation is a tenant of its own."""
 
     def __init__(self, gateway: Gateway, base: Base) -> None:
-        self._gateway = gateway
-        self._base = base
+        self.gateway = gateway
+        self.base = base
 
     def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
         """Store and embed a conversation, then give the hits for each of its questions."""
-        key = self._gateway.key(conversation.name.lower())
+        key = self.gateway.key(conversation.name.lower())
         people = [f"user:{name}" for name in conversation.speakers]
         turns = self._store(conversation, people, key)
-        self._embed()
+        self.embed()
         for question in conversation.questions:
             asked = {"query": question.text, "participants": people, "limit": DEPTH}
-            answer = _done(self._gateway.call("POST", "/api/v1/recall", asked, key=key)).body
+            answer = _done(self.gateway.call("POST", "/api/v1/recall", asked, key=key)).body
             if answer["degraded"] or answer["not_yet_embedded"]:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
             yield [turns[hit["event"]["event_id"]] for hit in answer["hits"]]
@@ -49,28 +49,30 @@ class Strandline:
         """Every turn as an event, in batches; gives which turn an event is."""
         stored: dict[str, TurnId] = {}
         for turns in itertools.batched(conversation.turns, BATCH, strict=False):
-            body = {"events": [_event(turn, people) for turn in turns]}
-            reply = _done(self._gateway.call("POST", "/api/v1/events/batch", body, key=key))
+            body = {"events": [event_of(turn, people) for turn in turns]}
+            reply = _done(self.gateway.call("POST", "/api/v1/events/batch", body, key=key))
             if reply.body["failed"]:
                 raise RuntimeError(f"not every turn was stored: {reply.text[:500]}")
             for turn, result in zip(turns, reply.body["results"], strict=True):
                 stored[result["event"]["event_id"]] = turn.turn_id
         return stored
 
-    def _embed(self) -> None:
+    def embed(self) -> None:
         """Let the worker work until nothing is due."""
         deadline = time.monotonic() + EMBEDDING_SECONDS
-        while self._base.rows("select from scope_work limit 1"):
+        while self.base.rows("select from scope_work limit 1"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not everything is embedded after {EMBEDDING_SECONDS:.0f} s")
-            self._gateway.tick()
+            self.gateway.tick()
 
 
 @contextmanager
-def opened(server: EmbeddedPostgres, embedder: Embedder, directory: Path) -> Generator[Strandline]:
+def opened(
+    server: EmbeddedPostgres, embedder: Embedder, directory: Path, name: str = NAME
+) -> Generator[Strandline]:
     """The service on a database of its own, without any setting of this machine."""
-    base = Base(server, NAME)
-    make_template(server, NAME)
+    base = Base(server, name)
+    make_template(server, name)
     logger.setLevel(logging.WARNING)  # a line a request would bury the table
     with LocalAws(directory / "aws") as aws, pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
@@ -82,6 +84,8 @@ def opened(server: EmbeddedPostgres, embedder: Embedder, directory: Path) -> Gen
             "STRANDLINE_KEY_SECRET": KEY_SECRET,
             # A busy machine must not turn into lower quality; how long it takes is another bench.
             "STRANDLINE_QUERY_VECTOR_SECONDS": "20",
+            "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": str(10**9),
+            "STRANDLINE_TENANT_APPENDS_PER_MINUTE": str(10**9),
         }
         services = wire_handlers(environment, patch, embedder)
         gateway = Gateway(base.url)
@@ -92,7 +96,8 @@ def opened(server: EmbeddedPostgres, embedder: Embedder, directory: Path) -> Gen
                 database.close()
 
 
-def _event(turn: Turn, people: list[str]) -> dict[str, Any]:
+def event_of(turn: Turn, people: Sequence[str]) -> dict[str, Any]:
+    """A turn as the API takes it."""
     return {
         "participants": people,
         "speaker": f"user:{turn.speaker}",

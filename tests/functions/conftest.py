@@ -5,9 +5,23 @@ from typing import Any
 
 import pytest
 
-from tests.support import Gateway, said
+from tests.functions import contract
+from tests.support import Gateway, Reply, said
 
 type Told = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer that a test here sees is one that the document promises."""
+    call = Gateway.call
+
+    def checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
+        reply = call(front, method, path, *body, **more)
+        contract.check(method, path, reply)
+        return reply
+
+    monkeypatch.setattr(Gateway, "call", checked)
 
 
 @pytest.fixture

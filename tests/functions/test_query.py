@@ -264,7 +264,11 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
     reply = gateway.call("GET", "/api/v1/health", key=gateway.key(user=ALICE))
     assert reply.status == 200
     names = ("database", "blobs", "queue", "embedding")
-    assert reply.body == {"status": "ok", "dependencies": dict.fromkeys(names, "ok")}
+    assert reply.body == {
+        "status": "ok",
+        "dependencies": dict.fromkeys(names, "ok"),
+        "warnings": [],
+    }
     for key in (None, "strandline_made-up", gateway.key()[:-2] + "AA"):
         refused = gateway.call("GET", "/api/v1/health", key=key)
         assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")

@@ -4,7 +4,6 @@ import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from strandline.cid import blob_cid, block_cid
 from strandline.db import Asker
 from strandline.store import keys
 from tests.functions.conftest import Told
-from tests.support import Gateway, Reply
+from tests.support import Base, Gateway, Reply
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WITH_AN_ID = [
@@ -54,6 +53,7 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
 def test_every_path_with_an_id_is_tried_here() -> None:
     assert len(WITH_AN_ID) >= 6
     everywhere = {r for fn in FUNCTIONS for r in fn.routes if "{" in r and "GET" in r}
+    everywhere -= {r for r in everywhere if "/admin/" in r or "/docs/" in r}  # no memory there
     assert everywhere == set(WITH_AN_ID)
 
 
@@ -172,13 +172,15 @@ def test_every_route_takes_a_key_with_the_right_to_read(gateway: Gateway) -> Non
             assert gateway.call(method, path, body, key=key, query=query).status == 403
 
 
-def test_a_revoked_and_an_expired_key_read_nothing(gateway: Gateway) -> None:
+def test_a_revoked_and_an_expired_key_read_nothing(gateway: Gateway, base: Base) -> None:
     revoked = gateway.new_key(user=ALICE)
     access = gateway.database.access(Asker("acme", ()))
     with access.transaction():
         assert keys.revoke(access, revoked.key_id)
-    expired = gateway.key(user=ALICE, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
-    for key in (revoked.token, expired):
+    expired = gateway.new_key(user=ALICE)
+    past = "update api_keys set expires_at = '2020-01-01' where key_id = %s"
+    base.rows(past, expired.key_id)
+    for key in (revoked.token, expired.token):
         assert gateway.call("GET", "/memories/list", key=key).status == 401
 
 

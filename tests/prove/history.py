@@ -15,10 +15,11 @@ from strandline.db import Asker, Database
 from strandline.drafts import NewEvent
 from strandline.hints import Hints
 from strandline.principals import Principal
+from strandline.quotas import Quotas
 from strandline.services.append import Appended, append
 from strandline.store import events, keys
 from strandline.wire import Receipt
-from tests.support import Base, said
+from tests.support import PLENTY, Base, said
 
 TENANT = "acme"
 WRITER = Principal(TENANT, None, frozenset({"write"}))
@@ -145,13 +146,14 @@ class Client:
         self.database = Database(url)
         self.created = 0
         self._blobs = blobs
+        self._quotas = Quotas(self.database, PLENTY)
         self._history = history
 
     def append(self, ops: Sequence[Op]) -> list[Appended]:
         """Through the service. Raises Unavailable or Unsure."""
         self._history.invoked.update(ops)
         requests = [op.request() for op in ops]
-        results = append(self.database, self._blobs, Hints(""), WRITER, requests)
+        results = append(self.database, self._blobs, Hints(""), self._quotas, WRITER, requests)
         for op, result in zip(ops, results, strict=True):
             assert result.receipt is not None, f"{op} was refused: {result.error!r}"
             self._history.acked.append(Acked(op, result.receipt, result.replayed))

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from strandline import auth
-from strandline.auth import Authenticator, make_key
+from strandline.auth import Authenticator
 from strandline.db import Asker, Database
 from strandline.errors import Invalid, Misconfigured, Unauthorized, Unavailable
 from strandline.local.lambda_context import LambdaContext
+from strandline.services.keys import make_key
 from strandline.store import keys
 from tests.support import KEY_SECRET, Base, Gateway, said, wire_handlers
 
@@ -276,7 +277,7 @@ def test_a_key_never_reads_or_writes_another_tenant(gateway: Gateway, base: Base
     ]
 
 
-@pytest.mark.parametrize("function", ["ingest", "query", "worker"])
+@pytest.mark.parametrize("function", ["ingest", "query", "admin", "worker"])
 def test_a_process_without_a_secret_serves_nothing(
     base: Base, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

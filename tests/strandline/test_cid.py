@@ -1,5 +1,6 @@
 """Blocks and CIDs, checked by an implementation that is not ours: dag_cbor and multiformats."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multiformats import CID, multihash
 
-from strandline.cid import Edge, Part, blob_cid, block_cid, cid_bytes, encode
+from strandline.cid import (
+    Edge,
+    Part,
+    blob_cid,
+    block_cid,
+    cid_bytes,
+    cid_of_sha256,
+    encode,
+    sha256_of_cid,
+)
 from strandline.errors import Invalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -150,6 +160,16 @@ def test_a_weight_of_negative_zero_is_zero() -> None:
 def test_a_blobs_cid_is_the_raw_hash_of_the_whole(data: bytes) -> None:
     assert blob_cid(data) == str(other_cid(data, "raw"))
     assert cid_bytes(blob_cid(data)) == bytes(CID.decode(blob_cid(data)))
+    digest = hashlib.sha256(data).digest()
+    assert cid_of_sha256(digest) == blob_cid(data)
+    assert sha256_of_cid(blob_cid(data), "cid") == digest
+
+
+def test_a_memory_blocks_cid_is_no_payloads() -> None:
+    for codec in ("dag-cbor", "dag-pb"):
+        with pytest.raises(Invalid, match=r"^blob\.cid: ") as refused:
+            sha256_of_cid(str(other_cid(b"x", codec)), "blob.cid")
+        assert refused.value.details["field"] == "blob.cid"
 
 
 GOLDEN = [

@@ -54,6 +54,10 @@ def test_a_short_secret_is_refused_and_not_repeated() -> None:
         ("STRANDLINE_EMBEDDING_THREADS", "-1"),
         ("STRANDLINE_QUERY_VECTOR_SECONDS", "0"),
         ("STRANDLINE_PRESIGN_SECONDS", "3601"),
+        ("STRANDLINE_UPLOAD_MAX_BYTES", "0"),
+        ("STRANDLINE_UPLOAD_MAX_BYTES", str(5 * 2**30 + 1)),
+        ("STRANDLINE_UPLOAD_SECONDS", "0"),
+        ("STRANDLINE_UPLOAD_GRACE_SECONDS", "1799"),  # less than twice the default
     ],
 )
 def test_an_unusable_value_is_refused_by_name(name: str, value: str) -> None:

@@ -24,6 +24,7 @@ from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from strandline.local import aws_blobs
+from strandline.local.aws_checks import CheckedWrites
 from strandline.local.aws_signature import Application, Environ, SignedOnly, StartResponse
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
@@ -68,7 +69,7 @@ class LocalAws:
         """Serve on a free port of the loopback interface, with bucket and queues made."""
         _stop_tracking()
         application: Any = DomainDispatcherApplication(create_backend_app)
-        guarded = SignedOnly(_with_bodies(application), self.keys)
+        guarded = SignedOnly(CheckedWrites(_with_bodies(application)), self.keys)
         server = make_server(HOST, 0, guarded, threaded=True, request_handler=QuietHandler)
         self._server, self.endpoint = server, f"http://{HOST}:{server.port}"
         # The pause between looks at a stop, in seconds; requests do not wait for it.

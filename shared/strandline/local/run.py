@@ -9,7 +9,7 @@ from pathlib import Path
 
 from strandline.errors import Misconfigured
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.service import Running, environment_port, running
+from strandline.local.service import Running, environment_port, log_file, running
 
 DEFAULT_PORT = 8080
 
@@ -32,7 +32,7 @@ def main() -> int:
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
         with running(directory(), port()) as service:
-            print(_greeting(service, time.monotonic() - started), flush=True)
+            print(greeting(service, time.monotonic() - started), flush=True)
             stop.wait()
             print("\nStopping …", flush=True)
     except (Misconfigured, PostgresUnusable, OSError) as error:
@@ -42,16 +42,19 @@ def main() -> int:
     return 0
 
 
-def _greeting(service: Running, seconds: float) -> str:
+def greeting(service: Running, seconds: float) -> str:
+    """What is printed once the service answers, after so many seconds."""
     body = (
         '{"participants": ["user:alice", "agent:helper"], "role": "user", '
         '"content": "The buoy goes out on Friday."}'
     )
     question = '{"query": "When does the buoy go out?", "participants": ["user:alice"]}'
+    warnings = "".join(f"\nWARNING: {warning}\n" for warning in service.warnings)
     headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
-
+A line for each request goes to {log_file(service.directory)}
+{warnings}
 An API key of tenant "local", made just now and good for 30 days. It sees all of its tenant:
   {service.key}
 

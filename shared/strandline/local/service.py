@@ -2,27 +2,28 @@
 
 import importlib
 import json
+import logging
 import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import psycopg
 import uvicorn
 from psycopg import sql
 
-from infra.functions import FUNCTIONS
-from strandline.auth import make_key
+from infra.functions import FUNCTIONS, Fn
 from strandline.config import settings
 from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
-from strandline.local import postgres_home
+from strandline.local import postgres_home, synchronised
 from strandline.local.aws import LocalAws
 from strandline.local.events import QueuePoller, Ticker
 from strandline.local.http_server import GatewayApp
@@ -31,6 +32,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.observability import logger
 from strandline.service import Service
+from strandline.services.keys import make_key
 from strandline.services.migrate import migrate, prepare_roles
 
 HOST = "127.0.0.1"
@@ -39,6 +41,7 @@ _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
 _TICK_SECONDS = 2.0
 _KEEP_SECONDS = 0.5
+_LOG_BYTES = 16 * 1024 * 1024
 _KEY_DAYS = 30
 
 
@@ -51,6 +54,13 @@ class Running:
     """A key of tenant `local` with every right but operator's, made at this start."""
     directory: Path
     postgres: EmbeddedPostgres
+    warnings: Sequence[str] = ()
+    """What endangers the data, and what to do."""
+
+
+def log_file(directory: Path) -> Path:
+    """Where a line for each request and job goes."""
+    return directory / "log.jsonl"
 
 
 def key_file(directory: Path) -> Path:
@@ -68,7 +78,9 @@ def running(directory: Path, port: int) -> Generator[Running]:
     asked, directory = directory, postgres_home.settle(directory.absolute())
     for place in (asked, directory):
         place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    warnings = synchronised.warnings(directory)
     with ExitStack() as stack:
+        stack.enter_context(_logging_to(log_file(directory)))
         listening = stack.enter_context(closing(_listen(port)))
         known = _secrets(directory)
         postgres = stack.enter_context(
@@ -90,7 +102,9 @@ def running(directory: Path, port: int) -> Generator[Running]:
             label="made by make run",
             expires_at=expires,
         )
-        handlers = {name: _handler(stack, name) for name in ("ingest", "query", "worker")}
+        handlers = {
+            fn.name: _handler(stack, fn, warnings) for fn in FUNCTIONS if fn.name != "migrate"
+        }
         for loop in (
             QueuePoller(aws.queue_url, handlers["worker"]),
             Ticker(_TICK_SECONDS, handlers["worker"]),
@@ -103,7 +117,7 @@ def running(directory: Path, port: int) -> Generator[Running]:
             key_file(asked),
             {"url": address, "key": made.token, "environment": environment},
         )
-        yield Running(address, made.token, directory, postgres)
+        yield Running(address, made.token, directory, postgres, warnings)
 
 
 class _Keeper:
@@ -128,6 +142,23 @@ class _Keeper:
                     self._postgres.start()
                 except PostgresUnusable as error:
                     logger.error("the database does not start: %s", error)
+
+
+@contextmanager
+def _logging_to(file: Path) -> Generator[None]:
+    """Every line into `file` and one older; on the terminal warnings alone."""
+    every = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=1)
+    every.setFormatter(logger.registered_formatter)
+    terminal, level = logger.registered_handler, logger.registered_handler.level
+    ours = logging.getLogger(logger.name)
+    ours.addHandler(every)
+    terminal.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        terminal.setLevel(level)
+        ours.removeHandler(every)
+        every.close()
 
 
 def environment_port(variable: str, default: int) -> int:
@@ -199,14 +230,14 @@ def _configure(url: str, aws: LocalAws, key_secret: str) -> dict[str, str]:
     return environment
 
 
-def _handler(stack: ExitStack, name: str) -> Handler:
+def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str]) -> Handler:
     """A function's real handler, its connections closed and its model loaded where it has one."""
-    module = importlib.import_module(f"functions.{name}.handler")
-    service = Service()
+    module = importlib.import_module(f"functions.{fn.name}.handler")
+    service = Service(warnings=warnings)
     vars(module)["service"] = service
     stack.callback(service.database.close)
-    if name != "ingest":
-        threading.Thread(target=service.warm, name=f"warm-{name}", daemon=True).start()
+    if "model" in fn.needs:
+        threading.Thread(target=service.warm, name=f"warm-{fn.name}", daemon=True).start()
     return module.lambda_handler
 
 

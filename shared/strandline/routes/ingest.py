@@ -1,9 +1,11 @@
 """Writing over HTTP: one event, or a batch of them."""
 
 from strandline import wire
+from strandline.config import settings
 from strandline.errors import Conflict, Forbidden, Invalid
 from strandline.http import Answer, Request, Route, answer, error_body, status_of
-from strandline.services.append import Appended, append
+from strandline.services.append import Appended, append, asker
+from strandline.services.upload import begin_upload
 
 _REPLAYED = "Idempotent-Replayed"
 
@@ -36,27 +38,47 @@ def post_batch(request: Request) -> Answer:
     return answer(body, 200, _replays(results))
 
 
+def post_upload(request: Request) -> Answer:
+    """Ask where to put a payload that is larger than a request: 201 with a presigned URL for one
+    PUT, 200 if it is stored already. What was put there is the asker's alone to cite, and nobody
+    can fetch it (404), until an event cites it as `blob`: `{"cid"}`. Size and SHA-256 are verified
+    then. Text is indexed as content is, its first 1 MiB."""
+    service = request.service
+    access = service.database.access(asker(request.principal), request.deadline)
+    begun = begin_upload(
+        access,
+        service.blobs,
+        service.quotas,
+        request.body(wire.UploadRequest),
+        settings(),
+        request.deadline,
+    )
+    return answer(begun, 201 if isinstance(begun, wire.UploadOut) else 200)
+
+
 def _append(
     request: Request, bodies: list[tuple[object, str | None]], atomic: bool
 ) -> list[Appended]:
     service = request.service
-    return append(
+    results = append(
         service.database,
         service.blobs,
         service.hints,
+        service.quotas,
         request.principal,
         bodies,
         atomic=atomic,
         deadline=request.deadline,
     )
+    request.counted["EventsAppended"] = sum(result.created for result in results)
+    return results
 
 
 def _item(result: Appended, request_id: str) -> wire.BatchItem:
     if result.error is None:
         return wire.BatchItem(status=201, event=result.receipt)
-    return wire.BatchItem(
-        status=status_of(result.error), error=error_body(result.error, request_id)
-    )
+    said = wire.Refusal.model_validate(error_body(result.error, request_id))
+    return wire.BatchItem(status=status_of(result.error), error=said)
 
 
 def _replays(results: list[Appended]) -> dict[str, str]:
@@ -69,6 +91,8 @@ def _replays(results: list[Appended]) -> dict[str, str]:
 
 def _idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
     return wire.validated(wire.AppendHeaders, {"Idempotency-Key": key}).idempotency_key
 
 
@@ -79,6 +103,7 @@ ROUTES = {
         {201: wire.Receipt},
         body=wire.AppendRequest,
         headers=wire.AppendHeaders,
+        gives={_REPLAYED: "`true` when this event was stored before, under the same key."},
         errors=(Forbidden, Conflict),
     ),
     "POST /api/v1/events/batch": Route(
@@ -87,5 +112,12 @@ ROUTES = {
         {200: wire.BatchAnswer},
         body=wire.BatchRequest,
         headers=wire.AppendHeaders,
+        gives={_REPLAYED: "`true`, or the places of the items that were stored before: `0,2`."},
+    ),
+    "POST /api/v1/uploads": Route(
+        post_upload,
+        "write",
+        {201: wire.UploadOut, 200: wire.UploadStored},
+        body=wire.UploadRequest,
     ),
 }

@@ -2,18 +2,21 @@
 
 from strandline import wire
 from strandline.config import settings
-from strandline.errors import StrandlineError
-from strandline.http import Answer, Media, Request, Route, answer, binary
-from strandline.services import read
+from strandline.db import Asker
+from strandline.errors import Forbidden, StrandlineError
+from strandline.http import Answer, Media, Request, Route, answer, binary, text
+from strandline.services import metrics, read
 from strandline.services.recall import recall
+from strandline.services.usage import require_tenants_own, usage
 
 # A block never changes, but who may see it can: caches may keep it for their own user only.
 _IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable"}
 _BLOCK = Media("application/vnd.ipld.raw")
+_METRICS = Media("text/plain; version=0.0.4")
 
 
 def get_event(request: Request) -> Answer:
-    """One event."""
+    """One event, by its id."""
     access = request.reader(request.query(wire.OnBehalf).participants)
     return answer(read.get_event(access, request.path_id("event_id")))
 
@@ -39,7 +42,7 @@ def list_scopes(request: Request) -> Answer:
 
 
 def get_scope(request: Request) -> Answer:
-    """One scope: who took part, and how far its log goes."""
+    """One scope, by its id: who took part, and how far its log goes."""
     access = request.reader(request.query(wire.OnBehalf).participants)
     return answer(read.get_scope(access, request.path_id("scope_id")))
 
@@ -67,7 +70,7 @@ def get_block(request: Request) -> Answer:
 
 
 def get_file(request: Request) -> Answer:
-    """A payload: a redirect to a presigned URL, which the body names too."""
+    """A payload by its CID: a redirect to a presigned URL, which the body names too."""
     access = request.reader(request.query(wire.OnBehalf).participants)
     seconds = settings().presign_seconds
     file = read.get_file(access, request.service.blobs, request.path("cid"), seconds)
@@ -81,7 +84,18 @@ def post_recall(request: Request) -> Answer:
     asked = request.body(wire.RecallRequest)
     access = request.reader(asked.participants or named)
     seconds = settings().query_vector_seconds
-    return answer(recall(access, request.service.embedder, asked, seconds))
+    found = recall(access, request.service.embedder, asked, seconds)
+    request.counted |= {"Hits": len(found.hits), "RecallsDegraded": int(bool(found.degraded))}
+    return answer(found)
+
+
+def get_usage(request: Request) -> Answer:
+    """What the tenant uses of each quota, now: for admins, and credentials bound to no user."""
+    require_tenants_own(request.principal)
+    access = request.service.database.access(
+        Asker.background(request.principal.tenant), request.deadline
+    )
+    return answer(usage(access, request.service.quotas))
 
 
 def liveness(request: Request) -> Answer:
@@ -112,12 +126,22 @@ def health(request: Request) -> Answer:
     up = found["database"] == "ok"
     status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
-    return answer(wire.Health(status=status, dependencies=found), 200 if up else 503, headers)
+    told = wire.Health(status=status, dependencies=found, warnings=list(service.warnings))
+    return answer(told, 200 if up else 503, headers)
+
+
+def get_metrics(request: Request) -> Answer:
+    """The tenant in numbers, as Prometheus scrapes them: what there is, and what waits. They are
+    the whole tenant's, whoever the key is bound to."""
+    service = request.service
+    access = service.database.access(Asker.background(request.principal.tenant), request.deadline)
+    return text(metrics.exposition(access, service.embedder.space), _METRICS)
 
 
 ROUTES = {
     "GET /health": Route(liveness, None, {200: wire.Liveness}),
     "GET /api/v1/health": Route(health, "issued", {200: wire.Health, 503: wire.Health}),
+    "GET /metrics": Route(get_metrics, "admin", {200: _METRICS}, numbers_only=True),
     "GET /api/v1/events/{event_id}": Route(
         get_event, "read", {200: wire.EventOut}, query=wire.OnBehalf
     ),
@@ -134,8 +158,25 @@ ROUTES = {
     "POST /api/v1/recall": Route(
         post_recall, "read", {200: wire.RecallAnswer}, query=wire.OnBehalf, body=wire.RecallRequest
     ),
+    "GET /api/v1/usage": Route(get_usage, "read", {200: wire.Usage}, errors=(Forbidden,)),
     "GET /memories/list": Route(list_events, "read", {200: wire.EventPage}, query=wire.Paging),
     "GET /memory/{cid}": Route(get_memory, "read", {200: wire.EventOut}, query=wire.OnBehalf),
-    "GET /ipfs/{cid}": Route(get_block, "read", {200: _BLOCK}, query=wire.OnBehalf),
-    "GET /file/{cid}": Route(get_file, "read", {307: wire.FileOut}, query=wire.OnBehalf),
+    "GET /ipfs/{cid}": Route(
+        get_block,
+        "read",
+        {200: _BLOCK},
+        query=wire.OnBehalf,
+        gives={
+            "Etag": "The CID.",
+            "Cache-Control": "For this user's own cache only.",
+            "X-Content-Type-Options": "`nosniff`.",
+        },
+    ),
+    "GET /file/{cid}": Route(
+        get_file,
+        "read",
+        {307: wire.FileOut},
+        query=wire.OnBehalf,
+        gives={"Location": "The presigned URL.", "Cache-Control": "`no-store`."},
+    ),
 }

@@ -2,17 +2,24 @@
 
 import json
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
 from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.config import settings
 from strandline.errors import StrandlineError
-from strandline.observability import logger
+from strandline.observability import logger, measured, trace_of, traced
 from strandline.service import Service
-from strandline.services.embed import Worker, embed_due, embed_scopes
+from strandline.services.embed import Tally, Worker, embed_due, embed_scopes
+from strandline.services.measure import measure_due
+from strandline.services.upload import remove_due
+
+_REMOVING_SECONDS = 5.0
+"""What a batch of uploads may take to be removed."""
 
 
 def work_through(
@@ -27,26 +34,68 @@ def work_through(
     worker = Worker(service.database, service.blobs, service.embedder, deadline)
     records: list[Mapping[str, Any]] = event.get("Records") or []
     if not records:
-        embed_due(worker)
-    failed = [str(record["messageId"]) for record in records if not _handled(worker, record)]
+        with _job(worker, context, "sweep", trace_of(None)) as sweep:
+            embed_due(sweep)
+            # It stops EMBED_SECONDS before the deadline: there is time left, whatever it found.
+            remove_due(sweep.database, sweep.blobs, deadline - _REMOVING_SECONDS)
+            measure_due(service.database, deadline)
+    failed = [
+        str(record["messageId"]) for record in records if not _handled(worker, context, record)
+    ]
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
-def _handled(worker: Worker, record: Mapping[str, Any]) -> bool:
+def _handled(worker: Worker, context: LambdaContext, record: Mapping[str, Any]) -> bool:
     """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
     it alone: SQS delivers it again, and gives it up in the end."""
+    hint, reason = _hint(record), ""
+    with _job(worker, context, "hint", trace_of(str(hint.get("trace")))) as job:
+        try:
+            scopes = [UUID(str(scope)) for scope in hint["scopes"]]
+            failed = embed_scopes(job, str(hint["tenant"]), scopes)
+            if failed:
+                reason = f"{failed} of {len(scopes)} scopes"
+        except StrandlineError as error:
+            reason = error.code
+        except Exception as error:
+            reason = type(error).__name__
+        if reason:
+            job.tally.failures = max(job.tally.failures, 1)
+            logger.warning(
+                "message not handled",
+                extra={"message_id": str(record["messageId"]), "reason": reason},
+            )
+    return not reason
+
+
+def _hint(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a message says; a body that is no JSON object says nothing, and so names no scope."""
     try:
         hint = json.loads(record["body"])
-        scopes = [UUID(str(scope)) for scope in hint["scopes"]]
-        failed = embed_scopes(worker, str(hint["tenant"]), scopes)
-        if not failed:
-            return True
-        reason = f"{failed} of {len(scopes)} scopes"
-    except StrandlineError as error:
-        reason = error.code
-    except Exception as error:
-        reason = type(error).__name__
-    logger.warning(
-        "message not handled", extra={"message_id": str(record["messageId"]), "reason": reason}
-    )
-    return False
+    except (ValueError, LookupError, TypeError, RecursionError):
+        hint = None
+    return cast("dict[str, Any]", hint) if isinstance(hint, dict) else {}
+
+
+@contextmanager
+def _job(worker: Worker, context: LambdaContext, kind: str, trace: str) -> Generator[Worker]:
+    """A job with a tally of its own. Its lines share a trace; the last is its metrics too."""
+    tally, started = Tally(), time.monotonic()
+    with traced(trace):
+        try:
+            yield replace(worker, tally=tally)
+        except Exception:
+            tally.failures += 1
+            raise
+        finally:
+            metrics: dict[str, float | list[float]] = {
+                "Milliseconds": round((time.monotonic() - started) * 1000, 1),
+                "EventsEmbedded": tally.events,
+                "EmbeddingMilliseconds": tally.calls,
+                "Failures": tally.failures,
+            }
+            if kind == "sweep":
+                metrics["ScopesDue"] = sum(due.scopes for due in tally.due)
+                metrics["OldestDueSeconds"] = max((due.seconds for due in tally.due), default=0)
+            dimensions = {"function": context.function_name, "job": kind}
+            logger.info("job", extra=measured(dimensions, metrics))

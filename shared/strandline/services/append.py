@@ -1,24 +1,38 @@
 """Append events: validate, put large content away, store in one round trip, hint."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from strandline import drafts, wire
 from strandline.blobs import Blobs
 from strandline.db import NOBODY, Access, Asker, Database
-from strandline.drafts import Draft, NewEvent
-from strandline.errors import BatchRefused, Conflict, Invalid, StrandlineError, Unavailable
+from strandline.drafts import Cited, Draft, NewEvent
+from strandline.errors import (
+    BatchRefused,
+    Conflict,
+    Invalid,
+    StrandlineError,
+    Unavailable,
+    Unsure,
+)
 from strandline.hints import Hints
 from strandline.principals import Principal
+from strandline.quotas import Quotas
+from strandline.services import cite
 from strandline.store import events
 
 _STORED = ("created", "replayed")
 _REFUSALS = {
     "edge_not_found": ("edges", "edges: cite events that every participant here may see"),
-    "blob_not_found": ("blob.cid", "blob.cid: there is no payload at this CID that you may cite"),
+    "blob_not_found": (
+        "blob.cid",
+        "blob.cid: there is no payload at this CID that you may cite. Upload it first, by POST "
+        "/api/v1/uploads, and cite it before its cite_until",
+    ),
     "session_mismatch": (
         "session_id",
         "session_id: this session has other participants; with others it is another session",
@@ -34,11 +48,17 @@ class Appended:
     replayed: bool = False
     error: StrandlineError | None = None
 
+    @property
+    def created(self) -> bool:
+        """It made a new event."""
+        return self.receipt is not None and not self.replayed
+
 
 def append(
     database: Database,
     blobs: Blobs,
     hints: Hints,
+    quotas: Quotas,
     principal: Principal,
     bodies: Sequence[tuple[object, str | None]],
     *,
@@ -48,26 +68,74 @@ def append(
     """Append each (body, Idempotency-Key) as an event; one result per body, in order.
 
     A body that is not acceptable fails alone, unless `atomic`: then nothing is stored. Raises
-    Unavailable; what was acknowledged before is safe.
+    QuotaExceeded or TooLarge, and stores nothing, when the acceptable ones are more than the tenant
+    may append; Unavailable; what was acknowledged before is safe.
     """
     results: dict[int, Appended] = {}
+    asking = asker(principal)
     made = _drafts(principal, bodies, results)
-    if made and not (atomic and results):
-        for draft in made.values():
-            if draft.payload is not None and draft.payload_cid is not None:
-                if deadline is not None and time.monotonic() > deadline:
-                    raise Unavailable(
-                        "The payload store is too slow for so much. Send less at once."
-                    )
-                blobs.put(principal.tenant, draft.payload_cid, draft.payload)
-        access = database.access(_asker(principal), deadline)
+    items: list[NewEvent] = []
+    if made:
+        access = database.access(asking, deadline)
+        made = _with_citations(access, blobs, made, results, deadline)
         items = _finished(access, made, results)
-        if items and not (atomic and results):
-            _store(access, hints, made, items, atomic, results)
+    if items and not (atomic and results):
+        costs = {item.n: _cost(item, made[item.n]) for item in items}
+        with _charged(quotas, principal.tenant, costs, results, deadline):
+            _put_payloads(blobs, principal.tenant, [made[item.n] for item in items], deadline)
+            _store(database.access(asking, deadline), hints, made, items, atomic, results)
     return [results.get(n) or Appended(error=BatchRefused()) for n in range(len(bodies))]
 
 
-def _asker(principal: Principal) -> Asker:
+@contextmanager
+def _charged(
+    quotas: Quotas,
+    tenant: str,
+    costs: Mapping[int, int],
+    results: Mapping[int, Appended],
+    deadline: float | None,
+) -> Generator[None]:
+    """Spend what the items cost, by their n, before they are stored, and give back what made no
+    event. After Unsure all stays spent: it may be in the log."""
+    quotas.spend(tenant, "appends", len(costs), deadline)
+    unused: Collection[int] = costs.keys()
+    unspent = True
+    try:
+        quotas.spend(tenant, "stored_bytes", sum(costs.values()), deadline)
+        unspent = False
+        yield
+        unused = [n for n in costs if n not in results or not results[n].created]
+    except Unsure:
+        unused = ()
+        raise
+    finally:
+        if unused:
+            quotas.give_back(tenant, "appends", len(unused))
+            if not unspent:
+                quotas.give_back(tenant, "stored_bytes", sum(costs[n] for n in unused))
+
+
+def _put_payloads(blobs: Blobs, tenant: str, made: Sequence[Draft], deadline: float | None) -> None:
+    for draft in made:
+        if draft.payload is not None and draft.payload_cid is not None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise Unavailable("The payload store is too slow for so much. Send less at once.")
+            blobs.put(tenant, draft.payload_cid, draft.payload)
+    uploads = {d.cited.cid: d.cited.upload for d in made if d.cited and d.cited.upload}
+    for cid, upload in uploads.items():
+        if deadline is not None and time.monotonic() > deadline:
+            raise Unavailable("The payload store is too slow for so much. Cite less at once.")
+        if not blobs.adopt(tenant, upload.upload_id, cid, upload.etag):
+            raise Unavailable("An upload that this request cites was just removed. Try again.")
+
+
+def _cost(item: NewEvent, made: Draft) -> int:
+    """What an event uses of the stored bytes. An upload was paid for when it was begun."""
+    upload = made.cited and made.cited.upload
+    return item.bytes - (upload.size if upload else 0)
+
+
+def asker(principal: Principal) -> Asker:
     """Who appends: a bound credential sees its user's scopes, an unbound one names any."""
     viewer = (principal.user,) if principal.user else ()
     return Asker(principal.tenant, viewer, principal.user or NOBODY)
@@ -88,6 +156,24 @@ def _drafts(
         except StrandlineError as error:
             results[n] = Appended(error=error)
     return made
+
+
+def _with_citations(
+    access: Access,
+    blobs: Blobs,
+    made: Mapping[int, Draft],
+    results: dict[int, Appended],
+    deadline: float | None,
+) -> dict[int, Draft]:
+    """The drafts with what is known of the payloads that they cite; without those that cannot."""
+    found = cite.look_up(access, blobs, made, deadline)
+    if not found:
+        return dict(made)
+    for n, said in found.items():
+        if isinstance(said, StrandlineError):
+            results[n] = Appended(error=said)
+    cited = {n: said for n, said in found.items() if isinstance(said, Cited)}
+    return {n: replace(d, cited=cited.get(n)) for n, d in made.items() if n not in results}
 
 
 def _finished(
@@ -122,6 +208,7 @@ def _store(
     by_n = {item.n: item for item in items}
     outcomes = events.append(access, items, atomic)
     undone = atomic and any(said.outcome not in _STORED for said in outcomes)
+    by_n |= _as_stored(access, made, outcomes, by_n)
     for said in outcomes:
         if said.outcome not in _STORED:
             error = _refusal(said.outcome, made[said.n], by_n[said.n], said.stored)
@@ -134,9 +221,31 @@ def _store(
         hints.send(access.asker.tenant, sorted(dirty))
 
 
+def _as_stored(
+    access: Access,
+    made: Mapping[int, Draft],
+    outcomes: Sequence[events.Outcome],
+    by_n: Mapping[int, NewEvent],
+) -> dict[int, NewEvent]:
+    """Replayed items that cite a payload, with the type and name of the first time: an upload that
+    told them may be gone. Only such replays cost a look at the log."""
+    replays = {
+        said.event_id: said.n
+        for said in outcomes
+        if said.outcome == "replayed" and made[said.n].request.blob is not None and said.event_id
+    }
+    described = events.described(access, list(replays)) if replays else ()
+    return {
+        replays[row.event_id]: replace(
+            by_n[replays[row.event_id]], mime_type=row.mime_type, file_name=row.file_name
+        )
+        for row in described
+    }
+
+
 def _receipt(said: events.Outcome, item: NewEvent) -> wire.Receipt:
     """What is acknowledged: from the stored row alone, so that a replay says the same. A payload's
-    type and name are part of the request, which a replay repeats."""
+    type and name are part of the request, which a replay repeats, or were read from the row."""
     blob = item.blob_cid and wire.BlobOut(
         cid=item.blob_cid, size=said.blob_size or 0, mime_type=item.mime_type, name=item.file_name
     )

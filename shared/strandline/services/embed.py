@@ -3,17 +3,17 @@
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from strandline import ranking
-from strandline.blobs import Blobs
+from strandline.blobs import Blobs, is_text
 from strandline.db import Access, Asker, Database
 from strandline.errors import EmbeddingRefused, StrandlineError
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
-from strandline.store import work
+from strandline.store import metrics, work
 from strandline.store.work import Unembedded, Vector
 
 BATCH = 128
@@ -29,6 +29,19 @@ _LATEST_SECONDS = 300
 """The longest pause before work that failed is tried again."""
 
 
+@dataclass
+class Tally:
+    """What a job did, for its metrics."""
+
+    events: int = 0
+    calls: list[float] = field(default_factory=list[float])
+    """Milliseconds of each call to the model."""
+    failures: int = 0
+    """Scopes put off, tenants not swept, a message or a sweep broken off."""
+    due: list[metrics.Due] = field(default_factory=list[metrics.Due])
+    """Of each tenant that a sweep found work in, before it began."""
+
+
 @dataclass(frozen=True)
 class Worker:
     """What embedding needs, and until when (time.monotonic() seconds) it may take."""
@@ -37,6 +50,7 @@ class Worker:
     blobs: Blobs
     embedder: Embedder
     deadline: float
+    tally: Tally = field(default_factory=Tally)
 
     def out_of_time(self) -> bool:
         """A batch more might not be finished in time."""
@@ -65,6 +79,7 @@ def embed_due(worker: Worker) -> int:
         try:
             finished += _embed_tenant(worker, tenant)
         except Exception as error:
+            worker.tally.failures += 1
             logger.warning("tenant not swept", extra={"tenant": tenant, "error": _reason(error)})
     return finished
 
@@ -74,6 +89,7 @@ def _embed_tenant(worker: Worker, tenant: str) -> int:
     finished = 0
     with access.transaction():
         work.name_unembedded(access, worker.embedder.space)
+        worker.tally.due.append(metrics.due(access))
     while not worker.out_of_time():
         leases = work.lease(access, None, _SCOPES)
         if not leases:
@@ -96,13 +112,13 @@ def _embed_leased(worker: Worker, access: Access, leases: Sequence[work.Lease]) 
         return _Done(_embed_together(worker, access, leases), 0)
     except Exception as error:  # a fault of ours as well: its scope would be the first due again
         if len(leases) == 1:
-            _put_off(access, leases, error)
+            _put_off(worker, access, leases, error)
             return _Done(0, 1)
         failure = error
     finished = failed = in_a_row = 0
     for place, taken in enumerate(leases):
         if in_a_row == _HOPELESS or worker.out_of_time():  # it is not the scope's fault
-            _put_off(access, leases[place:], failure)
+            _put_off(worker, access, leases[place:], failure)
             failed += len(leases) - place
             break
         done = _embed_leased(worker, access, [taken])
@@ -117,19 +133,25 @@ def _embed_together(worker: Worker, access: Access, leases: Sequence[work.Lease]
         vectors = _vectors(worker, access, events)
         with access.transaction():
             work.store_vectors(access, space, vectors, events)
+        worker.tally.events += len(vectors)
+        scopes = sorted({str(event.scope_id) for event in events})
+        logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
         if worker.out_of_time():
             break
     with access.transaction():
         return work.settle(access, scope_ids, space)
 
 
-def _put_off(access: Access, leases: Sequence[work.Lease], error: Exception) -> None:
+def _put_off(
+    worker: Worker, access: Access, leases: Sequence[work.Lease], error: Exception
+) -> None:
+    worker.tally.failures += len(leases)
     attempts = max(taken.attempts for taken in leases)
     seconds = min(_LATEST_SECONDS, 2 ** min(attempts, 16))
     scope_ids = [taken.scope_id for taken in leases]
     logger.warning(
         "scopes not embedded",
-        extra={"scopes": len(leases), "error": _reason(error), "attempts": attempts},
+        extra={"scopes": scope_ids, "error": _reason(error), "attempts": attempts},
     )
     with access.transaction():
         work.put_off(access, scope_ids, seconds, _reason(error))
@@ -164,8 +186,12 @@ def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> lis
 
 def _embed(worker: Worker, texts: dict[bytes, str]) -> dict[bytes, list[float] | str]:
     """Vectors by hash; for a text that the model will never take, the reason in its place."""
+    if not texts:
+        return {}
+    started = time.monotonic()
     try:
         vectors = worker.embedder.embed(list(texts.values()), timeout=EMBED_SECONDS)
+        worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
         return dict(zip(texts, vectors, strict=True))
     except EmbeddingRefused as error:
         if len(texts) == 1:
@@ -179,11 +205,7 @@ def _embed(worker: Worker, texts: dict[bytes, str]) -> dict[bytes, list[float] |
 def _text(worker: Worker, tenant: str, event: Unembedded) -> str:
     """What the model is shown of an event; of a payload the beginning, if it is text."""
     text = event.content
-    if (
-        text is None
-        and event.blob_cid
-        and (event.mime_type or "").startswith(("text/", "application/json"))
-    ):
+    if text is None and event.blob_cid and is_text(event.mime_type):
         text = worker.blobs.head_text(tenant, event.blob_cid, _SHOWN_BYTES)
     shown = text if text is not None else event.file_name or event.mime_type or ""
     return ranking.context(event.said_at, event.speaker, shown)

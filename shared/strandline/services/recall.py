@@ -60,7 +60,7 @@ def _query_vector(
 def _hit(row: search.Found) -> wire.Hit:
     score = wire.Score.model_validate({**vars(row), "total": row.score})
     piece = None
-    if row.blob_cid and row.start_char is not None and row.end_char is not None:
+    if row.blob_cid and row.start_char is not None and row.end_char:  # 0: found by its name alone
         piece = wire.Piece(start_char=row.start_char, end_char=row.end_char)
     return wire.Hit(event=shown(row), piece=piece, score=score)
 

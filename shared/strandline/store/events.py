@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
+from pydantic_core import to_json
+
 from strandline.cid import Part
 from strandline.cursors import Position
 from strandline.db import Access, Look
@@ -32,10 +34,11 @@ class Outcome:
 def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
     """Store the items, one function call in one round trip. Where one item of an atomic call is
     neither created nor replayed, nothing was stored."""
-    document = json.dumps([item.as_json() for item in items], ensure_ascii=False)
-    return access.fetch(
+    document = to_json([item.as_json() for item in items]).decode()
+    return access.call(
         Outcome,
-        "select * from append_events(%(items)s::jsonb, %(atomic)s)",
+        "select * from append_events("
+        "%(tenant)s, %(viewer)s, %(writer)s, %(items)s::jsonb, %(atomic)s)",
         {"items": document, "atomic": atomic},
     )
 
@@ -159,12 +162,35 @@ def payload(access: Access, cid: str) -> Payload | None:
 
 
 @dataclass(frozen=True)
+class Described:
+    """Under which type and name an event holds its payload."""
+
+    event_id: UUID
+    mime_type: str | None
+    file_name: str | None
+
+
+def described(access: Access, event_ids: Sequence[UUID]) -> Sequence[Described]:
+    """The payloads' types and names of these events, as far as they are in view."""
+    return access.fetch(
+        Described,
+        "select event_id, mime_type, file_name from events"
+        " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
+        {"event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
 class Listed(Event):
     """An event on a page, and the database snapshot that the page shows."""
 
     mark: str
     available: int
     """How many there were before the page was cut: one more than asked for tells of a next page."""
+
+
+FEW = 200
+"""A view of more scopes than this is wide: no list looks into all of them."""
 
 
 def newest(
@@ -179,51 +205,36 @@ def newest(
 ) -> Look[Listed]:
     """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
     on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
-    the first. Of each scope no more than a page's worth is looked at; an asker without scopes to
-    list (an admin) reads the tenant by time."""
+    the first. Of each scope no more than a page's worth is looked at; of a wide view, or an admin's
+    without scopes to list, the tenant's newest events come first."""
     return access.look(
         Listed,
         """
         with view as materialized (
-            select scope_id from unnest(
-                case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
-                else scopes_in_view() end) scope_id),
-        mark as materialized (
-            select coalesce(%(mark)s, pg_current_snapshot()::text) as taken),
+            select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
+                else some_scopes_in_view(%(few)s + 1) end as scope_ids),
+        few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
         wanted as (
-            select e.* from view cross join lateral (
-                select e.event_id, e.recorded_at, e.scope_id, e.seq, e.content, e.metadata
+            select e.* from (select unnest(scope_ids) as scope_id from view, few where are) view
+            cross join lateral (
+                select e.event_id, e.recorded_at, e.scope_id, e.seq, page_bytes(e) as bytes
                 from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and (%(mark)s::text is null
-                        or seen_by(e.xid, (select taken from mark)::pg_snapshot))
-                    and (%(at)s::timestamptz is null
-                        or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
-                    and passes(e, %(narrowing)s::jsonb)
+                    and is_listed(e, %(narrowing)s, %(mark)s, %(at)s, %(after)s, %(seq)s)
                     and (%(text)s::text is null or holds_words(e, %(text)s))
                 order by e.seq desc limit %(limit)s + 1
             ) e
             union all
-            (select e.event_id, e.recorded_at, e.scope_id, e.seq, e.content, e.metadata
-            from events e
-            where %(scope_id)s::uuid is null and scopes_in_view() is null
-                and e.tenant_id = current_tenant()
-                and (%(mark)s::text is null
-                        or seen_by(e.xid, (select taken from mark)::pg_snapshot))
-                and (%(at)s::timestamptz is null
-                    or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s))
-                and passes(e, %(narrowing)s::jsonb)
-                and (%(text)s::text is null or holds_words(e, %(text)s))
-            order by e.recorded_at desc, e.scope_id desc, e.seq desc limit %(limit)s + 1)),
+            select many.* from few, newest_of_many(
+                %(narrowing)s, %(text)s, %(mark)s, %(at)s, %(after)s, %(seq)s, %(limit)s + 1) many
+            where are is not true),
         page as (
-            select w.event_id,
-                row_number() over newest as place,
-                sum(coalesce(octet_length(w.content), 0) + octet_length(w.metadata::text) + 1024)
-                    over newest as bytes
+            select w.event_id, row_number() over newest as place, sum(w.bytes) over newest as bytes
             from wanted w
             window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
             order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
-        select e.*, (select taken from mark) as mark, (select count(*) from page) as available
+        select e.*, coalesce(%(mark)s, pg_current_snapshot())::text as mark,
+            (select count(*) from page) as available
         from page p join event_rows e on e.event_id = p.event_id
         where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
         order by p.place
@@ -236,6 +247,7 @@ def newest(
             "at": after and after.at,
             "after": after and after.scope_id,
             "seq": after and after.seq,
+            "few": FEW,
             "limit": limit,
             "page_bytes": page_bytes,
         },

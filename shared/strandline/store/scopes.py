@@ -43,13 +43,14 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
     return access.fetch(
         ListedScope,
         """
-        with view as materialized (select scopes_in_view() as scope_ids),
-        mark as materialized (select coalesce(%(mark)s, pg_current_snapshot()::text) as taken)
+        with view as materialized (select scopes_in_view() as scope_ids)
         select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at,
-            mark.taken as mark
-        from view, mark, scopes s
-        where (view.scope_ids is null or s.scope_id = any (view.scope_ids))
-            and (%(mark)s::text is null or seen_by(s.xid, mark.taken::pg_snapshot))
+            coalesce(%(mark)s, pg_current_snapshot())::text as mark
+        from (
+            select * from scopes where scope_id = any ((select scope_ids from view)::uuid[])
+            union all
+            select * from scopes where (select scope_ids from view) is null) s
+        where (%(mark)s is null or seen_by(s.xid, %(mark)s))
             and (%(at)s::timestamptz is null
                 or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
         order by s.created_at desc, s.scope_id desc

@@ -9,7 +9,7 @@ from pgvector import HalfVector
 
 from strandline import ranking
 from strandline.db import Access, Look
-from strandline.store.events import Event
+from strandline.store.events import FEW, Event
 
 
 @dataclass(frozen=True)
@@ -46,29 +46,43 @@ def fused(
         by_words as (
             select distinct on (s.event_id) s.event_id, s.rank as score, s.start_char, s.end_char
             from view, search_events(
-                any_word(%(question)s), view.scope_ids, %(narrowing)s::jsonb, %(candidates)s) s
+                any_word(%(question)s),
+                -- a list of many scopes costs more than it spares: visibility is tested anyway
+                case when cardinality(view.scope_ids) <= %(few)s then view.scope_ids end,
+                %(narrowing)s::jsonb, %(candidates)s) s
             order by s.event_id, s.rank desc),
         by_vector as (
-            select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
-            from view, event_vectors v
-            where %(vector)s::halfvec is not null and v.space = %(space)s
-                and v.embedding is not null
-                and (view.scope_ids is null or v.scope_id = any (view.scope_ids))
-                and (%(narrowing)s::jsonb = '{}' or exists (
-                    select from events e
-                    where e.event_id = v.event_id and passes(e, %(narrowing)s::jsonb)))
+            (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
+            from (
+                select event_id, space, embedding from event_vectors
+                where scope_id = any ((select scope_ids from view)::uuid[])
+                union all
+                select event_id, space, embedding from event_vectors
+                where (select scope_ids from view) is null) v
+            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb = '{}'
+                and v.space = %(space)s and v.embedding is not null
             order by v.embedding <=> %(vector)s::halfvec, v.event_id
-            limit %(candidates)s),
+            limit %(candidates)s)
+            union all
+            select n.event_id, 1 - n.distance
+            from view, nearest_passing(%(vector)s::halfvec, %(space)s, view.scope_ids,
+                %(narrowing)s::jsonb, %(candidates)s) n
+            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb <> '{}'),
         fresh as (  -- a scope with events past its last vector has work waiting
             select e.event_id, e.recorded_at
-            from view, scope_work w
+            from (
+                select scope_id from scope_work
+                where scope_id = any ((select scope_ids from view)::uuid[])
+                union all
+                select scope_id from scope_work where (select scope_ids from view) is null) w
             left join scope_progress p on p.scope_id = w.scope_id and p.space = %(space)s
             cross join lateral (
                 select e.event_id, e.recorded_at from events e
-                where e.scope_id = w.scope_id and e.seq > coalesce(p.embedded_seq, 0)
+                -- not coalesce, which the planner trusts with no index past a policy
+                where e.scope_id = w.scope_id
+                    and e.seq > case when p.embedded_seq is null then 0 else p.embedded_seq end
                     and passes(e, %(narrowing)s::jsonb)
                 order by e.seq desc limit %(fresh)s) e
-            where view.scope_ids is null or w.scope_id = any (view.scope_ids)
             order by e.recorded_at desc, e.event_id desc limit %(fresh)s),
         ranked as (
             select event_id, row_number() over (order by score desc, event_id desc) as text_rank,
@@ -107,6 +121,7 @@ def fused(
             "limit": limit,
             "candidates": ranking.CANDIDATES,
             "fresh": ranking.FRESH,
+            "few": FEW,
             "k": ranking.K,
             "text_weight": ranking.TEXT_WEIGHT,
             "vector_weight": ranking.VECTOR_WEIGHT,

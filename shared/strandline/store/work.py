@@ -60,13 +60,13 @@ def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Seque
     return access.fetch(
         Lease,
         """
-        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s)
-        from (
+        with due as materialized (  -- once: a plan that asked again would get the next ones
             select scope_id from scope_work
             where due_at <= now() and leased_until <= now()
                 and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
-            order by due_at, scope_id limit %(limit)s for update skip locked) due
-        where w.scope_id = due.scope_id
+            order by due_at, scope_id limit %(limit)s for update skip locked)
+        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s)
+        from due where w.scope_id = due.scope_id
         returning w.scope_id, w.participants, w.attempts
         """,
         {
@@ -105,7 +105,9 @@ def unembedded(
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
         from unnest(%(scope_ids)s) scope_id
-        left join scope_progress p on p.scope_id = scope_id.scope_id and p.space = %(space)s
+        left join lateral (  -- by index, however many scopes the planner takes these for
+            select p.embedded_seq from scope_progress p
+            where p.scope_id = scope_id.scope_id and p.space = %(space)s offset 0) p on true
         cross join lateral (
             select * from events e
             where e.scope_id = scope_id.scope_id and e.seq > coalesce(p.embedded_seq, 0)

@@ -1,13 +1,19 @@
 """The local AWS: real boto3 and plain urllib against it, and what a restart finds."""
 
+import base64
+import hashlib
 import os
+import socket
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
@@ -15,6 +21,7 @@ from botocore.exceptions import ClientError  # pyright: ignore[reportMissingType
 from moto.s3.models import s3_backends
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
+from strandline.blobs import Blobs
 from strandline.local import aws_blobs
 from strandline.local.aws import LocalAws, client
 from strandline.local.aws_blobs import BlobFolder
@@ -125,15 +132,25 @@ def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_ten_thousand_objects_are_there_at_once(tmp_path: Path) -> None:
+def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = BlobFolder(tmp_path / "blobs" / "strandline-local")
     folder.path("tenant/0").write_bytes(b"kept")
     for number in range(1, 10_000):  # links: the test is about finding files, not making them
         folder.path(f"tenant/{number}").hardlink_to(folder.path("tenant/0"))
-    began = time.perf_counter()
+    read: list[Path] = []
+    really: Any = Path.open
+
+    def opened(path: Path, *how: Any, **named: Any) -> Any:
+        read.append(path)
+        return really(path, *how, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
     with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
-        assert time.perf_counter() - began < 3
+        assert not [path for path in read if path.is_relative_to(tmp_path)]
         assert content(s3, aws.bucket, "tenant/9999") == b"kept"
+    assert folder.path("tenant/9999") in read
 
 
 def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
@@ -149,6 +166,116 @@ def test_a_conditional_put_is_refused_when_the_object_is_there(aws: LocalAws, s3
     with pytest.raises(ClientError, match="PreconditionFailed"):
         s3.put_object(Bucket=aws.bucket, Key="k", Body=b"second", IfNoneMatch="*")
     assert content(s3, aws.bucket, "k") == b"first"
+
+
+def sent(url: str, body: bytes, **headers: str) -> tuple[int, str]:
+    """A PUT with these headers; `_` stands for `-`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, body, named, method="PUT")  # noqa: S310 - loopback
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def sha256_of(body: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
+def test_a_body_that_does_not_match_its_checksum_is_not_stored(aws: LocalAws, s3: Any) -> None:
+    place = {"Bucket": aws.bucket, "Key": "k", "ChecksumSHA256": sha256_of(b"right")}
+    url = s3.generate_presigned_url("put_object", Params=place)
+    right = sha256_of(b"right")
+    status, said = sent(url, b"wrong", x_amz_checksum_sha256=right)
+    assert (status, "<Code>BadDigest</Code>" in said) == (400, True)
+    assert sent(url, b"wrong", x_amz_checksum_sha256=sha256_of(b"wrong"))[0] == 403
+    with pytest.raises(ClientError, match="BadDigest"):
+        s3.put_object(**place, Body=b"wrong")
+    assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
+    for put in (
+        lambda: sent(url, b"right", x_amz_checksum_sha256=right),
+        lambda: s3.put_object(**place, Body=b"right"),
+    ):
+        put()
+        head = s3.head_object(Bucket=aws.bucket, Key="k", ChecksumMode="ENABLED")
+        assert (head["ChecksumSHA256"], head["ContentLength"]) == (right, 5)
+        s3.delete_object(Bucket=aws.bucket, Key="k")
+
+
+def test_a_signed_length_is_the_only_one(aws: LocalAws, s3: Any) -> None:
+    place = {"Bucket": aws.bucket, "Key": "k", "ContentLength": 5}
+    url = s3.generate_presigned_url("put_object", Params=place)
+    for body in (b"four", b"sixsix", b""):
+        assert sent(url, body)[0] == 403
+    assert sent(url, b"fives")[0] == 200
+
+
+def test_a_body_that_ends_early_is_not_stored(aws: LocalAws, s3: Any) -> None:
+    checksum = sha256_of(b"half")
+    place = {"Bucket": aws.bucket, "Key": "k", "ContentLength": 9, "ChecksumSHA256": checksum}
+    url = s3.generate_presigned_url("put_object", Params=place)
+    path = url.removeprefix(aws.endpoint)
+    host = urlsplit(aws.endpoint)
+    with socket.create_connection((host.hostname, host.port), timeout=10) as connection:
+        connection.sendall(
+            f"PUT {path} HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Length: 9\r\n"
+            f"x-amz-checksum-sha256: {checksum}\r\n\r\nhalf".encode()
+        )
+        connection.shutdown(socket.SHUT_WR)
+        assert b"400" in connection.recv(1000).partition(b"\r\n")[0]
+    assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
+
+
+def test_of_many_conditional_puts_at_once_one_wins(aws: LocalAws, s3: Any) -> None:
+    place = {"Bucket": aws.bucket, "Key": "k", "IfNoneMatch": "*"}
+    url = s3.generate_presigned_url("put_object", Params=place)
+    bodies = [str(n).encode() * 50_000 for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        sending = [pool.submit(sent, url, body, If_None_Match="*") for body in bodies]
+    done = [answer.result()[0] for answer in sending]
+    assert sorted(done) == [200] + [412] * 7
+    assert content(s3, aws.bucket, "k") == bodies[done.index(200)]
+
+
+def test_a_copy_is_of_what_was_looked_at(aws: LocalAws, s3: Any) -> None:
+    source = {"Bucket": aws.bucket, "Key": "a b/é"}
+    etag = s3.put_object(**source, Body=b"first")["ETag"]
+    copy = {"Bucket": aws.bucket, "Key": "copy", "CopySource": source, "CopySourceIfMatch": etag}
+    s3.copy_object(**copy)
+    s3.put_object(**source, Body=b"second")
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        s3.copy_object(**copy)
+    s3.delete_object(**source)
+    with pytest.raises(ClientError):
+        s3.copy_object(**copy)
+    assert content(s3, aws.bucket, "copy") == b"first"
+
+
+def test_an_upload_of_before_a_restart_is_hashed_by_us(tmp_path: Path) -> None:
+    """Its checksum is not there any more: our own side reads the bytes."""
+    upload, wrong = uuid.uuid4(), uuid.uuid4()
+    digest = hashlib.sha256(b"bytes").digest()
+    with LocalAws(tmp_path) as aws:
+        put = Blobs(aws.bucket).put_url("acme", upload, 5, digest, 60)
+        headers = {name.replace("-", "_"): value for name, value in put.headers.items()}
+        assert sent(put.url, b"bytes", **headers)[0] == 200
+        with closing(client("s3", config=ONCE)) as s3:
+            s3.put_object(Bucket=aws.bucket, Key=f"_uploads/acme/{wrong}", Body=b"other")
+    with LocalAws(tmp_path) as aws:
+        blobs, deadline = Blobs(aws.bucket), time.monotonic() + 10
+        found = blobs.uploaded("acme", upload, deadline)
+        assert found is not None
+        assert (found.size, found.sha256) == (5, digest)
+        assert blobs.adopt("acme", upload, "cid", found.etag)
+        assert blobs.head_text("acme", "cid", 3) == "byt"
+        other = blobs.uploaded("acme", wrong, deadline)
+        assert other is not None
+        assert other.sha256 != digest
+        assert blobs.remove_uploads("acme", [upload, wrong, uuid.uuid4()]) != []
+        assert blobs.uploaded("acme", upload, deadline) is None
+        assert not blobs.adopt("acme", upload, "cid", found.etag)
 
 
 def test_presigned_urls_work_without_a_client(aws: LocalAws, s3: Any) -> None:

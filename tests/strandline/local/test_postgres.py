@@ -258,20 +258,3 @@ def test_binaries_out_of_reach_are_copied_once_and_work(
     said = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
     assert said.stdout.startswith(b"initdb (PostgreSQL) 18.")
     assert all(p.stat().st_mode & 0o022 == 0 for p in programs.iterdir())
-
-
-@pytest.mark.parametrize(
-    "folder", ["Dropbox", "OneDrive - Company", "Google Drive", "Mobile Documents", "Nextcloud"]
-)
-def test_a_synchronised_folder_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, folder: str
-) -> None:
-    postgres_home.warn_if_synchronised(tmp_path / folder / "data")
-    assert "choose a directory outside" in caplog.text
-
-
-def test_an_ordinary_folder_is_not_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    postgres_home.warn_if_synchronised(tmp_path / "my-dropbox-notes")
-    assert caplog.text == ""

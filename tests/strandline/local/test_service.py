@@ -17,7 +17,8 @@ import pytest
 from strandline import cli
 from strandline.errors import Misconfigured
 from strandline.local import demo
-from strandline.local.service import Running, environment_port, key_file, running
+from strandline.local.run import greeting
+from strandline.local.service import Running, environment_port, key_file, log_file, running
 
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 
@@ -71,6 +72,25 @@ def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> No
         assert kept["content"] == EVENT["content"]
 
 
+def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (place.parent / ".stfolder").mkdir()
+    with running(place, 0) as service:
+        stored(service)
+        health = call(service, "/api/v1/health")
+        said = greeting(service, 1.0)
+    (warning,) = service.warnings
+    assert "synchronised by Syncthing" in warning
+    assert health["warnings"] == [warning]
+    assert warning in said
+    assert str(log_file(service.directory)) in said
+    lines = [json.loads(line) for line in log_file(service.directory).read_text().splitlines()]
+    asked = [line["route"] for line in lines if line["message"] == "request"]
+    assert asked == ["POST /api/v1/events", "GET /api/v1/health"]
+    assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
+
+
 def test_the_demo_cites_and_hides(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -97,8 +117,12 @@ def test_keys_are_made_listed_and_revoked(
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
         assert cli.main(["keys", "--tenant", "acme"]) == 0
         (listed,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert (listed["user_name"], listed["scopes"]) == ("user:alice", ["read", "write"])
+        assert (listed["user"], listed["rights"]) == ("user:alice", ["read", "write"])
         assert token[-20:] not in str(listed)
+        assert cli.main(["rotate", "--tenant", "acme", "--key", listed["key_id"]]) == 0
+        successor = capsys.readouterr().out.strip()
+        both = [Running(service.url, key, place, service.postgres) for key in (token, successor)]
+        assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
         assert cli.main(["revoke", "--tenant", "acme", "--key", listed["key_id"]]) == 0
         for wrong in (
             ["key", "--tenant", "T/1"],
@@ -107,6 +131,9 @@ def test_keys_are_made_listed_and_revoked(
             ["key", "--tenant", "acme", "--rights", "all"],
             ["key", "--tenant", "acme", "--user", "alice"],
             ["revoke", "--tenant", "acme", "--key", "none"],
+            ["rotate", "--tenant", "acme", "--key", "none"],
+            ["rotate", "--tenant", "acme", "--key", listed["key_id"]],
+            ["rotate", "--tenant", "acme", "--key", listed["key_id"], "--overlap", "-1"],
         ):
             assert cli.main(wrong) == 1, wrong
             assert capsys.readouterr().err.startswith("strandline: "), wrong

@@ -246,8 +246,9 @@ def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection
                 select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
                 where t.tgrelid = k.conrelid and t.tgenabled = 'O' and t.tgtype = 4
                     and t.tgnewtable = 'citing' and t.tgqual is null
-                    and p.proname = case a.attname when 'event_id' then 'refuse_erased_event'
-                        when 'cited_id' then 'refuse_erased_citation' end)
+                    -- one guard looks at both columns, where a table has both
+                    and (p.proname = 'refuse_erased_citation'
+                        or p.proname = 'refuse_erased_event' and a.attname = 'event_id'))
         from pg_constraint k join pg_attribute a
             on a.attrelid = k.conrelid and a.attnum = any (k.conkey) and a.attname <> 'tenant_id'
         where k.contype = 'f' and k.confrelid = 'events'::regclass

@@ -2,7 +2,9 @@
 every other one, called by nobody."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -15,8 +17,15 @@ from tests.strandline.store.world import World
 # Every SECURITY DEFINER function, and the test below that probes it.
 PROBED = (
     "search_events",
+    "events_with_words",
+    "newest_reach_back",
     "find_api_key",
     "tenants_with_work",
+    "tenants_by_name",
+    "tenants_to_measure",
+    "pending_upload_bytes",
+    "tenants_with_uploads",
+    "writers_of_uploads",
     "refuse_erased_event",
     "refuse_erased_citation",
 )
@@ -73,6 +82,38 @@ def test_search_gives_what_is_in_view_and_nothing_else(
     assert searched_in_breach(app, truth, 300) == []
 
 
+def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
+    for asker in ASKERS:
+        for query in _EVERYTHING[:1]:
+            with app.transaction(force_rollback=True):
+                ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                got = rows(app, "select event_id::text from events_with_words(%s)", query)
+            own = [r.full["event_id"] for r in truth["event_search"].rows if r.belongs_to(asker)]
+            assert sorted(got) == sorted(set(own)), asker
+
+
+def test_how_far_events_reach_back_is_told_of_ones_own_tenant(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    for asker in ASKERS:
+        own = sorted(
+            (
+                datetime.fromisoformat(row.full["recorded_at"])
+                for row in truth["events"].rows
+                if row.full["tenant_id"] == asker.tenant
+            ),
+            reverse=True,
+        )
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            call = "select nullif(newest_reach_back(%s, %s), '-infinity')"
+            for place in (0, 1, max(len(own) - 1, 0)):
+                assert rows(app, call, None, place) == ([own[place]] if own else [None])
+            assert rows(app, call, None, len(own)) == [None]
+            if own:
+                assert rows(app, call, own[3], 0) == [own[3]]
+
+
 def test_a_key_is_shown_only_to_who_proves_its_secret(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
@@ -111,6 +152,63 @@ def test_a_planner_learns_the_names_of_tenants_and_nothing_else(app: Connection[
         assert len(cursor.fetchall()) <= 2
 
 
+def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """Tenants to whoever sweeps; writers to background work in one tenant, and to no viewer."""
+    with app.cursor() as cursor:
+        cursor.execute("select * from tenants_with_uploads('infinity')")
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
+        assert cursor.execute("select * from tenants_with_uploads(now())").fetchall() == []
+    uploads = [row.full for row in truth["uploads"].rows]
+    for asker in ASKERS:
+        own = {row["writer"] for row in uploads if row["tenant_id"] == asker.tenant}
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            told = rows(app, "select writer from writers_of_uploads('infinity', 10)")
+            assert told == ([] if asker.viewer else sorted(own)), asker
+            assert rows(app, "select writer from writers_of_uploads(now(), 10)") == []
+            assert rows(app, "select writer from writers_of_uploads('infinity', 0)") == []
+
+
+def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
+    app: Connection[Any],
+) -> None:
+    """Whoever named no tenant learns none."""
+    call = "select * from tenants_by_name('', 10)"
+    assert app.execute(call).fetchall() == []
+    with app.transaction(), app.cursor() as cursor:
+        ask(app, "acme", viewer_text(["*"]), "*")
+        cursor.execute(call)
+        assert [column.name for column in cursor.description or ()] == ["tenant_id", "created_at"]
+        assert [tenant for tenant, _ in cursor.fetchall()] == ["acme", "globex"]
+        after = cursor.execute("select tenant_id from tenants_by_name('acme', 1)")
+        assert after.fetchall() == [("globex",)]
+        assert rows(app, "select tenant_id from tenants") == ["acme"]
+
+
+def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """Names to whoever sweeps; the sum to background work in one tenant, and to no viewer."""
+    with app.cursor() as cursor:
+        cursor.execute("select * from tenants_to_measure('infinity', 10)")
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
+        assert cursor.execute("select * from tenants_to_measure('infinity', 0)").fetchall() == []
+    cited = {(row.full["tenant_id"], row.full["cid"]) for row in truth["blobs"].rows}
+    pending = Counter[str]()
+    for row in truth["uploads"].rows:
+        tenant = row.full["tenant_id"]
+        pending[tenant] += row.full["size"] * ((tenant, row.full["cid"]) not in cited)
+    for asker in ASKERS:
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            told = app.execute("select pending_upload_bytes()").fetchone()
+            assert told == (0 if asker.viewer else pending[asker.tenant],)
+
+
 @pytest.mark.parametrize("guard", ["refuse_erased_event", "refuse_erased_citation"])
 def test_a_guard_cannot_be_put_to_another_use(app: Connection[Any], guard: str) -> None:
     """On a table of one's own, its locks would tell which ids exist and hold foreign events."""
@@ -135,21 +233,48 @@ UNASKED = {
     "find_api_key": "select * from find_api_key('', '')",
     "edges_of": "select edges_of(e) from events e",
     "holds_words": "select holds_words(e, 'tide') from events e",
+    "event_holds_words": "select from event_search w"
+    " where event_holds_words(w.scope_id, w.event_id, 'tide')",
     "passes": "select passes(e, '{}') from events e",
+    "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
+    "page_bytes": "select page_bytes(e) from events e",
+    "some_scopes_in_view": "select unnest(some_scopes_in_view(10))",
+    "events_with_words": "select * from events_with_words('tide | late')",
+    "newest_reach_back": "select 1 where newest_reach_back(null, 0) is not null",
+    "newest_of_many": "select * from newest_of_many('{}', null, null, null, null, null, 10)",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
-    "append_items": "select unnest(append_items(array[]::append_item[], '{}'))",
-    "append_outcomes": "select unnest(append_outcomes(array[]::append_item[], '{}', '{}'))",
+    "append_items": "select unnest(append_items(array[]::append_item[], '{}', false))",
+    "append_failures": "select unnest(append_failures(array[]::append_item[], '{}', null))",
+    "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
     "append_events": "select * from append_events('[]', false)",
-    "store_events": "select unnest(store_events(array[]::append_item[]))",
+    "store_events": "select unnest(store_events(array[]::append_item[], false))",
+    "take_seqs": "select unnest(take_seqs(array[]::append_item[]))",
+    "make_scope": "select make_scope(null::append_item) where false",
+    "name_work": "select unnest(name_work(array[]::append_outcome[], array[]::append_item[]))",
+    "payload_size": "select payload_size('') where payload_size('') is not null",
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
     "any_word": "select any_word('tide') where false",
+    "any_of": "select any_of('tide') where false",
+    "needed_words": "select needed_words('tide') where false",
     "seen_by": "select seen_by('1', '1:1:') where false",
     "all_words": "select 1 from (select all_words(''::tsvector)) pure where false",
     "spoken_date": "select spoken_date(now()) where false",
     "speaker_words": "select speaker_words('alice', 'tide') where false",
-    # By design it names tenants to whoever sweeps: see the planner's test above.
+    # By design they name tenants, to operators and to whoever sweeps: see their tests above.
+    "tenants_by_name": "select * from tenants_by_name('', 10) where false",
     "tenants_with_work": "select * from tenants_with_work('', now()) where false",
+    "tenants_to_measure": "select * from tenants_to_measure(now(), 10) where false",
+    "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
+    "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
+    # Sums and limits of the asker's tenant; who named none leases nothing (see below).
+    "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
+    "quota_limit": "select 1 where quota_limit('requests', null) is not null",
+    "lease_quota": "select * from lease_quota('requests', 1, 1, 1) where false",
+    "quota_at_once": "select quota_at_once('requests', 1, 1) where false",
+    "quota_taken": "select quota_taken(null::quotas, 1, 1, now()) where false",
+    "recent_period": "select recent_period() where false",
+    "recent_units": "select recent_units(null::quotas, now()) where false",
 }
 
 
@@ -197,3 +322,18 @@ def test_nobody_can_append(app: Connection[Any]) -> None:
 
     with pytest.raises(errors.InsufficientPrivilege):
         append_for_another()
+
+
+def test_nobody_can_lease(app: Connection[Any]) -> None:
+    """Nor anybody for a tenant that does not exist: no row of a quota is made."""
+    lease = "select * from lease_quota('requests', 1, 1, 1)"
+    with pytest.raises((errors.InsufficientPrivilege, errors.NotNullViolation)):
+        app.execute(lease)
+
+    def lease_for_nobody() -> None:
+        with app.transaction():
+            ask(app, "nobody", "{}", "*")
+            app.execute(lease)
+
+    with pytest.raises(errors.ForeignKeyViolation):
+        lease_for_nobody()

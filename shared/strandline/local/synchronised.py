@@ -1,0 +1,63 @@
+"""Is a data directory one that another program copies about, or one that lies across a network?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+# Beginnings of folder names ("OneDrive - Company"), in lower case, and whose they are.
+_NAMES = (
+    ("dropbox", "Dropbox"),
+    ("onedrive", "OneDrive"),
+    ("google drive", "Google Drive"),
+    ("googledrive", "Google Drive"),
+    ("icloud drive", "iCloud"),
+    ("mobile documents", "iCloud"),
+    ("nextcloud", "Nextcloud"),
+    ("cloudstorage", "a cloud's client"),  # macOS: ~/Library/CloudStorage/<provider>
+)
+# What clients leave at the top of a folder that they synchronise, whatever it is called.
+_MARKS = (
+    (".stfolder", "Syncthing"),
+    (".dropbox.cache", "Dropbox"),
+    (".nextcloudsync.log", "Nextcloud"),
+    (".sync_*.db", "Nextcloud"),
+)
+_NETWORK = ("nfs", "cifs", "smb", "afp", "ceph", "davfs", "fuse.sshfs", "fuse.rclone", "fuse.davfs")
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def warnings(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
+    """What endangers a live database in `directory`, and what to do; empty where nothing is known
+    to. `mounts` is in the form of /proc/mounts; where there is none (macOS) network file systems
+    are not noticed."""
+    directory = directory.expanduser().resolve()
+    way_out = "Stop it, move the directory elsewhere, and name that in STRANDLINE_DATA_DIR."
+    found = [
+        f"{directory} is synchronised by {client}, which damages a live database. {way_out}"
+        for client in sorted(set(_clients(directory)))
+    ]
+    if (kind := _filesystem(directory, mounts)).startswith(_NETWORK):
+        found.append(
+            f"{directory} is on a network file system ({kind}), where a database loses its locks "
+            f"or its writes. {way_out}"
+        )
+    return found
+
+
+def _clients(directory: Path) -> Iterator[str]:
+    for part in directory.parts:
+        yield from (who for name, who in _NAMES if part.casefold().startswith(name))
+    for folder in (directory, *directory.parents):
+        yield from (who for mark, who in _MARKS if next(folder.glob(mark), None) is not None)
+
+
+def _filesystem(directory: Path, mounts: Path) -> str:
+    """The kind of the mount that is nearest above; of two on one place the later holds."""
+    if not mounts.exists():
+        return ""
+    nearest, kind = -1, ""
+    for line in mounts.read_text().splitlines():
+        place, mounted = line.split()[1:3]
+        at = Path(place.replace("\\040", " "))
+        if directory.is_relative_to(at) and len(at.parts) >= nearest:
+            nearest, kind = len(at.parts), mounted
+    return kind

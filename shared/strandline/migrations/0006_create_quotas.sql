@@ -1,0 +1,176 @@
+-- What a tenant may use. A row per tenant and quota says how much of it is leased to the service's
+-- instances; these spend what they leased by themselves, so that no request writes a row.
+
+-- An operator's word about one tenant; null is the deployment's default, 0 allows nothing.
+alter table tenants
+    add column requests_per_minute bigint check (requests_per_minute between 0 and 1000000000),
+    add column appends_per_minute bigint check (appends_per_minute between 0 and 1000000000),
+    add column stored_bytes_limit bigint check (stored_bytes_limit >= 0);
+
+create table quotas (
+    tenant_id text not null references tenants,
+    quota text not null check (quota in ('requests', 'appends', 'stored_bytes')),
+    -- A rate: until when all that is leased is paid for, at the limit's pace.
+    paid_at timestamptz not null default now(),
+    -- A level: bytes stored, and leased to be stored.
+    level bigint not null default 0,
+    leased bigint not null default 0,  -- units, since ever
+    -- Leased since recent_since, and in the period before: what instances may still hold, or have
+    -- spent on something that is not committed yet.
+    recent bigint not null default 0,
+    recent_before bigint not null default 0,
+    recent_since timestamptz not null default now(),
+    -- The truth, when it was last counted: bytes, and what lay in the log then.
+    measured bigint,
+    measured_scopes bigint,
+    measured_events bigint,
+    measured_at timestamptz,
+    primary key (tenant_id, quota)
+) with (fillfactor = 50);  -- nothing that changes is indexed: updates stay on their page
+
+-- How many units the limit gives to who has used none for a while. `p_burst` in seconds of the rate.
+create function quota_at_once(p_quota text, p_limit bigint, p_burst numeric) returns bigint
+language sql immutable parallel safe
+return case
+    when p_quota = 'stored_bytes' or p_limit = 0 then p_limit
+    else greatest(1, floor(p_limit * p_burst / 60))::bigint
+end;
+
+-- How many of them are taken now. Never more than all, so that a clock that was put back, or a limit
+-- that was lowered, heals within the burst.
+create function quota_taken(p_row quotas, p_limit bigint, p_at_once bigint, p_now timestamptz)
+returns numeric language sql immutable parallel safe
+return case
+    when (p_row).quota = 'stored_bytes' then (p_row).level
+    else least(p_at_once, greatest(0, extract(epoch from (p_row).paid_at - p_now)) * p_limit / 60)
+end;
+
+create function quota_limit(p_quota text, p_default bigint) returns bigint
+language sql stable parallel safe
+return coalesce(
+    (select case p_quota
+        when 'requests' then t.requests_per_minute
+        when 'appends' then t.appends_per_minute
+        when 'stored_bytes' then t.stored_bytes_limit
+     end from tenants t where t.tenant_id = current_tenant()), p_default);
+
+-- A unit is spent within 60 s of its lease, by a request that takes less than 30 s; given back, it is
+-- spent once more so: after this long it is in the log or it lapsed.
+create function recent_period() returns interval language sql immutable parallel safe
+    return interval '180 seconds';
+
+-- Units leased that may still be on their way.
+create function recent_units(p_row quotas, p_now timestamptz) returns bigint
+language sql immutable parallel safe
+return case
+    when p_now < (p_row).recent_since + recent_period() then (p_row).recent + (p_row).recent_before
+    when p_now < (p_row).recent_since + 2 * recent_period() then (p_row).recent
+    else 0
+end;
+
+-- Lease `p_need` units or up to a slice, or none and say when to ask again, in seconds.
+--
+-- A rate is a GCRA (ITU-T I.371, the virtual scheduling algorithm): of n units leased at t, paid_at
+-- becomes max(paid_at, t) + n * T, T = 60 s / limit, and must not pass t + burst. So in any time s
+-- at most s / T + burst / T units are leased, by however many instances: the row's lock, held for
+-- this statement alone, puts their leases in one order. Rounded against the tenant: paid_at up to a
+-- microsecond, units down to whole ones.
+--
+-- A slice is a second's worth of the rate, a thousandth of the level or 1 MiB; near the limit a
+-- quarter of what is left, but no less than a tenth of a slice. Who is refused waits for a whole one.
+create function lease_quota(p_quota text, p_need bigint, p_default bigint, p_burst numeric)
+returns table (granted bigint, "limit" bigint, at_once bigint, retry_after float8)
+language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_row quotas;
+    v_level boolean := p_quota = 'stored_bytes';
+    v_limit bigint := quota_limit(p_quota, p_default);
+    v_at_once bigint := quota_at_once(p_quota, v_limit, p_burst);
+    v_slice bigint := greatest(1, case when v_level then least(v_limit / 1000, 1048576)
+        else least((v_limit + 59) / 60, v_at_once) end);
+    v_taken numeric;
+    v_free bigint;
+    v_granted bigint := 0;
+    v_now timestamptz;
+begin
+    -- Lost in a crash, leases of the last moments are given twice: better than to wait for the disk.
+    perform set_config('synchronous_commit', 'off', true);
+    insert into quotas (tenant_id, quota) values (current_tenant(), p_quota) on conflict do nothing;
+    select q.* into strict v_row from quotas q
+    where q.tenant_id = current_tenant() and q.quota = p_quota for no key update;
+    v_now := clock_timestamp();  -- after the lock: leases are in the order of their times
+
+    v_taken := quota_taken(v_row, v_limit, v_at_once, v_now);
+    v_free := floor(v_at_once - v_taken);
+    if v_free >= p_need then
+        v_granted := least(v_free, greatest(p_need,
+            least(v_slice, greatest((v_free + 3) / 4, (v_slice + 9) / 10))));
+        update quotas q set
+            paid_at = case when v_level then q.paid_at else v_now
+                + ceil((v_taken + v_granted) * 60000000 / v_limit) * interval '1 microsecond' end,
+            level = case when v_level then v_row.level + v_granted else 0 end,
+            leased = v_row.leased + v_granted,
+            recent = v_granted
+                + case when v_now < v_row.recent_since + recent_period() then v_row.recent else 0 end,
+            recent_before = case
+                when v_now < v_row.recent_since + recent_period() then v_row.recent_before
+                when v_now < v_row.recent_since + 2 * recent_period() then v_row.recent
+                else 0 end,
+            recent_since = case
+                when v_now < v_row.recent_since + recent_period() then v_row.recent_since
+                else v_now end
+        where q.tenant_id = current_tenant() and q.quota = p_quota;
+    end if;
+    return query select v_granted, v_limit, v_at_once, case
+        when v_granted > 0 then 0
+        when v_level or v_at_once < p_need then 60  -- waiting alone helps nobody: an operator does
+        else (v_taken + greatest(p_need, v_slice) - v_at_once) * 60 / v_limit
+    end::float8;
+end $$;
+
+create policy own_tenant on quotas to strandline_app, strandline_owner
+    using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
+alter table quotas enable row level security;
+alter table quotas force row level security;
+create policy planner_reads on quotas for select to strandline_planner using (true);
+
+grant select on quotas to strandline_app;
+grant insert (tenant_id, quota) on quotas to strandline_app;
+grant update (paid_at, level, leased, recent, recent_before, recent_since, measured, measured_scopes,
+    measured_events, measured_at) on quotas to strandline_app;
+grant update (requests_per_minute, appends_per_minute, stored_bytes_limit) on tenants
+    to strandline_app;
+grant select on quotas to strandline_planner;
+create policy planner_reads on blobs for select to strandline_planner using (true);
+grant select (tenant_id, cid, writer) on blobs to strandline_planner;
+
+-- Tenant ids, and nothing else about them, whose level was last counted before `p_before` and has
+-- moved since, or was not counted for a day: what erasure and time take away leases nothing.
+grant create on schema public to strandline_planner;
+create function tenants_to_measure(p_before timestamptz, p_most int)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select q.tenant_id from quotas q
+    where q.quota = 'stored_bytes'
+        and (q.measured_at is null or q.measured_at < p_before
+            and (q.level <> q.measured or q.measured_at < p_before - interval '1 day'))
+    order by q.measured_at nulls first, q.tenant_id limit p_most
+$$;
+revoke execute on function tenants_to_measure from public;
+grant execute on function tenants_to_measure to strandline_app;
+alter function tenants_to_measure owner to strandline_planner;
+
+-- Bytes announced by uploads that no event cites yet, whoever's they are: for background work in
+-- this tenant, which sees no user's rows by itself. Cited ones count with their events.
+create function pending_upload_bytes() returns bigint
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select coalesce(sum(u.size), 0)::bigint from uploads u
+    where u.tenant_id = current_tenant() and current_viewer() = '{}'
+        and not exists (
+            select from blobs b
+            where b.tenant_id = u.tenant_id and b.cid = u.cid and b.writer = u.writer)
+$$;
+revoke execute on function pending_upload_bytes from public;
+grant execute on function pending_upload_bytes to strandline_app;
+alter function pending_upload_bytes owner to strandline_planner;
+revoke create on schema public from strandline_planner;

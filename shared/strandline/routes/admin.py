@@ -1,0 +1,154 @@
+"""Tenants, keys and the audit trail over HTTP: for operators, whose right reads no memory."""
+
+from datetime import timedelta
+
+from strandline import wire
+from strandline.config import settings
+from strandline.db import Access
+from strandline.errors import Conflict, NotFound
+from strandline.http import Answer, Request, Route, answer
+from strandline.services import keys, tenants
+
+
+def create_tenant(request: Request) -> Answer:
+    """Make a tenant. One that is there already is a 409 and stays as it is."""
+    wanted = request.body(wire.TenantIn)
+    access = request.operator(wanted.tenant_id)
+    tenants.make_tenant(access, request.act, _limits(wanted))
+    return answer(tenants.get_tenant(access, request.service.quotas), 201)
+
+
+def list_tenants(request: Request) -> Answer:
+    """All tenants, by name."""
+    page = request.query(wire.ListQuery)
+    return answer(tenants.list_tenants(request.operator(), page.limit, page.cursor))
+
+
+def get_tenant(request: Request) -> Answer:
+    """One tenant, what it may use and what it uses."""
+    return answer(tenants.get_tenant(_tenant(request), request.service.quotas))
+
+
+def change_tenant(request: Request) -> Answer:
+    """Change a tenant's limits: those named, the others stay."""
+    wanted = request.body(wire.LimitsIn)
+    access = _tenant(request)
+    tenants.change_limits(access, request.act, _limits(wanted))
+    return answer(tenants.get_tenant(access, request.service.quotas))
+
+
+def create_key(request: Request) -> Answer:
+    """Make a key of a tenant that is there. Its token is in this answer and nowhere else, so that
+    there is no replay: where the answer was lost, list the keys, revoke the one and make another.
+    """
+    wanted = request.body(wire.KeyIn)
+    access = _tenant(request)
+    made = keys.make_key(
+        access,
+        settings().key_secret,
+        request.act,
+        user=wanted.user,
+        rights=wanted.rights,
+        label=wanted.label,
+        expires_at=wanted.expires_at,
+    )
+    return answer(keys.shown_once(made), 201)
+
+
+def list_keys(request: Request) -> Answer:
+    """A tenant's keys, ended ones too, newest first: nothing secret."""
+    page = request.query(wire.ListQuery)
+    return answer(keys.list_keys(_tenant(request), page.limit, page.cursor))
+
+
+def get_key(request: Request) -> Answer:
+    """One key: nothing secret."""
+    return answer(keys.get_key(_tenant(request), request.path_id("key_id").hex))
+
+
+def rotate_key(request: Request) -> Answer:
+    """Make a key's successor, of the same user, rights and label; the key itself ends after the
+    overlap. The token is in this answer and nowhere else. A key is rotated once: where the answer
+    was lost, rotate its successor, which the 409 and the list name."""
+    wanted = request.body(wire.RotateIn)
+    access, key_id = _tenant(request), request.path_id("key_id").hex
+    rotated = keys.rotate_key(
+        access,
+        settings().key_secret,
+        request.act,
+        key_id,
+        overlap=timedelta(seconds=wanted.overlap_seconds),
+        expires_at=wanted.expires_at,
+    )
+    request.service.authenticator.forget(key_id)
+    made, old = keys.shown_once(rotated.made), keys.shown(rotated.old)
+    return answer(wire.RotatedOut(key=made, old=old), 201)
+
+
+def revoke_key(request: Request) -> Answer:
+    """Revoke a key for good: it is refused within 60 seconds. Again changes nothing."""
+    access, key_id = _tenant(request), request.path_id("key_id").hex
+    revoked = keys.revoke_key(access, request.act, key_id)
+    request.service.authenticator.forget(key_id)
+    return answer(keys.shown(revoked))
+
+
+def list_trail(request: Request) -> Answer:
+    """What admins and operators did in a tenant, newest first: ids and no words. What was refused
+    lies with the tenant of whoever asked. This call is in the next one's answer."""
+    page = request.query(wire.ListQuery)
+    return answer(tenants.list_trail(_tenant(request), page.limit, page.cursor))
+
+
+def _tenant(request: Request) -> Access:
+    """The database in the tenant that the path names. Raises NotFound."""
+    name = request.path("tenant")
+    if not tenants.is_name(name):
+        raise NotFound
+    access = request.operator(name)
+    tenants.require_tenant(access)
+    return access
+
+
+def _limits(wanted: wire.LimitsIn) -> dict[str, int | None]:
+    """The limits that a body names."""
+    return wanted.model_dump(include=set(wire.LimitsIn.model_fields), exclude_unset=True)
+
+
+_TENANT = "/api/v1/admin/tenants/{tenant}"
+_KEY = f"{_TENANT}/keys/{{key_id}}"
+
+ROUTES = {
+    "POST /api/v1/admin/tenants": Route(
+        create_tenant,
+        "operator",
+        {201: wire.TenantDetails},
+        body=wire.TenantIn,
+        errors=(Conflict,),
+        records=True,
+    ),
+    "GET /api/v1/admin/tenants": Route(
+        list_tenants, "operator", {200: wire.TenantPage}, query=wire.ListQuery
+    ),
+    f"GET {_TENANT}": Route(get_tenant, "operator", {200: wire.TenantDetails}),
+    f"PATCH {_TENANT}": Route(
+        change_tenant, "operator", {200: wire.TenantDetails}, body=wire.LimitsIn, records=True
+    ),
+    f"POST {_TENANT}/keys": Route(
+        create_key, "operator", {201: wire.NewKeyOut}, body=wire.KeyIn, records=True
+    ),
+    f"GET {_TENANT}/keys": Route(list_keys, "operator", {200: wire.KeyPage}, query=wire.ListQuery),
+    f"GET {_KEY}": Route(get_key, "operator", {200: wire.KeyOut}),
+    f"POST {_KEY}/rotate": Route(
+        rotate_key,
+        "operator",
+        {201: wire.RotatedOut},
+        body=wire.RotateIn,
+        errors=(Conflict,),
+        records=True,
+    ),
+    f"DELETE {_KEY}": Route(revoke_key, "operator", {200: wire.KeyOut}, records=True),
+    f"GET {_TENANT}/audit": Route(
+        list_trail, "operator", {200: wire.AuditPage}, query=wire.ListQuery
+    ),
+}

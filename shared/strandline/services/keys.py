@@ -1,0 +1,187 @@
+"""API keys: made, listed, rotated and revoked, by operators over HTTP and at the console."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline import cursors, wire
+from strandline.auth import new_token
+from strandline.cursors import Position
+from strandline.db import Access
+from strandline.errors import Conflict, Invalid, NotFound
+from strandline.participants import normalize
+from strandline.principals import RIGHTS
+from strandline.services.tenants import require_name
+from strandline.store import audit, keys
+from strandline.store.audit import Act
+
+MOST_DAYS = 3650
+"""How far ahead a key may expire."""
+_CONSOLE = Act("console key")
+
+
+class NewKey(NamedTuple):
+    """A key that was just made. `token` is shown once and stored nowhere."""
+
+    key: keys.Key
+    token: str
+
+    @property
+    def key_id(self) -> str:
+        """Its public id."""
+        return self.key.key_id
+
+
+class Rotated(NamedTuple):
+    """A key's successor, and the key itself, which ends when the overlap does."""
+
+    made: NewKey
+    old: keys.Key
+
+
+def make_key(
+    access: Access,
+    deployment_secret: str,
+    act: Act = _CONSOLE,
+    *,
+    user: str | None = None,
+    rights: Sequence[str] = ("read", "write"),
+    label: str = "",
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """Make a key of the asker's tenant, bound to `user` if given. At the console its tenant is made
+    if it is new; for everybody else that is a step of its own.
+
+    Raises Invalid for an unknown right, a user that is no `user:NAME`, an expiry that is past or
+    too far ahead, or a tenant that is not lower-case letters, digits and hyphens.
+    """
+    require_name(access.asker.tenant)
+    if not rights or not set(rights) <= set(RIGHTS):
+        raise Invalid(f"rights: one or more of {', '.join(RIGHTS)}", field="rights")
+    user = user if user is None else normalize(user, "user")
+    if user is not None and not user.startswith("user:"):
+        raise Invalid("user: is `user:NAME`", field="user")
+    _require_ahead(expires_at, datetime.now(UTC))
+    with access.transaction():
+        if act.tenant is None:
+            keys.add_tenant(access)
+        made = _add(access, deployment_secret, user, rights, label, expires_at)
+        audit.add(access, act, {"key_id": made.key_id})
+    return made
+
+
+def rotate_key(
+    access: Access,
+    deployment_secret: str,
+    act: Act,
+    key_id: str,
+    *,
+    overlap: timedelta,
+    expires_at: datetime | None = None,
+) -> Rotated:
+    """Make a key's successor, of the same user, rights and label, and let the key itself end after
+    `overlap`, or when it would have anyway. Without `expires_at` the successor holds as long as the
+    key was made for.
+
+    Raises NotFound, Invalid for an unusable expiry, and Conflict for a key that has ended or has a
+    successor already: of two callers at once one rotates.
+    """
+    now = datetime.now(UTC)
+    _require_ahead(expires_at, now)
+    with access.transaction():
+        old = keys.hold(access, key_id)
+        if old is None:
+            raise NotFound
+        _require_rotatable(old, now)
+        if expires_at is None and old.expires_at is not None:
+            expires_at = now + (old.expires_at - old.created_at)
+        made = _add(access, deployment_secret, old.user_name, old.scopes, old.label, expires_at)
+        ended = keys.succeed(access, key_id, made.key_id, now + overlap)
+        audit.add(access, act, {"key_id": key_id, "rotated_to": made.key_id})
+    return Rotated(made, ended)
+
+
+def revoke_key(access: Access, act: Act, key_id: str) -> keys.Key:
+    """Revoke a key of the asker's tenant for good: it is refused within 60 seconds. Again changes
+    nothing. Raises NotFound."""
+    with access.transaction():
+        revoked = keys.revoke(access, key_id)
+        if revoked is None:
+            raise NotFound
+        audit.add(access, act, {"key_id": key_id})
+    return revoked
+
+
+def get_key(access: Access, key_id: str) -> wire.KeyOut:
+    """A key of the asker's tenant. Raises NotFound."""
+    key = keys.get(access, key_id)
+    if key is None:
+        raise NotFound
+    return shown(key)
+
+
+def list_keys(access: Access, limit: int, cursor: str | None) -> wire.KeyPage:
+    """The keys of the asker's tenant, newest first."""
+    rows = keys.newest(access, cursors.decode(cursor), limit)
+    last = rows[-1] if len(rows) == limit else None
+    after = last and Position(last.mark, last.created_at, UUID(last.key_id))
+    return wire.KeyPage(
+        keys=[shown(row) for row in rows], next_cursor=after and cursors.encode(after)
+    )
+
+
+def shown(key: keys.Key) -> wire.KeyOut:
+    """A key as operators see it."""
+    return wire.KeyOut.model_validate(_fields(key))
+
+
+def shown_once(made: NewKey) -> wire.NewKeyOut:
+    """A new key and its token."""
+    return wire.NewKeyOut.model_validate({**_fields(made.key), "token": made.token})
+
+
+def _fields(key: keys.Key) -> dict[str, object]:
+    return {**vars(key), "user": key.user_name, "rights": key.scopes}
+
+
+def _add(
+    access: Access,
+    deployment_secret: str,
+    user: str | None,
+    rights: Sequence[str],
+    label: str,
+    expires_at: datetime | None,
+) -> NewKey:
+    new = new_token(deployment_secret)
+    key = keys.add(
+        access,
+        key_id=new.key_id,
+        secret_hash=new.secret_hash,
+        user=user,
+        scopes=[right for right in RIGHTS if right in rights],
+        label=label,
+        expires_at=expires_at,
+    )
+    return NewKey(key, new.token)
+
+
+def _require_ahead(expires_at: datetime | None, now: datetime) -> None:
+    most = timedelta(days=MOST_DAYS)
+    if expires_at is not None and not now < expires_at <= now + most:
+        raise Invalid(
+            f"expires_at: lies ahead, and at most {MOST_DAYS} days; leave it out for a key that "
+            "does not expire",
+            field="expires_at",
+        )
+
+
+def _require_rotatable(key: keys.Key, now: datetime) -> None:
+    if key.rotated_to is not None:
+        raise Conflict(
+            "key_id: this key has a successor, `rotated_to`: rotate that one",
+            field="key_id",
+            rotated_to=key.rotated_to,
+        )
+    if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+        raise Conflict("key_id: this key has ended: make a new one", field="key_id")

@@ -1,0 +1,93 @@
+"""Tenants, their limits and their audit trail, as operators make, change and read them."""
+
+import re
+from collections.abc import Mapping
+
+from strandline import cursors, wire
+from strandline.cursors import Position
+from strandline.db import Access
+from strandline.errors import Conflict, Invalid, Malformed, NotFound
+from strandline.quotas import Quotas
+from strandline.services.usage import usage
+from strandline.store import audit, keys, quotas
+from strandline.store.audit import Act
+from strandline.store.quotas import Limits
+
+_NAME = re.compile(wire.TENANT_PATTERN)
+
+
+def is_name(text: str) -> bool:
+    """Whether a tenant may be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
+def require_name(tenant: str) -> None:
+    """Raises Invalid for what is no tenant's name."""
+    if not is_name(tenant):
+        raise Invalid("tenant: 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant")
+
+
+def make_tenant(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
+    """Make the asker's tenant, with `limits` by their names. Raises Conflict where there is one:
+    nothing of it is changed."""
+    with access.transaction():
+        if not keys.add_tenant(access):
+            raise Conflict(
+                "tenant_id: this tenant is there already; its limits change by PATCH",
+                field="tenant_id",
+            )
+        if limits:
+            quotas.set_limits(access, Limits(**limits))
+        audit.add(access, act, {})
+
+
+def change_limits(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
+    """Set the limits named, of the asker's tenant; the others stay. Raises NotFound."""
+    with access.transaction():
+        if keys.hold_tenant(access) is None:  # or of two callers at once one would undo the other
+            raise NotFound
+        before = quotas.limits(access)
+        assert before is not None, "the tenant is held"
+        quotas.set_limits(access, Limits(**{**vars(before), **limits}))
+        audit.add(access, act, {})
+
+
+def require_tenant(access: Access) -> None:
+    """Raises NotFound unless the asker's tenant is there."""
+    if keys.get_tenant(access) is None:
+        raise NotFound
+
+
+def get_tenant(access: Access, used: Quotas) -> wire.TenantDetails:
+    """The asker's tenant, what it may use and what it uses. Raises NotFound."""
+    tenant, limits = keys.get_tenant(access), quotas.limits(access)
+    if tenant is None or limits is None:
+        raise NotFound
+    return wire.TenantDetails(
+        tenant_id=tenant.tenant_id,
+        created_at=tenant.created_at,
+        limits=wire.TenantLimits(**vars(limits)),
+        usage=usage(access, used),
+    )
+
+
+def list_tenants(access: Access, limit: int, cursor: str | None) -> wire.TenantPage:
+    """All tenants, by name; a cursor is the last name of the page before."""
+    if cursor is not None and not is_name(cursor):
+        raise Malformed("cursor: send back next_cursor as it was given", field="cursor")
+    rows = keys.tenants(access, cursor or "", limit)
+    return wire.TenantPage(
+        tenants=[wire.TenantOut(**vars(row)) for row in rows],
+        next_cursor=rows[-1].tenant_id if len(rows) == limit else None,
+    )
+
+
+def list_trail(access: Access, limit: int, cursor: str | None) -> wire.AuditPage:
+    """What admins and operators did in the asker's tenant, newest first."""
+    rows = audit.newest(access, cursors.decode(cursor), limit)
+    last = rows[-1] if len(rows) == limit else None
+    after = last and Position(last.mark, last.at, last.audit_id)
+    return wire.AuditPage(
+        entries=[wire.AuditEntry.model_validate(vars(row)) for row in rows],
+        next_cursor=after and cursors.encode(after),
+    )

@@ -1,0 +1,52 @@
+"""What a tenant uses of what it may."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from strandline import wire
+from strandline.db import Access
+from strandline.errors import Forbidden
+from strandline.principals import Principal
+from strandline.quotas import Quotas
+from strandline.store import quotas
+
+
+def require_tenants_own(principal: Principal) -> None:
+    """Raises Forbidden for a bound user, who is told nothing of what the others do."""
+    if principal.user is not None and "admin" not in principal.rights:
+        raise Forbidden(
+            "usage: is the whole tenant's, and this credential is bound to a user. Use one bound "
+            "to no user, or an admin's.",
+            reason="bound_user",
+        )
+
+
+def usage(access: Access, limits: Quotas) -> wire.Usage:
+    """Each quota's limit and use now, and what lay in the log when it was last counted."""
+    used = quotas.usage(access, limits.defaults, limits.burst_seconds)
+    counted = next(use for use in used if use.quota == "stored_bytes")
+    stored = counted.measured_at and wire.Stored(
+        bytes=counted.measured or 0,
+        scopes=counted.measured_scopes or 0,
+        events=counted.measured_events or 0,
+        measured_at=counted.measured_at,
+    )
+    return wire.Usage(quotas=[_told(use) for use in used], stored=stored)
+
+
+def _told(use: quotas.Use) -> wire.QuotaUse:
+    level = use.quota == "stored_bytes"
+    full_at = None if level else datetime.now(UTC) + timedelta(seconds=use.refill_seconds)
+    remaining = max(0, use.at_once - use.taken)
+    wait = 60 if level or not use.limit else math.ceil(60 / use.limit)
+    return wire.QuotaUse(
+        name=use.quota,
+        limit=use.limit,
+        per="total" if level else "minute",
+        at_once=use.at_once,
+        used=use.taken,
+        remaining=remaining,
+        retry_after=0 if remaining else wait,
+        resets_at=full_at,
+        ever=use.leased,
+    )

@@ -1,0 +1,68 @@
+"""The bench's own sums: who takes turns with whom, and what the table says of it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench import report
+from tests.bench.cost import Call, Known, interleaved
+
+CALL = {"write_batch_ms": 0.2, "search_p50_ms": 5.0, "search_p95_ms": 9.0}
+COST = {
+    "strandline": {"write_ms": 1.5, **CALL},
+    "bare_postgres": {"write_ms": 0.5, **CALL, "search_p50_ms": 4.0},
+    "writers4": {
+        "append": 600.0,
+        "handler": 500.0,
+        "bare": 1000.0,
+        "append_share": 0.6,
+        "handler_share": 0.5,
+    },
+}
+
+
+def test_sides_take_turns_and_by_turns_begin() -> None:
+    order: list[str] = []
+
+    def calls(name: str) -> list[Call]:
+        return [lambda: order.append(name)] * 5
+
+    took = interleaved({"a": calls("a"), "b": calls("b")}, 2)
+    assert "".join(order) == "aabb" + "bbaa" + "ab"
+    assert {name: len(seconds) for name, seconds in took.items()} == {"a": 5, "b": 5}
+
+
+def test_the_table_gives_both_sides_and_how_many_times_the_bare_one_that_is() -> None:
+    lines = list(report.cost_table(COST))
+    assert "| strandline | 1.500 | 0.200 | 5.000 | 9.000 |" in lines
+    assert "| bare_postgres | 0.500 | 0.200 | 4.000 | 9.000 |" in lines
+    assert "| strandline : bare_postgres | 3.00 | 1.00 | 1.25 | 1.00 |" in lines
+    assert "| append service function | 600 | 60% |" in lines
+    assert len({line.count("|") for line in lines if "ms" in line or "strandline" in line}) == 1
+
+
+def test_a_run_without_costs_has_no_table_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    assert list(report.cost_table({})) == []
+    file = tmp_path / "bench.json"
+    report.write(file, {"cpus": 2}, quality={"strandline": {"MRR": 0.5}}, cost=COST)
+    report.write(file, {"python": "3.13"}, quality={"bare_postgres": {"MRR": 0.4}}, cost={})
+    kept = json.loads(file.read_bytes())
+    assert kept["cost"] == COST
+    assert kept["quality"] == {"strandline": {"MRR": 0.5}, "bare_postgres": {"MRR": 0.4}}
+    assert kept["environment"] == {"cpus": 2, "python": "3.13"}
+
+
+def test_a_text_that_is_known_is_not_embedded_again() -> None:
+    asked: list[Sequence[str]] = []
+
+    class Model:
+        space, dimensions = "space", 1
+
+        def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+            asked.append(texts)
+            return [[float(len(text))] for text in texts]
+
+    known = Known(Model())
+    assert known.embed(["a", "bb", "a"], timeout=1.0) == [[1.0], [2.0], [1.0]]
+    assert known.embed(["bb", "ccc"], timeout=1.0) == [[2.0], [3.0]]
+    assert asked == [["a", "bb"], ["ccc"]]

@@ -1,0 +1,129 @@
+"""The page at /docs in a real browser: it works without the internet, and makes a call."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Response,
+    Route,
+    expect,
+    sync_playwright,
+)
+
+from strandline.local.service import Running, running
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WAIT_MS = 20_000
+EVENT = {
+    "participants": ["user:alice", "agent:helper"],
+    "role": "user",
+    "content": "The buoy goes out on Friday.",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium of this machine; the tests bring none."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, (
+        f"no browser here: the page is opened in one of {', '.join(NAMES)}, found on PATH. "
+        "Debian and Ubuntu: apt-get install chromium. macOS: brew install --cask chromium"
+    )
+    with sync_playwright() as playwright:
+        # Root, as in a container, gets no sandbox; what is opened is the service's own page.
+        opened = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """The whole service on a port of its own."""
+    # Not pytest's own directory: the database's account does not reach that.
+    parent = Path(tempfile.mkdtemp(prefix="strandline-browser-"))
+    parent.chmod(0o711)
+    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "KEY_SECRET"):
+        monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
+    with running(parent / "data", 0) as started:
+        yield started
+    shutil.rmtree(parent)
+
+
+@pytest.mark.parametrize("base", ["", "/memory"], ids=["at the root", "under a base path"])
+def test_a_call_made_from_the_page_is_answered(
+    base: str, browser: Browser, service: Running, repository: Path
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    page.set_default_timeout(WAIT_MS)
+    expect.set_options(timeout=WAIT_MS)
+    asked: list[str] = []
+    complaints: list[str] = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", hear)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+
+    stored = page.request.post(
+        f"{service.url}/api/v1/events", data=EVENT, headers={"X-API-Key": service.key}
+    )
+    assert stored.status == 201
+    if base:  # as a custom domain's mapping or a stage does it
+        page.route(f"**{base}/**", lambda route: route.continue_(url=unmapped(route, base)))
+    page.goto(f"{service.url}{base}/docs")
+    expect(page.locator("h1, .title").first).to_contain_text("Strandline")
+    shots = repository / "build"
+    page.screenshot(path=shots / "docs-top.png")
+    authorize(page, service.key)
+    answer = recall(page)
+    page.screenshot(path=shots / "docs.png")
+
+    assert answer.status == 200
+    expect(page.locator(".request-url .microlight")).to_have_text(
+        f"{service.url}{base}/api/v1/recall"
+    )
+    assert [hit["event"]["content"] for hit in answer.json()["hits"]] == [EVENT["content"]]
+    expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
+    foreign = [u for u in asked if urlsplit(u).scheme != "data" and not u.startswith(service.url)]
+    assert not foreign
+    assert len(asked) >= 6, "page, styles, scripts, document, call"
+    assert not complaints
+    kept = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+    assert kept == [0, 0, ""], "the key is in this tab's memory alone"
+    page.reload()
+    expect(page.locator(".auth-wrapper .authorize.unlocked")).to_be_visible()
+
+
+def unmapped(route: Route, base: str) -> str:
+    return route.request.url.replace(f"{base}/", "/", 1)
+
+
+def authorize(page: Page, key: str) -> None:
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".auth-container input").first.fill(key)
+    page.locator(".auth-btn-wrapper .authorize").first.click()
+    page.locator(".auth-btn-wrapper .btn-done").first.click()
+
+
+def recall(page: Page) -> Response:
+    """Open recall, try it with the example as it stands, and give its answer."""
+    operation = page.locator("#operations-recall-post_recall")
+    operation.locator(".opblock-summary-control").click()
+    operation.get_by_role("button", name="Try it out").click()
+    with page.expect_response("**/api/v1/recall") as said:
+        operation.get_by_role("button", name="Execute").click()
+    operation.locator(".live-responses-table").wait_for()
+    operation.locator(".live-responses-table").scroll_into_view_if_needed()
+    return said.value

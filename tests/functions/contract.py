@@ -1,0 +1,74 @@
+"""What the document promises, checked on every answer that a test of the functions sees."""
+
+import functools
+from typing import Any
+
+from jsonschema.protocols import Validator
+from openapi_schema_validator import OAS31Validator, oas31_format_checker
+
+from functions.admin import handler as admin
+from functions.ingest import handler as ingest
+from functions.query import handler as query
+from strandline import openapi
+from strandline.local.http_routes import Routes
+from tests.support import Reply
+
+HANDLERS = (ingest, query, admin)
+
+
+@functools.cache
+def document() -> dict[str, Any]:
+    """The document of all that is served."""
+    routes = {name: route for handler in HANDLERS for name, route in handler.ROUTES.items()}
+    return openapi.document(routes, openapi.examples())
+
+
+def operations() -> dict[str, Any]:
+    """Every operation of the document, as the routes name it."""
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in document()["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def check(method: str, path: str, reply: Reply) -> None:
+    """Raises AssertionError for an answer whose status, type, headers or body the document does
+    not promise."""
+    match = _table().find(path)
+    assert match is not None, f"{path} is in no document"
+    name = f"{method} {match.resource.path}"
+    declared = operations()[name]["responses"].get(str(reply.status))
+    assert declared is not None, f"{name} does not say that it answers {reply.status}"
+    declared = _resolved(declared)
+    headers = {"Content-Type", *declared.get("headers", {})}
+    assert set(reply.headers) <= headers, f"{name} {reply.status}: {set(reply.headers) - headers}"
+    media = reply.headers["Content-Type"]
+    plain = "text/*" if "text/*" in declared["content"] else media
+    assert plain in declared["content"], f"{name} {reply.status}: {media}"
+    schema = declared["content"][plain].get("schema")
+    if schema is not None:
+        _validator(schema["$ref"]).validate(reply.body)
+
+
+def _resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """A response, or the component that it refers to."""
+    if "$ref" not in node:
+        return node
+    *_, kind, name = node["$ref"].split("/")
+    return document()["components"][kind][name]
+
+
+@functools.cache
+def _validator(reference: str) -> Validator:
+    schema = {"$ref": reference, "components": document()["components"]}
+    return OAS31Validator(schema, format_checker=oas31_format_checker)
+
+
+@functools.cache
+def _table() -> Routes:
+    return Routes(dict.fromkeys(operations(), _nobody))
+
+
+def _nobody(event: object, context: object) -> dict[str, Any]:
+    raise AssertionError(event, context)

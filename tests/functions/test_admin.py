@@ -1,0 +1,459 @@
+"""Tenants and keys, called as API Gateway calls them: what an operator may, and nobody else."""
+
+import importlib
+import json
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from strandline import wire
+from strandline.db import Asker
+from strandline.http import Request
+from strandline.local.lambda_context import LambdaContext
+from strandline.principals import RIGHTS, Principal
+from strandline.routes import admin, ingest, query
+from strandline.service import Service
+from tests.support import EVENTS, Base, Gateway, Reply, said
+
+TENANTS = "/api/v1/admin/tenants"
+ACME = f"{TENANTS}/acme"
+EVENT = "/api/v1/events"
+
+
+@pytest.fixture
+def operator(gateway: Gateway) -> str:
+    """An operator's key; acme and globex are there, with a key of no rights worth having."""
+    gateway.key("acme", rights=["read"])
+    gateway.key("globex", rights=["read"])
+    return gateway.key("ops", rights=["operator"])
+
+
+def make(gateway: Gateway, operator: str, tenant: str = "acme", **wanted: object) -> Any:
+    """A new key, as its one answer shows it."""
+    reply = gateway.call("POST", f"{TENANTS}/{tenant}/keys", wanted, key=operator)
+    assert reply.status == 201, reply.text
+    return reply.body
+
+
+def appends(gateway: Gateway, token: str) -> int:
+    """What becomes of an append with this credential."""
+    return gateway.call("POST", EVENT, said("x"), key=token).status
+
+
+def restarted(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process of this function: it remembers no key."""
+    module = importlib.import_module(f"functions.{function}.handler")
+    before: Service = vars(module)["service"]
+    fresh = Service()
+    vars(fresh)["database"] = before.database
+    monkeypatch.setattr(module, "service", fresh)
+
+
+def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
+    event = json.loads((EVENTS / "admin.json").read_text())
+    event["headers"]["X-Api-Key"] = operator
+    handler = importlib.import_module("functions.admin.handler").lambda_handler
+    answer = handler(event, LambdaContext("admin", 29))
+    assert answer["statusCode"] == 200
+    assert [key["rights"] for key in json.loads(answer["body"])["keys"]] == [["read"]]
+
+
+# tenants -----------------------------------------------------------------------------------------
+
+
+def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str) -> None:
+    wanted = {"tenant_id": "initech", "appends_per_minute": 7}
+    made = gateway.call("POST", TENANTS, wanted, key=operator)
+    none = {"requests_per_minute": None, "appends_per_minute": 7, "stored_bytes": None}
+    assert (made.status, made.body["tenant_id"], made.body["limits"]) == (201, "initech", none)
+    again = gateway.call("POST", TENANTS, {**wanted, "appends_per_minute": 9}, key=operator)
+    assert (again.status, again.error["details"]) == (409, {"field": "tenant_id"})
+    place = f"{TENANTS}/initech"
+    shown = gateway.call("GET", place, key=operator)
+    assert (shown.status, shown.body["limits"]) == (200, none)
+    assert {use["name"]: use["limit"] for use in shown.body["usage"]["quotas"]}["appends"] == 7
+    for change, limits in (
+        ({"requests_per_minute": 0}, none | {"requests_per_minute": 0}),
+        ({"stored_bytes": 5}, none | {"requests_per_minute": 0, "stored_bytes": 5}),
+        (
+            {"requests_per_minute": None, "appends_per_minute": None},
+            {"requests_per_minute": None, "appends_per_minute": None, "stored_bytes": 5},
+        ),
+        ({}, {"requests_per_minute": None, "appends_per_minute": None, "stored_bytes": 5}),
+    ):
+        changed = gateway.call("PATCH", place, change, key=operator)
+        assert (changed.status, changed.body["limits"]) == (200, limits)
+        assert gateway.call("GET", place, key=operator).body["limits"] == limits
+
+
+def test_changes_of_limits_at_once_undo_none(gateway: Gateway, operator: str) -> None:
+    names = list(wire.LimitsIn.model_fields)
+
+    def change(value: int) -> None:
+        body = {names[value % 3]: value}
+        assert gateway.call("PATCH", ACME, body, key=operator).status == 200
+
+    for _ in range(5):
+        gateway.call("PATCH", ACME, dict.fromkeys(names, 0), key=operator)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(change, (30, 31, 32)))
+        assert gateway.call("GET", ACME, key=operator).body["limits"] == dict(
+            zip(names, (30, 31, 32), strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "tenant_id"),
+        ({"tenant_id": "Acme"}, "tenant_id"),
+        ({"tenant_id": "a" * 64}, "tenant_id"),
+        ({"tenant_id": "a\n"}, "tenant_id"),
+        ({"tenant_id": "new", "appends_per_minute": -1}, "appends_per_minute"),
+        ({"tenant_id": "new", "appends_per_minute": 10**9 + 1}, "appends_per_minute"),
+        ({"tenant_id": "new", "stored_bytes": 2**63}, "stored_bytes"),
+        ({"tenant_id": "new", "requests_per_minute": "5"}, "requests_per_minute"),
+        ({"tenant_id": "new", "budget": 5}, "budget"),
+    ],
+    ids=str,
+)
+def test_a_tenant_that_cannot_be_is_refused(
+    gateway: Gateway, operator: str, base: Base, body: dict[str, object], field: str
+) -> None:
+    reply = gateway.call("POST", TENANTS, body, key=operator)
+    assert (reply.status, reply.error["details"]["field"]) == (422, field)
+    assert base.rows("select count(*) from tenants") == [(3,)]
+
+
+def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) -> None:
+    for name in ("b", "a-1", "a0", "zz", "9"):
+        assert gateway.call("POST", TENANTS, {"tenant_id": name}, key=operator).status == 201
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = gateway.call("GET", TENANTS, key=operator, query={"limit": 3} | cursor)
+        assert page.status == 200
+        seen += [tenant["tenant_id"] for tenant in page.body["tenants"]]
+        if page.body["next_cursor"] is None:
+            break
+        cursor = {"cursor": page.body["next_cursor"]}
+        gateway.call("POST", TENANTS, {"tenant_id": f"0{len(seen)}"}, key=operator)
+    assert sorted(seen) == sorted({"acme", "globex", "ops", "b", "a-1", "a0", "zz", "9"})
+    for wrong, status in (("A", 400), ("x' or true --", 400), ("", 400), ("a\x00", 422)):
+        refused = gateway.call("GET", TENANTS, key=operator, query={"cursor": wrong})
+        assert refused.status == status, wrong
+
+
+# keys --------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) -> None:
+    until = datetime.now(UTC) + timedelta(days=3)
+    made = make(
+        gateway,
+        operator,
+        user=" user:Zoe\u0308",
+        rights=["write", "read", "write"],
+        label="phone",
+        expires_at=until.isoformat(),
+    )
+    shown = {name: value for name, value in made.items() if name != "token"}
+    assert (made["user"], made["rights"], made["label"]) == (
+        "user:Zo\u00eb",
+        ["read", "write"],
+        "phone",
+    )
+    assert datetime.fromisoformat(made["expires_at"]) == until
+    place = f"{ACME}/keys/{made['key_id']}"
+    assert gateway.call("GET", place, key=operator).body == shown
+    assert gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"][0] == shown
+    mine = gateway.call("POST", EVENT, said("hello", made["user"]), key=made["token"])
+    assert mine.status == 201
+    assert gateway.call("POST", EVENT, said("hello", "user:bob"), key=made["token"]).status == 403
+    assert make(gateway, operator)["rights"] == ["read", "write"]
+
+
+def test_the_rights_on_the_wire_are_the_ones_there_are() -> None:
+    assert wire.KeyRight.__value__.__args__ == RIGHTS
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"rights": []}, "rights"),
+        ({"rights": ["root"]}, "rights.0"),
+        ({"rights": "read"}, "rights"),
+        ({"user": "alice"}, "user"),
+        ({"user": ""}, "user"),
+        ({"user": "agent:helper"}, "user"),
+        ({"user": "user:a\x00b"}, "user"),
+        ({"label": "x" * 201}, "label"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "9999-12-31T23:59:59Z"}, "expires_at"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"token": "mine"}, "token"),
+        ({"tenant_id": "globex"}, "tenant_id"),
+    ],
+    ids=str,
+)
+def test_a_key_that_cannot_be_is_refused(
+    gateway: Gateway, operator: str, base: Base, body: dict[str, object], field: str
+) -> None:
+    reply = gateway.call("POST", f"{ACME}/keys", body, key=operator)
+    assert (reply.status, reply.error["details"]["field"]) == (422, field)
+    assert base.rows("select count(*) from api_keys") == [(3,)]
+
+
+def test_a_key_of_a_tenant_that_is_not_there_makes_none(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    for name in ("initech", "ACME", "a%00b", "a" * 64, "%E9", "acme%20"):
+        reply = gateway.call("POST", f"{TENANTS}/{name}/keys", {}, key=operator)
+        assert reply.status == 404, name
+    assert base.rows("select count(*) from tenants") == [(3,)]
+
+
+def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> None:
+    made = {make(gateway, operator)["key_id"] for _ in range(7)}
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = gateway.call("GET", f"{ACME}/keys", key=operator, query={"limit": 2} | cursor)
+        seen += [key["key_id"] for key in page.body["keys"]]
+        if page.body["next_cursor"] is None:
+            break
+        cursor = {"cursor": page.body["next_cursor"]}
+        make(gateway, operator)
+    assert len(seen) == len(set(seen)) == 8
+    assert made < set(seen)
+    wrong = gateway.call("GET", f"{ACME}/keys", key=operator, query={"cursor": "AAAA"})
+    assert wrong.status == 400
+
+
+def test_another_tenants_key_is_as_absent_as_one_that_never_was(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    theirs = make(gateway, operator, "globex")
+    before = base.rows("select k::text from api_keys k order by 1")
+
+    def told(tenant: str, key_id: str, verb: str, tail: str, body: object) -> Any:
+        place = f"{TENANTS}/{tenant}/keys/{key_id}{tail}"
+        reply = gateway.call(verb, place, body, key=operator)
+        assert reply.status == 404, place
+        return {**reply.error, "request_id": ""}
+
+    asked: list[tuple[str, str, object]] = [
+        ("GET", "", None),
+        ("POST", "/rotate", {}),
+        ("DELETE", "", None),
+    ]
+    for verb, tail, body in asked:
+        never = told("acme", uuid.uuid4().hex, verb, tail, body)
+        for tenant, key_id in (
+            ("acme", theirs["key_id"]),
+            ("nobody", theirs["key_id"]),
+            ("acme", "not-an-id"),
+            ("acme", "%00"),
+            ("GLOBEX", theirs["key_id"]),
+        ):
+            assert told(tenant, key_id, verb, tail, body) == never
+    assert base.rows("select k::text from api_keys k order by 1") == before
+    assert appends(gateway, theirs["token"]) == 201
+
+
+# rotation and revocation -------------------------------------------------------------------------
+
+
+def rotate(gateway: Gateway, operator: str, key_id: str, **wanted: object) -> Reply:
+    return gateway.call("POST", f"{ACME}/keys/{key_id}/rotate", wanted, key=operator)
+
+
+def test_after_a_rotation_both_hold_for_the_overlap(
+    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make(gateway, operator, user="user:alice", rights=["write"], label="phone")
+    reply = rotate(gateway, operator, old["key_id"], overlap_seconds=3600)
+    assert reply.status == 201
+    made, ending = reply.body["key"], reply.body["old"]
+    for field in ("user", "rights", "label", "expires_at"):
+        assert made[field] == old[field]
+    assert made["token"] != old["token"]
+    assert (ending["key_id"], ending["rotated_to"]) == (old["key_id"], made["key_id"])
+    left = datetime.fromisoformat(ending["expires_at"]) - datetime.now(UTC)
+    assert timedelta(seconds=3500) < left <= timedelta(seconds=3600)
+    assert appends(gateway, old["token"]) == appends(gateway, made["token"]) == 201
+    base.rows("update api_keys set expires_at = now() where key_id = %s", old["key_id"])
+    restarted("ingest", monkeypatch)
+    assert (appends(gateway, old["token"]), appends(gateway, made["token"])) == (401, 201)
+
+
+def test_without_an_overlap_the_old_key_ends_now(
+    gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make(gateway, operator)
+    made = rotate(gateway, operator, old["key_id"], overlap_seconds=0).body["key"]
+    restarted("ingest", monkeypatch)
+    assert (appends(gateway, old["token"]), appends(gateway, made["token"])) == (401, 201)
+
+
+def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
+    gateway: Gateway, operator: str
+) -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+    old = make(gateway, operator, expires_at=until.isoformat())
+    reply = rotate(gateway, operator, old["key_id"], overlap_seconds=30 * 86400)
+    assert datetime.fromisoformat(reply.body["old"]["expires_at"]) == until
+    lives = datetime.fromisoformat(reply.body["key"]["expires_at"]) - datetime.now(UTC)
+    assert timedelta(minutes=59) < lives <= timedelta(minutes=60)
+    later = (until + timedelta(days=5)).isoformat()
+    named = rotate(gateway, operator, reply.body["key"]["key_id"], expires_at=later)
+    assert datetime.fromisoformat(named.body["key"]["expires_at"]) == until + timedelta(days=5)
+
+
+def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    old = make(gateway, operator)
+    successor = rotate(gateway, operator, old["key_id"]).body["key"]
+    again = rotate(gateway, operator, old["key_id"])
+    assert (again.status, again.error["details"]["rotated_to"]) == (409, successor["key_id"])
+    revoked, expired = make(gateway, operator), make(gateway, operator)
+    gateway.call("DELETE", f"{ACME}/keys/{revoked['key_id']}", key=operator)
+    base.rows("update api_keys set expires_at = now() where key_id = %s", expired["key_id"])
+    for ended in (revoked, expired):
+        reply = rotate(gateway, operator, ended["key_id"])
+        assert (reply.status, reply.error["code"]) == (409, "key_conflict")
+    assert len(gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"]) == 5
+
+
+def test_of_rotations_at_once_one_makes_a_successor(gateway: Gateway, operator: str) -> None:
+    for _ in range(5):
+        old = make(gateway, operator)["key_id"]
+        with ThreadPoolExecutor(6) as pool:
+            replies = list(pool.map(partial(rotate, gateway, operator), [old] * 6))
+        assert sorted(reply.status for reply in replies) == [201] + [409] * 5
+        (made,) = [reply.body["key"] for reply in replies if reply.status == 201]
+        told = {r.error["details"]["rotated_to"] for r in replies if r.status == 409}
+        assert told == {made["key_id"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"overlap_seconds": -1}, "overlap_seconds"),
+        ({"overlap_seconds": 30 * 86400 + 1}, "overlap_seconds"),
+        ({"overlap_seconds": "60"}, "overlap_seconds"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"rights": ["admin"]}, "rights"),
+        ({"user": "user:bob"}, "user"),
+    ],
+    ids=str,
+)
+def test_a_rotation_changes_neither_user_nor_rights(
+    gateway: Gateway, operator: str, body: dict[str, object], field: str
+) -> None:
+    key_id = make(gateway, operator)["key_id"]
+    reply = rotate(gateway, operator, key_id, **body)
+    assert (reply.status, reply.error["details"]["field"]) == (422, field)
+
+
+def test_a_revoked_key_stays_revoked(
+    gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(gateway, operator)
+    place = f"{ACME}/keys/{made['key_id']}"
+    assert appends(gateway, made["token"]) == 201
+    first = gateway.call("DELETE", place, key=operator)
+    assert first.status == 200
+    assert first.body["revoked_at"] is not None
+    assert gateway.call("DELETE", place, key=operator).body == first.body
+    assert gateway.call("GET", place, key=operator).body == first.body
+    restarted("ingest", monkeypatch)
+    assert appends(gateway, made["token"]) == 401
+
+
+@pytest.mark.parametrize("how", ["revoke", "rotate"])
+def test_the_process_that_ends_a_key_refuses_it_at_once(
+    gateway: Gateway, operator: str, how: str
+) -> None:
+    second = make(gateway, operator, rights=["operator"])
+    assert gateway.call("GET", TENANTS, key=second["token"]).status == 200
+    if how == "revoke":
+        gateway.call("DELETE", f"{ACME}/keys/{second['key_id']}", key=operator)
+    else:
+        rotate(gateway, operator, second["key_id"], overlap_seconds=0)
+    assert gateway.call("GET", TENANTS, key=second["token"]).status == 401
+
+
+# who may -----------------------------------------------------------------------------------------
+
+
+def places(routes: Any) -> list[tuple[str, str]]:
+    """Every route, its path filled in."""
+    filled = (
+        name.replace("{tenant}", "acme").replace("{key_id}", uuid.uuid4().hex) for name in routes
+    )
+    return [(method, path) for method, _, path in (name.partition(" ") for name in filled)]
+
+
+@pytest.mark.parametrize("rights", [["read", "write"], ["admin"], ["read", "write", "admin"]])
+@pytest.mark.parametrize("user", [None, "user:alice"])
+def test_no_other_right_does_what_an_operator_may(
+    gateway: Gateway, operator: str, base: Base, rights: list[str], user: str | None
+) -> None:
+    """Of this tenant or another, bound or not; and before anything of the body is looked at."""
+    before = base.rows("select k::text from api_keys k") + base.rows("select * from tenants")
+    for tenant in ("acme", "globex"):
+        token = gateway.key(tenant, user, rights=rights)
+        before += base.rows("select k::text from api_keys k order by xid::text::int desc limit 1")
+        for method, path in places(admin.ROUTES):
+            reply = gateway.call(method, path, key=token, raw=b"{not json")
+            assert (reply.status, reply.error["code"]) == (403, "forbidden"), path
+            assert reply.error["details"] == {"scope": "operator"}
+            assert gateway.call(method, path, raw=b"{not json").status == 401
+    after = base.rows("select k::text from api_keys k") + base.rows("select * from tenants")
+    assert sorted(after, key=str) == sorted(before, key=str)
+
+
+def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str) -> None:
+    for routes in (ingest.ROUTES, query.ROUTES):
+        mine = {name for name, route in routes.items() if route.right in ("read", "write")}
+        assert mine
+        for method, path in places(mine):
+            filled = path.replace("{", "").replace("}", "")
+            assert gateway.call(method, filled, {}, key=operator).status == 403, path
+
+
+def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: str) -> None:
+    """Whatever a route of an operator's may once ask for: who it asks for was never there."""
+    del operator
+    assert gateway.call("POST", EVENT, said("secret"), key=gateway.key("acme")).status == 201
+    service = vars(importlib.import_module("functions.admin.handler"))["service"]
+    request = Request(service, {}, time.monotonic() + 25)
+    vars(request)["_principal"] = Principal("ops", None, frozenset({"operator"}))
+    for viewer, access in (
+        (0, request.operator("acme")),
+        (1, service.database.access(Asker.background("acme"))),
+    ):
+        with access.transaction():
+            assert access.execute("select from events", {}) == viewer
+            assert access.execute("select from event_search", {}) == viewer
+            assert access.execute("select from scopes", {}) == viewer
+            assert access.execute("select from api_keys", {}) == 2
+
+
+def test_an_operators_calls_are_not_counted_against_a_quota(
+    gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = {"requests_per_minute": 0}
+    for tenant in ("ops", "acme"):
+        assert gateway.call("PATCH", f"{TENANTS}/{tenant}", nothing, key=operator).status == 200
+    for _ in range(3):
+        assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 200
+    restarted("ingest", monkeypatch)
+    assert appends(gateway, gateway.key("acme")) == 429

@@ -1,0 +1,327 @@
+"""The audit trail: every call of an admin's or an operator's leaves one row, for good."""
+
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from strandline import http
+from strandline.routes import admin
+from strandline.routes.admin import ROUTES
+from strandline.store import audit
+from tests.functions.conftest import Told
+from tests.support import Base, Gateway, Reply
+
+TENANTS = "/api/v1/admin/tenants"
+ACME = f"{TENANTS}/acme"
+
+
+@pytest.fixture
+def operator(gateway: Gateway) -> str:
+    """An operator's key; acme and globex are there."""
+    gateway.key("acme", rights=["read"])
+    gateway.key("globex", rights=["read"])
+    return gateway.key("ops", rights=["operator"])
+
+
+@pytest.fixture
+def app(base: Base) -> Iterator[psycopg.Connection[Any]]:
+    """The application role, in acme."""
+    with psycopg.connect(base.url, autocommit=True, prepare_threshold=None) as connection:
+        connection.execute("select set_config('strandline.tenant', 'acme', false)")
+        yield connection
+
+
+def trail(base: Base) -> list[tuple[str, str, str, Any, str]]:
+    """(tenant, actor's tenant, route, target, outcome) of each call, oldest first."""
+    return base.rows(
+        "select tenant_id, actor_tenant, route, target, outcome from audit_log"
+        " where actor_tenant is not null order by at, audit_id"
+    )
+
+
+def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    ask = partial(gateway.call, key=operator)
+    ended = ask("POST", f"{ACME}/keys", {}).body["key_id"]
+    base.rows("delete from audit_log")
+    place = f"{ACME}/keys/{ended}"
+    calls: list[tuple[str, str, object, str]] = [
+        ("POST", TENANTS, {"tenant_id": "initech"}, "initech"),
+        ("GET", TENANTS, None, "ops"),
+        ("GET", ACME, None, "acme"),
+        ("PATCH", ACME, {"appends_per_minute": 5}, "acme"),
+        ("POST", f"{ACME}/keys", {"label": "said in confidence"}, "acme"),
+        ("GET", f"{ACME}/keys", None, "acme"),
+        ("GET", place, None, "acme"),
+        ("POST", f"{place}/rotate", {}, "acme"),
+        ("DELETE", place, None, "acme"),
+        ("GET", f"{ACME}/audit", None, "acme"),
+    ]
+    replies = [ask(method, path, body) for method, path, body, _ in calls]
+    assert {reply.status for reply in replies} == {200, 201}
+    rows = trail(base)
+    assert [row[0] for row in rows] == [tenant for *_, tenant in calls]
+    assert {row[1] for row in rows} == {"ops"}
+    assert {row[2] for row in rows} == set(ROUTES)
+    assert {row[4] for row in rows} == {"done"}
+    made, rotated = replies[4].body["key_id"], replies[7].body["key"]["key_id"]
+    assert [row[3] for row in rows if row[2].startswith("POST")] == [
+        {},
+        {"key_id": made},
+        {"key_id": ended, "rotated_to": rotated},
+    ]
+    assert rows[6][3] == {"tenant": "acme", "key_id": ended}
+    assert "confidence" not in str(base.rows("select a::text from audit_log a"))
+
+
+def test_a_row_says_who_asked_and_which_request_it_was(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    own = gateway.new_key("ops", "user:olga", rights=["operator"])
+    refused = gateway.call("GET", f"{TENANTS}/nobody", key=own.token)
+    (row,) = base.rows(
+        "select actor_tenant, actor_key_id, actor_user, request_id, outcome, target from audit_log"
+        " where actor_tenant is not null"
+    )
+    named = {"tenant": "nobody"}
+    told = ("ops", own.key_id, "user:olga", refused.error["request_id"], "not_found", named)
+    assert row == told
+    del operator
+
+
+def test_what_was_refused_lies_with_who_asked(gateway: Gateway, operator: str, base: Base) -> None:
+    """A stranger fills nobody else's trail; what stands where an id belongs is not kept."""
+    key_id = uuid.uuid4().hex
+    for tenant in ("globex", "nobody", operator, "a%00b", "%F0%9F%8C%8A"):
+        gateway.call("GET", f"{TENANTS}/{tenant}/keys", key=operator)
+    gateway.call("GET", f"{ACME}/keys/{operator}", key=operator)
+    gateway.call("DELETE", f"{ACME}/keys/{key_id}", key=operator)
+    gateway.call("POST", TENANTS, {"tenant_id": "acme"}, key=operator)
+    gateway.call("POST", f"{ACME}/keys", {"rights": ["root"]}, key=operator)
+    gateway.call("POST", f"{ACME}/keys", raw=b"{", key=operator)
+    stranger = gateway.key("globex", "user:bob")
+    gateway.call("POST", f"{ACME}/keys", {"rights": ["admin"]}, key=stranger)
+    rows = trail(base)
+    assert [(row[0], row[3], row[4]) for row in rows] == [
+        ("globex", {"tenant": "globex"}, "done"),
+        ("ops", {"tenant": "nobody"}, "not_found"),
+        ("ops", {}, "not_found"),
+        ("ops", {}, "not_found"),
+        ("ops", {}, "not_found"),
+        ("ops", {"tenant": "acme"}, "not_found"),
+        ("ops", {"tenant": "acme", "key_id": key_id}, "not_found"),
+        ("ops", {"tenant": "acme"}, "key_conflict"),
+        ("ops", {"tenant": "acme"}, "invalid_field"),
+        ("ops", {"tenant": "acme"}, "malformed_request"),
+        ("globex", {"tenant": "acme"}, "forbidden"),
+    ]
+
+
+def test_who_may_not_fills_no_trail_beyond_its_quota(
+    gateway: Gateway, operator: str, base: Base
+) -> None:
+    stranger = gateway.key("globex", rights=["read"])
+    limits = {"requests_per_minute": 60}
+    gateway.call("PATCH", f"{TENANTS}/globex", limits, key=operator)
+    statuses = [gateway.call("GET", TENANTS, key=stranger).status for _ in range(40)]
+    assert set(statuses) == {403, 429}
+    told = [row for row in trail(base) if row[4] != "done"]
+    assert {row[4] for row in told} == {"forbidden"}
+    assert len(told) == statuses.count(403) < 20
+
+
+# memory ------------------------------------------------------------------------------------------
+
+
+def reads(receipt: Any) -> list[tuple[str, str, object]]:
+    """A call of each route that reads memory."""
+    return [
+        ("GET", f"/api/v1/events/{receipt['event_id']}", None),
+        ("POST", "/api/v1/events/query", {}),
+        ("GET", "/api/v1/scopes", None),
+        ("GET", f"/api/v1/scopes/{receipt['scope_id']}", None),
+        ("GET", f"/api/v1/scopes/{receipt['scope_id']}/events", None),
+        ("POST", "/api/v1/recall", {"query": "harbour"}),
+        ("GET", "/memories/list", None),
+        ("GET", f"/memory/{receipt['cid']}", None),
+        ("GET", f"/ipfs/{receipt['cid']}", None),
+        ("GET", f"/api/v1/events/{uuid.uuid4()}", None),
+    ]
+
+
+def test_an_admin_who_sees_all_leaves_a_row(gateway: Gateway, tell: Told, base: Base) -> None:
+    receipt = tell(gateway.key(), "the harbour at dawn")
+    boss = gateway.new_key("acme", rights=["admin"])
+    for method, path, body in reads(receipt):
+        gateway.call(method, path, body, key=boss.token)
+    rows = trail(base)
+    assert [row[4] for row in rows] == ["done"] * 9 + ["not_found"]
+    assert {row[:2] for row in rows} == {("acme", "acme")}
+    assert rows[0][3] == {"event_id": receipt["event_id"]}
+    assert rows[7][3] == {"cid": receipt["cid"]}
+    told = str(base.rows("select a::text from audit_log a"))
+    assert boss.key_id in told
+    assert "harbour" not in told
+
+
+def test_nobody_else_who_reads_pays_for_the_trail(
+    gateway: Gateway, tell: Told, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even an admin who names participants, or is bound to one."""
+    receipt = tell(gateway.key(), "the harbour at dawn")
+    readers: list[tuple[str, dict[str, str]]] = [
+        (gateway.key(user="user:alice"), {}),
+        (gateway.key(rights=["read"]), {"participants": "user:alice"}),
+        (gateway.key(rights=["admin"]), {"participants": "user:alice"}),
+        (gateway.key(user="user:alice", rights=["admin"]), {}),
+    ]
+    monkeypatch.setattr(audit, "add", lambda *_: pytest.fail("asked"))  # pyright: ignore
+    for key, query in readers:
+        for method, path, body in reads(receipt):
+            status = gateway.call(method, path, body, key=key, query=query).status
+            assert status in (200, 404), path
+    assert trail(base) == []
+
+
+# without its row no call is answered -------------------------------------------------------------
+
+
+def locked_out(base: Base, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Reply:
+    """A call while nobody can write the trail."""
+    monkeypatch.setattr(http, "_REQUEST_SECONDS", 0.7)
+    with psycopg.connect(base.admin_url) as other:
+        other.execute("lock table audit_log in access exclusive mode")
+        return ask()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"{ACME}/keys", None),
+        ("POST", f"{ACME}/keys", {}),
+        ("POST", TENANTS, {"tenant_id": "initech"}),
+        ("PATCH", ACME, {"appends_per_minute": 5}),
+    ],
+)
+def test_an_operators_call_that_cannot_be_recorded_does_and_tells_nothing(
+    gateway: Gateway,
+    operator: str,
+    base: Base,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: object,
+) -> None:
+    state = "select k::text from api_keys k union all select t::text from tenants t"
+    before = base.rows(state)
+    ask = partial(gateway.call, method, path, body, key=operator)
+    reply = locked_out(base, ask, monkeypatch)
+    assert (reply.status, reply.error["retryable"]) == (503, True)
+    assert base.rows(state) == before
+    monkeypatch.undo()
+
+
+def test_an_admins_reading_that_cannot_be_recorded_tells_nothing(
+    gateway: Gateway, tell: Told, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt = tell(gateway.key(), "the harbour at dawn")
+    boss = gateway.key("acme", rights=["admin"])
+    for method, path, body in reads(receipt)[:3]:
+        ask = partial(gateway.call, method, path, body, key=boss)
+        reply = locked_out(base, ask, monkeypatch)
+        assert (reply.status, reply.error["code"]) == (503, "unavailable")
+        assert "harbour" not in reply.text
+
+
+def test_a_change_whose_row_fails_is_undone(gateway: Gateway, operator: str, base: Base) -> None:
+    key_id = gateway.call("POST", f"{ACME}/keys", {}, key=operator).body["key_id"]
+    state = "select k::text from api_keys k union all select t::text from tenants t"
+    before = base.rows(state)
+    base.rows("revoke insert on audit_log from strandline_app")
+    for method, path, body in (
+        ("POST", f"{ACME}/keys", {}),
+        ("POST", f"{ACME}/keys/{key_id}/rotate", {}),
+        ("DELETE", f"{ACME}/keys/{key_id}", None),
+        ("POST", TENANTS, {"tenant_id": "initech"}),
+        ("PATCH", ACME, {"stored_bytes": 1}),
+    ):
+        assert gateway.call(method, path, body, key=operator).status == 500  # pyright: ignore
+    assert base.rows(state) == before
+
+
+# for good ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update audit_log set outcome = 'done'",
+        "update audit_log set at = now()",
+        "delete from audit_log",
+        "truncate audit_log",
+        "select from audit_log for update",
+        "insert into audit_log (tenant_id, audit_id, route, outcome, at)"
+        " values ('acme', gen_random_uuid(), 'x', 'done', '2020-01-01')",
+        "insert into audit_log (tenant_id, audit_id, route, outcome, xid)"
+        " values ('acme', gen_random_uuid(), 'x', 'done', '3')",
+        "insert into audit_log (tenant_id, audit_id, route, outcome)"
+        " values ('globex', gen_random_uuid(), 'x', 'done')",
+        "insert into audit_log select * from audit_log on conflict do nothing",
+        "merge into audit_log a using (select 1) s on true when matched then delete",
+        "alter table audit_log disable row level security",
+        "drop table audit_log",
+    ],
+)
+def test_the_application_cannot_rewrite_the_trail(
+    gateway: Gateway,
+    operator: str,
+    base: Base,
+    app: psycopg.Connection[Any],
+    statement: str,
+) -> None:
+    gateway.call("GET", f"{ACME}/keys", key=operator)
+    before = base.rows("select a::text from audit_log a order by 1")
+    with pytest.raises(errors.InsufficientPrivilege):
+        app.execute(statement.encode())
+    assert base.rows("select a::text from audit_log a order by 1") == before
+
+
+def test_the_trail_is_read_by_tenant_newest_first(
+    gateway: Gateway, operator: str, app: psycopg.Connection[Any]
+) -> None:
+    made = [
+        gateway.call("POST", f"{tenant}/keys", {}, key=operator).body["key_id"]
+        for tenant in [ACME, f"{TENANTS}/globex"] * 4
+    ]
+    seen: list[Any] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = gateway.call("GET", f"{ACME}/audit", key=operator, query={"limit": 2} | cursor)
+        seen += page.body["entries"]
+        if page.body["next_cursor"] is None:
+            break
+        cursor = {"cursor": page.body["next_cursor"]}
+    ids = [entry["audit_id"] for entry in seen]
+    assert len(ids) == len(set(ids)) == 5
+    assert [entry["target"]["key_id"] for entry in seen[:4]] == made[6::-2]
+    assert seen[4]["route"] == "console key"
+    assert [entry["at"] for entry in seen] == sorted((e["at"] for e in seen), reverse=True)
+    counted = app.execute("select count(*) from audit_log where tenant_id <> 'acme'").fetchone()
+    assert counted == (0,)
+
+
+def test_the_row_of_a_bug_says_so(
+    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(admin.keys, "list_keys", broken)
+    assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 500
+    assert [row[4] for row in trail(base)] == ["internal_error"]

@@ -1,0 +1,301 @@
+"""P7: an id of another's is as good as one that was never given, at every operation.
+
+Made from the document: every operation and every id in its path, query, headers or body is asked
+with A's id and with a random one of the same shape, by other tenants and by another user. What is
+declared tomorrow is tried tomorrow; an id that nobody gave a sample of is a failure.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+from urllib.parse import quote
+
+import pytest
+
+from functions.query import handler as query
+from strandline import cursors, openapi
+from strandline.cid import blob_cid, block_cid
+from strandline.db import Asker
+from strandline.http import Answer, Request, answer
+from strandline.openapi import Example
+from strandline.services import read
+from tests.functions.contract import document, operations
+from tests.support import Gateway, Reply
+
+ALICE, BOB = "user:alice", "user:bob"
+type Place = tuple[str, ...]
+"""Where an id stands: path, query, header or body, and the names that lead there; [] is an item."""
+
+# A name that ends in `_id` is an id; so are these.
+IDS = {"cid", "cursor", "tenant", "source_event_key", "Idempotency-Key"}
+NO_IDS = {"file"}  # of the page at /docs: everybody's
+# What a field does not stand beside.
+INSTEAD = {"blob": ("content", "parts", "model"), "cid": ("event_id", "sha256")}
+# What no two answers share, and names nothing of A's: asked of a random id it is there as well.
+_FRESH = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]00:00)"
+    r"|X-Amz-\w+=[^&\"]*|\"(seq|last_seq|used|remaining)\": ?\d+"
+    r"|\"(mark|token|request_id|x-amz-checksum-sha256)\": ?\"[^\"]*\""
+)
+
+
+def is_id(name: str) -> bool:
+    return name not in NO_IDS and (name.endswith("_id") or name in IDS)
+
+
+def places(operation: Mapping[str, Any]) -> Iterator[Place]:
+    """Every place of an operation in which an id may stand."""
+    for parameter in operation.get("parameters", []):
+        if is_id(parameter["name"]):
+            yield (parameter["in"], parameter["name"])
+        elif parameter["in"] == "path":
+            assert parameter["name"] in NO_IDS, f"what is the path's {parameter['name']}?"
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        for found in _within(media["schema"]):
+            yield ("body", *found)
+
+
+def _within(schema: Mapping[str, Any]) -> Iterator[Place]:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        yield from _within(document()["components"]["schemas"][name])
+    for kind in schema.get("anyOf", []):
+        yield from _within(kind)
+    if "items" in schema:
+        for found in _within(schema["items"]):
+            yield ("[]", *found)
+    for name, inner in schema.get("properties", {}).items():
+        if is_id(name):
+            yield (name,)
+        for found in _within(inner):
+            yield (name, *found)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An id of A's own, and one like it that nobody was given."""
+
+    own: Callable[[], str]
+    other: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Who is not A."""
+
+    key: str
+    tenant: str
+    user: str
+    """For whom the key is, or who is spoken for."""
+
+
+@dataclass
+class World:
+    """What A has, and who else there is."""
+
+    gateway: Gateway
+    samples: dict[str, list[Sample]]
+    owner: str
+    operator: str
+    strangers: dict[str, "Stranger"] = field(default_factory=dict[str, "Stranger"])
+
+
+def _uuid() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.fixture
+def world(gateway: Gateway) -> World:
+    owner = gateway.key(user=ALICE)
+    said = {"participants": [ALICE], "role": "user", "session_id": "s-alice"}
+    first = {**said, "content": "The buoy.", "source_event_key": "k-alice", "channel": "http"}
+    event = gateway.call("POST", "/api/v1/events", first, key=owner).body
+    large = gateway.call("POST", "/api/v1/events", {**said, "content": "x " * 40_000}, key=owner)
+    page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
+    position = cursors.decode(page["next_cursor"])
+    assert position is not None
+    random_cursor = cursors.encode(position._replace(scope_id=uuid.uuid4()))
+    alices_key = gateway.new_key("acme", ALICE)
+
+    def used(name: str) -> Callable[[], str]:
+        """One of A's for each asking, since a stranger may make it a name of its own as well."""
+
+        def make() -> str:
+            value = _uuid()
+            mine = {**first, "source_event_key": _uuid(), name: value}
+            assert gateway.call("POST", "/api/v1/events", mine, key=owner).status == 201
+            return value
+
+        return make
+
+    def is_(own: str, other: Callable[[], str]) -> Sample:
+        return Sample(lambda: own, other)
+
+    tenant = is_("acme", lambda: f"t-{uuid.uuid4().hex}")
+    samples = {
+        "event_id": [is_(event["event_id"], _uuid)],
+        "scope_id": [is_(event["scope_id"], _uuid)],
+        "cid": [
+            is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
+            is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),
+        ],
+        "session_id": [Sample(used("session_id"), _uuid)],
+        "cursor": [is_(page["next_cursor"], lambda: random_cursor)],
+        "key_id": [is_(alices_key.key_id, lambda: uuid.uuid4().hex)],
+        "tenant": [tenant],
+        "tenant_id": [tenant],
+        "user_id": [is_(ALICE, lambda: f"user:{_uuid()}")],
+        "source_event_key": [Sample(used("source_event_key"), _uuid)],
+        "Idempotency-Key": [Sample(used("source_event_key"), _uuid)],
+    }
+    operator = gateway.key("operations", rights=("operator",))
+    made = World(gateway, samples, owner, operator)
+    made.strangers = {
+        "another user": Stranger(gateway.key(user=BOB), "acme", BOB),
+        "another tenant's user of that name": Stranger(
+            gateway.key("globex", user=ALICE), "globex", ALICE
+        ),
+        "another tenant's admin": Stranger(
+            gateway.key("globex", rights=("read", "write", "admin")), "globex", BOB
+        ),
+    }
+    for stranger in made.strangers.values():
+        mine = {"participants": [stranger.user], "role": "user", "content": "Mine."}
+        assert gateway.call("POST", "/api/v1/events", mine, key=stranger.key).status == 201
+    return made
+
+
+def placed(example: Example, place: Place, value: str, who: str) -> Example:
+    """A call as its example has it, on behalf of `who`, with `value` at this place; without the
+    example's keys, under which a second call would be a replay of the first."""
+    part, *names = place
+    text = re.sub(r', "source_event_key": "[^"]*"', "", json.dumps(example.body))
+    body = json.loads(text.replace(ALICE, who))
+    asked = {k: who if k == "participants" else v for k, v in example.query.items()}
+    made = replace(example, body=body, query=asked, headers={})
+    if part == "path":
+        return replace(made, path={**example.path, names[0]: value})
+    if part == "query":
+        return replace(made, query={**asked, names[0]: value})
+    if part == "header":
+        return replace(made, headers={names[0]: value})
+    _put(body, names, value)
+    return replace(made, body=body)
+
+
+def _put(body: Any, names: list[str], value: str) -> None:
+    """Set what the names lead to, and drop what cannot stand beside it."""
+    name, *rest = names
+    if name == "[]":
+        inner = cast("list[Any]", body)
+        if not inner:
+            inner.append({})
+        _put(inner[0], rest, value)
+        return
+    for beside in INSTEAD.get(name, ()):
+        body.pop(beside, None)
+    if not rest:
+        body[name] = value
+        return
+    body[name] = body.get(name) or ([] if rest[0] == "[]" else {})
+    _put(body[name], rest, value)
+
+
+def ask(gateway: Gateway, example: Example, key: str) -> Reply:
+    method, path = example.operation.split()
+    for name, value in example.path.items():
+        path = path.replace(f"{{{name}}}", quote(value))
+    query, headers = dict(example.query), example.headers
+    return gateway.call(method, path, example.body, key=key, query=query, headers=headers)
+
+
+def plain(reply: Reply, value: str) -> tuple[int, Mapping[str, str], str]:
+    """What an answer says, but for the id that was asked for and what no two answers share."""
+
+    def without(text: str) -> str:
+        return _FRESH.sub("~", text.replace(value, "(the id)"))
+
+    headers = {name: without(said) for name, said in reply.headers.items()}
+    return reply.status, headers, without(reply.text)
+
+
+def try_everywhere(world: World, wanted: Mapping[str, Any]) -> int:
+    """Ask for A's ids and for random ones, everywhere. Gives how many pairs were compared. Raises
+    AssertionError where they differ, and for an id that has no sample."""
+    pairs = 0
+    first = {example.operation: example for example in reversed(openapi.examples())}
+    for name, operation in wanted.items():
+        for place in places(operation):
+            assert place[-1] in world.samples, f"{name}: give a sample of {place[-1]}"
+            for sample in world.samples[place[-1]]:
+                for who, stranger in world.strangers.items():
+                    own, other = sample.own(), sample.other()
+                    if own in (stranger.tenant, stranger.user):
+                        continue  # theirs as well
+                    found, never = (
+                        plain(_asked(world, first[name], place, value, stranger), value)
+                        for value in (own, other)
+                    )
+                    assert found == never, f"{who} at {name}, {place}"
+                    pairs += 1
+    return pairs
+
+
+def _asked(world: World, example: Example, place: Place, value: str, by: Stranger) -> Reply:
+    return ask(world.gateway, placed(example, place, value, by.user), by.key)
+
+
+def test_another_s_id_is_as_good_as_none_everywhere(world: World) -> None:
+    pairs = try_everywhere(world, operations())
+    print(f"\n{pairs} pairs of calls, alike", end="")
+    assert pairs > 100
+
+
+def test_what_is_asked_for_is_there(world: World) -> None:
+    """Or all of it would be alike for another reason: A and the operator find what others miss."""
+    first = {example.operation: example for example in reversed(openapi.examples())}
+    for name, operation in operations().items():
+        method = name.split()[0]
+        for place in places(operation):
+            if method != "GET" or place[0] != "path":
+                continue
+            key = world.operator if "/admin/" in name else world.owner
+            own = {n: world.samples[n][0].own() for n in openapi.path_parameters(name)}
+            if name == "GET /file/{cid}":
+                own = {"cid": world.samples["cid"][1].own()}
+            call = replace(placed(first[name], place, own[place[-1]], ALICE), path=own)
+            assert ask(world.gateway, call, key).status in (200, 307), (name, place)
+            call = replace(call, path={**own, place[-1]: world.samples[place[-1]][0].other()})
+            assert ask(world.gateway, call, key).status == 404, (name, place)
+
+
+def test_a_route_that_forgets_the_view_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(request: Request) -> Answer:
+        access = request.service.database.access(Asker("acme", ()), request.deadline)
+        return answer(read.get_event(access, request.path_id("event_id")))
+
+    name = "GET /api/v1/events/{event_id}"
+    monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], serve=careless))
+    with pytest.raises(AssertionError, match="another user at GET /api/v1/events"):
+        try_everywhere(world, {name: operations()[name]})
+
+
+def test_an_id_of_a_new_kind_is_found(world: World) -> None:
+    """In a path, in a query and deep in a body."""
+    name = "POST /api/v1/recall"
+    old = operations()[name]
+    for place in ("path", "query"):
+        new = {**old, "parameters": [{"name": "persona_id", "in": place}]}
+        with pytest.raises(AssertionError, match="give a sample of persona_id"):
+            try_everywhere(world, {name: new})
+    with pytest.raises(AssertionError, match="what is the path's colour"):
+        try_everywhere(world, {name: {"parameters": [{"name": "colour", "in": "path"}]}})
+    items: dict[str, Any] = {"type": "array", "items": {"properties": {"persona_id": {}}}}
+    body: dict[str, Any] = {"content": {"x": {"schema": {"properties": {"deep": items}}}}}
+    with pytest.raises(AssertionError, match="give a sample of persona_id"):
+        try_everywhere(world, {name: {"requestBody": body}})

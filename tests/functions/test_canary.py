@@ -1,0 +1,428 @@
+"""Promise: nothing that a caller says comes back in an error, or stands in a log, a metric, a
+queued or dead message, or the database's log.
+
+A distinct word goes into every field of every operation, right and wrong, as the routes declare
+them: a new field is covered by itself. What an error may name are *names* in the caller's own
+request (an unknown field's, a key of metadata), so that a slip can be found; they stand in the
+answer alone. What a field holds is never repeated.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+
+from infra.functions import FUNCTIONS
+from strandline import participants, wire
+from strandline.blobs import Blobs
+from strandline.config import settings
+from strandline.db import Database
+from strandline.errors import Invalid, StrandlineError
+from strandline.hints import Hints
+from strandline.http import Route
+from strandline.local import events
+from strandline.local.aws import LocalAws, client
+from strandline.local.events import QueuePoller
+from strandline.observability import logger
+from strandline.service import Service
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import Base, Gateway, Reply, said
+
+PATH = "/api/v1/events"
+ANY = re.compile(r"(kanari|wellensit)_(\d+)_", re.IGNORECASE)
+"""A value's canary, or a name's."""
+HEADERS = (
+    "Content-Type",
+    "User-Agent",
+    "X-Amzn-Trace-Id",
+    "Referer",
+    "Cookie",
+    "Accept",
+    "X-Other",
+)
+
+
+class Hunt:
+    """Sends canaries everywhere, and knows where each was put."""
+
+    def __init__(self, gateway: Gateway, log: io.StringIO) -> None:
+        self.gateway, self.log = gateway, log
+        self.places: list[str] = []
+        self.refused: list[tuple[str, str]] = []
+        """Errors' text, and what was asked."""
+        self.statuses: Counter[int] = Counter()
+        self.operator = gateway.key(rights=["read", "write", "admin", "operator"])
+        self.bound = gateway.key(
+            user=f"user:{self.value('the key user')}", label=self.value("label")
+        )
+        gateway.key("globex")
+        first = gateway.call("POST", PATH, said("Known."), key=self.operator).body
+        self.known = {n: str(first[n]) for n in ("event_id", "scope_id", "cid")}
+        self.known["tenant"] = "globex"
+
+    def value(self, place: str) -> str:
+        """A word for what a field holds: no tenant can be called so."""
+        self.places.append(place)
+        return f"kanari_{len(self.places) - 1}_"
+
+    def name(self, place: str) -> str:
+        """A word for a name that the caller makes up."""
+        self.places.append(f"name in {place}")
+        return f"wellensit_{len(self.places) - 1}_"
+
+    def send(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
+        """One request; what it is refused with is kept."""
+        more = {"key": self.operator} | more
+        reply = self.gateway.call(method, path, body, **more)
+        self.statuses[reply.status] += 1
+        if reply.status >= 400:
+            self.refused.append((f"{method} {path}", reply.text + json.dumps(dict(reply.headers))))
+        elif '"results"' in reply.text:
+            errors = [item["error"] for item in reply.body["results"]]
+            self.refused.append((f"{method} {path}", json.dumps(errors)))
+        return reply
+
+    def leaks(self, text: str, *, names: bool = True) -> set[str]:
+        """The places whose canaries stand in a text."""
+        found = {(kind.lower(), int(n)) for kind, n in ANY.findall(text)}
+        return {self.places[n] for kind, n in found if names or kind == "kanari"}
+
+    def leaks_in_errors(self) -> set[str]:
+        """The places whose values came back in an error."""
+        return {
+            f"{place} in {asked}"
+            for asked, text in self.refused
+            for place in self.leaks(text, names=False)
+        }
+
+    def filled(self, path: str) -> str:
+        """A path whose parameters name something, where we know it."""
+        return re.sub(r"{(\w+)}", lambda m: self.known.get(m[1]) or self.value(path), path)
+
+    def candidates(self, model: type[BaseModel], field: str, place: str) -> Iterator[object]:
+        """Values for one field, of every type and shape there is in its model: some are right."""
+        v, n = (lambda: self.value(place)), (lambda: self.name(place))
+        yield from (
+            v(),
+            f" {v()} ",
+            v() * 60,
+            v() * 600,
+            f"user:{v()}",
+            f"agent:{v()}",
+            f"text/{v()}",
+        )
+        yield from (f"user:{v()}\n", f"{v()}\0", f"{v()}\ud800", f"b{v()}"[:59].ljust(59, "a"))
+        yield from (
+            [v()],
+            [f"user:{v()}", f"user:{v()}"],
+            [f"user:{v()}"] * 300,
+            {n(): v()},
+            [v()] * 70,
+        )
+        yield from ({n(): {n(): [v(), 1e999]}}, {n(): v() * 3000}, [[v()]], f"2026-05-08 {v()}")
+        yield from (7, -1, True, None, [], {})
+        for definition in parts(model.model_json_schema(), field):
+            yield from definition.get("enum", [])
+            nested = {name: v() for name in definition.get("properties", {})}
+            yield from (nested, [nested], [nested | {n(): v()}])
+            yield from ([nested | {name: 7}] for name in nested)
+
+    def variants(self, model: type[BaseModel], place: str) -> Iterator[object]:
+        """Bodies of this model with canaries everywhere."""
+        whole = WHOLE.get(model, lambda hunt: {})(self)
+        yield whole
+        for field in model.model_fields:
+            for value in self.candidates(model, field, f"{place} {field}"):
+                yield {**whole, field: value}
+            yield {name: value for name, value in whole.items() if name != field}
+        yield from ({**whole, self.name(place): self.value(place)}, [self.value(place)])
+        yield self.value(place)
+
+
+def parts(schema: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    """What a field's type is made of, at any depth."""
+    found, todo = list[str](), [schema["properties"].get(field, {})]
+    made: list[dict[str, Any]] = []
+    while todo:
+        made.append(todo.pop())
+        names = re.findall(r"#/\$defs/(\w+)", str(made[-1]))
+        todo += [schema["$defs"][name] for name in set(names) - set(found)]
+        found += names
+    return made
+
+
+def _event(hunt: Hunt, **more: object) -> dict[str, object]:
+    who = [f"user:{hunt.value('participants')}", f"agent:{hunt.value('participants')}"]
+    event = said(hunt.value("content"), *who)
+    for name in ("session_id", "channel", "source_event_key", "name"):
+        event[name] = hunt.value(name)
+    event["metadata"] = {hunt.name("metadata"): hunt.value("metadata")}
+    return {**event, "speaker": who[0], "mime_type": f"text/{hunt.value('mime_type')}", **more}
+
+
+WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
+    wire.AppendRequest: _event,
+    wire.BatchRequest: lambda hunt: {
+        "events": [_event(hunt), _event(hunt, role=hunt.value("role"))]
+    },
+    wire.RecallRequest: lambda hunt: {"query": hunt.value("query")},
+}
+"""Bodies that are right but for what a variant changes; of other models all fields are left out."""
+
+
+def routes() -> Iterator[tuple[str, str, Route]]:
+    """Every operation as (method, path, route)."""
+    for fn in FUNCTIONS:
+        if fn.routes:
+            module = importlib.import_module(f"strandline.routes.{fn.name}")
+            for name, route in module.ROUTES.items():
+                method, path = name.split()
+                yield method, path, route
+
+
+def everywhere(hunt: Hunt) -> None:
+    """Canaries into everything that every route declares."""
+    for method, path, route in routes():
+        place = f"{method} {path}"
+        known = hunt.filled(path)
+        whole = WHOLE.get(route.body, lambda hunt: {})(hunt) if route.body else None
+        for parameter in re.findall(r"{(\w+)}", path):
+            strange = hunt.value(f"{place} {parameter}")
+            hunt.send(method, hunt.filled(path.replace(f"{{{parameter}}}", strange)), whole)
+        hunt.send(method, known, whole, key=hunt.bound)
+        token = hunt.value(f"{place} API key")
+        hunt.send(method, known, whole, key=token)
+        hunt.send(method, known, whole, key=f"strandline_{token}")
+        hunt.send(method, known, whole, key=None, headers={"Authorization": f"Bearer {token}"})
+        own = (
+            [str(field.alias) for field in route.headers.model_fields.values()]
+            if route.headers
+            else []
+        )
+        for name in (*HEADERS, *own):
+            word = hunt.value(f"{place} {name}")
+            for value in (word, f"{word}\u00e9", word * 100):
+                hunt.send(method, known, whole, headers={name: value})
+        if route.query:
+            for field in route.query.model_fields:
+                word = hunt.value(f"{place} ?{field}")
+                for value in (word, word * 500, f"user:{word}", [word, f"user:{word}"]):
+                    hunt.send(method, known, whole, query={field: value})
+            hunt.send(method, known, whole, query={hunt.name(place): hunt.value(place)})
+        if route.body:
+            every_body(hunt, method, known, route.body, place)
+
+
+def every_body(hunt: Hunt, method: str, path: str, model: type[BaseModel], place: str) -> None:
+    """The variants of a body, as two callers; what was taken once again under a key of another."""
+    key = {"Idempotency-Key": hunt.value("Idempotency-Key")}
+    for body in hunt.variants(model, place):
+        reply = hunt.send(method, path, body)
+        if reply.status == 201 and isinstance(body, dict):
+            taken = cast("dict[str, object]", body)
+            hunt.send(method, path, taken, key=hunt.bound)
+            taken.pop("source_event_key", None)
+            hunt.send(method, path, taken, headers=key)
+    for raw in (f'{{"{hunt.value(place)}', f'{{"{hunt.name(place)}": 1}} {hunt.value(place)}'):
+        hunt.send(method, path, raw=raw.encode())
+    twice = hunt.name(place)
+    hunt.send(method, path, raw=f'{{"{twice}": 1, "{twice}": "{hunt.value(place)}"}}'.encode())
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What any logger of this process writes; ours as our formatter writes it, metrics and all."""
+    stream = io.StringIO()
+    ours, everybody = logging.getLogger("strandline"), logging.getLogger()
+    level, handlers = ours.level, [logging.StreamHandler(stream), logging.StreamHandler(stream)]
+    handlers[0].setFormatter(logger.registered_formatter)
+    ours.addHandler(handlers[0])
+    everybody.addHandler(handlers[1])
+    ours.setLevel(logging.DEBUG)
+    yield stream
+    ours.setLevel(level)
+    ours.removeHandler(handlers[0])
+    everybody.removeHandler(handlers[1])
+
+
+@pytest.fixture
+def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
+    """Every function's embedder."""
+    del gateway  # which wired the handlers before
+    embedder = WordEmbedder()
+    for name in ("ingest", "query", "worker"):
+        monkeypatch.setitem(service_of(name).__dict__, "embedder", embedder)
+    return embedder
+
+
+@pytest.fixture
+def hunt(
+    gateway: Gateway, log: io.StringIO, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> Hunt:
+    """A hunt in a fresh database, which no quota stops."""
+    del words
+    for name in ("REQUESTS", "APPENDS"):
+        monkeypatch.setenv(f"STRANDLINE_TENANT_{name}_PER_MINUTE", "1000000000")
+    settings.cache_clear()
+    return Hunt(gateway, log)
+
+
+def service_of(name: str) -> Service:
+    """What a function works with."""
+    return importlib.import_module(f"functions.{name}.handler").service
+
+
+def test_what_a_caller_says_is_in_no_error_and_in_no_log(
+    hunt: Hunt, base: Base, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server_log = base.server.directory / "postgres.log"
+    before = server_log.stat().st_size
+    everywhere(hunt)
+    hunt.gateway.tick()
+    print_out, print_err = capfd.readouterr()
+    assert set(hunt.statuses) >= {200, 201, 400, 401, 404, 409, 422}
+    assert not set(hunt.statuses) & {429, 500, 503}
+    assert hunt.log.getvalue().count('"request"') > hunt.statuses.total()
+    assert hunt.leaks_in_errors() == set()
+    written = (hunt.log.getvalue(), print_out, print_err, server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in written] == [set()] * 4
+    print(f"\n{len(hunt.places)} canaries; answers by status: {dict(hunt.statuses)}")
+
+
+def failing(hunt: Hunt) -> None:
+    """A request of each kind, with canaries, and a sweep, where something fails."""
+    hunt.send("POST", PATH, _event(hunt))
+    hunt.send("POST", PATH, _event(hunt, content=hunt.value("large content") * 7000))
+    hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
+    hunt.send("POST", "/api/v1/recall", {"query": hunt.value("query")})
+    hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})
+    hunt.send("GET", f"/memory/{hunt.value('cid')}")
+    with contextlib.suppress(StrandlineError):
+        hunt.gateway.tick()
+
+
+def test_nor_where_something_fails(
+    hunt: Hunt,
+    base: Base,
+    words: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A model that raises with the text in its words, payloads away, a fault of ours, a row that
+    the database refuses and quotes, and the database away."""
+    server_log = base.server.directory / "postgres.log"
+    before = server_log.stat().st_size
+
+    def quote(texts: Any) -> None:
+        raise RuntimeError(f"this text is odd: {texts}") from ValueError(texts)
+
+    def refuse(*_: object, **__: object) -> str:
+        return "no-such-origin"
+
+    def fail(*said: object, **__: object) -> Any:
+        raise RuntimeError(f"the row holds {said}")
+
+    words.before = quote
+    failing(hunt)
+    words.before = lambda texts: None
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        for name in ("ingest", "worker"):
+            patch.setitem(service_of(name).__dict__, "blobs", Blobs("none"))
+            patch.setitem(service_of(name).__dict__, "hints", Hints("http://127.0.0.1:1/q"))
+        failing(hunt)
+    for place, fault in (
+        ("strandline.drafts._origin", refuse),
+        ("strandline.store.events.append", fail),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, fault)
+            failing(hunt)
+    with monkeypatch.context() as patch:
+        for name in ("ingest", "query", "worker"):
+            away = Database("postgresql://strandline_app@127.0.0.1:1/none")
+            patch.setitem(service_of(name).__dict__, "database", away)
+        failing(hunt)
+    assert set(hunt.statuses) >= {201, 500, 503}
+    assert "23514" in hunt.log.getvalue(), "the database refused a row"
+    assert hunt.leaks_in_errors() == set()
+    written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in written] == [set()] * 4
+
+
+def test_messages_and_dead_messages_hold_ids_only(
+    hunt: Hunt, aws: LocalAws, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a model that raises with the text in its words, and a database that stays away."""
+    monkeypatch.setattr(events, "POLL_SECONDS", 0)
+    monkeypatch.setattr(events, "RETRY_SECONDS", 0)
+    seen: list[str] = []
+    worker = importlib.import_module("functions.worker.handler").lambda_handler
+
+    def watched(event: Any, context: Any) -> Any:
+        seen.append(json.dumps(event))
+        return worker(event, context)
+
+    def quote(texts: Any) -> None:
+        raise RuntimeError(f"this text is odd: {texts}")
+
+    words.before = quote
+    hunt.send("POST", PATH, _event(hunt))
+    hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
+    poller, dead, until = QueuePoller(aws.queue_url, watched), list[str](), time.monotonic() + 20
+    with closing(client("sqs")) as sqs, monkeypatch.context() as patch:
+        poller.start()
+        while "scopes not embedded" not in hunt.log.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+        away = Database("postgresql://strandline_app@127.0.0.1:1/none")
+        patch.setitem(service_of("worker").__dict__, "database", away)
+        hunt.send("POST", PATH, _event(hunt))
+        asked = {"QueueUrl": aws.dead_letter_url, "MaxNumberOfMessages": 10}
+        more = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["All"]}
+        while not dead and time.monotonic() < until:
+            dead += [
+                json.dumps(m) for m in sqs.receive_message(**asked, **more).get("Messages", [])
+            ]
+            time.sleep(0.05)
+        poller.stop()
+    assert seen
+    assert dead
+    assert hunt.leaks("".join(seen + dead)) == set()
+    assert hunt.leaks(hunt.log.getvalue()) == set()
+
+
+def test_an_error_that_quotes_a_value_is_noticed(
+    hunt: Hunt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault: participants are told back."""
+
+    def quoting(name: str, field: str = "participants") -> str:
+        if "wrong" in name:
+            raise Invalid(f"{field}: {name!r} is no participant", field=field)
+        return name
+
+    monkeypatch.setattr(participants, "normalize", quoting)
+    hunt.send("POST", PATH, _event(hunt, participants=[f"wrong {hunt.value('participants')}"]))
+    assert hunt.leaks_in_errors() == {f"participants in POST {PATH}"}
+
+
+def test_a_log_line_that_quotes_a_value_is_noticed(
+    hunt: Hunt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault: somebody logs what is embedded."""
+    hunt.send("POST", PATH, _event(hunt))
+    words = service_of("worker").embedder
+    assert isinstance(words, WordEmbedder)
+    words.before = lambda texts: logger.info("embedding", extra={"texts": texts})
+    hunt.gateway.tick()
+    assert "content" in hunt.leaks(hunt.log.getvalue())

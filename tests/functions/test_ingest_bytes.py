@@ -1,0 +1,74 @@
+"""What a scope stores is counted where its events get their seq: once, and only what was stored."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support import Base, Gateway, said
+
+PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
+EMPTY = len("{}")
+
+
+def counted(base: Base) -> int:
+    """Over all scopes."""
+    ((total,),) = base.rows("select coalesce(sum(stored_bytes), 0)::bigint from scopes")
+    return total
+
+
+def size(text: str, metadata: object = None) -> int:
+    """UTF-8 of the text, and of the metadata as compact JSON."""
+    document = json.dumps(metadata or {}, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode()) + len(document.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata"),
+    [("Plain.", {}), ("Grüße, 海", {"wörter": ["ü", 1.5, None]}), ("", {"a": {"b": [1, 2]}})],
+)
+def test_content_and_metadata_count(
+    gateway: Gateway, base: Base, text: str, metadata: dict[str, Any]
+) -> None:
+    reply = gateway.call("POST", PATH, said(text, metadata=metadata), key=gateway.key())
+    assert reply.status == 201
+    assert counted(base) == size(text, metadata)
+
+
+def test_a_replay_and_a_conflict_count_nothing(gateway: Gateway, base: Base) -> None:
+    key, first = gateway.key(), said("Once.", source_event_key="1")
+    replies = [gateway.call("POST", PATH, first, key=key) for _ in range(2)]
+    replies.append(gateway.call("POST", PATH, {**first, "content": "Another one."}, key=key))
+    assert [reply.status for reply in replies] == [201, 201, 409]
+    assert counted(base) == size("Once.")
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_of_a_batch_only_what_is_created_counts(gateway: Gateway, base: Base, atomic: bool) -> None:
+    """A new event, a double of it, two in another scope, and one that cites what does not exist."""
+    edge = {"event_id": "01890a5d-ac96-774b-bcce-b302099a8057", "weight": 1.0}
+    events = [
+        said("New.", source_event_key="a"),
+        said("New.", source_event_key="a"),
+        said("There.", "user:bob"),
+        said("Also there.", "user:bob"),
+        said("Refused, and long besides.", edges=[edge]),
+    ]
+    body = {"events": events, "atomic": atomic}
+    reply = gateway.call("POST", BATCH, body, key=gateway.key())
+    assert reply.status == (422 if atomic else 200)
+    by_scope = dict(base.rows("select participants[1], stored_bytes from scopes"))
+    there = size("There.") + size("Also there.")
+    assert by_scope == ({} if atomic else {"agent:helper": size("New."), "user:bob": there})
+
+
+def test_a_payload_counts_for_the_request_that_brings_it(gateway: Gateway, base: Base) -> None:
+    key, text = gateway.key(), "long " * 20_000
+    brought = gateway.call("POST", PATH, said(text), key=key)
+    assert counted(base) == len(text) + EMPTY
+    cited: dict[str, object] = {**said(""), "blob": {"cid": brought.body["blob"]["cid"]}}
+    del cited["content"]
+    reply = gateway.call("POST", PATH, cited, key=key)
+    assert reply.status == 201, reply.text
+    assert reply.body["blob"]["size"] == len(text)
+    assert counted(base) == len(text) + 2 * EMPTY

@@ -1,0 +1,675 @@
+"""Uploads: a payload put by its caller, verified before an event may cite it, and its end."""
+
+import copy
+import importlib
+import json
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from moto.s3.models import s3_backends
+
+from functions.ingest.handler import lambda_handler
+from strandline.blobs import Blobs, is_text
+from strandline.config import settings
+from strandline.db import Asker
+from strandline.errors import Unavailable
+from strandline.local.aws import LocalAws
+from strandline.local.lambda_context import ACCOUNT_ID, LambdaContext
+from strandline.service import Service
+from strandline.store import uploads as rows
+from tests.support import EVENTS, Base, Gateway, Reply, said
+from tests.uploads import (
+    BATCH,
+    EVENTS_PATH,
+    UPLOADS,
+    age,
+    asking,
+    begin,
+    cid_of,
+    citing,
+    objects,
+    pending_key,
+    put,
+    put_unchecked,
+    uploaded,
+)
+
+ALICE, BOB = "user:alice", "user:bob"
+DATA = b"\x00\x01 a payload \xff" * 100
+NOWHERE = cid_of(b"nobody ever stored this")
+
+
+@pytest.fixture(autouse=True)
+def empty_bucket(aws: LocalAws) -> None:
+    """The bucket is the module's: each test has it for itself."""
+    keys: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket].keys
+    for key in list(keys):
+        keys.pop(key)
+
+
+def cite(gateway: Gateway, key: str, cid: str, *who: str, **more: object) -> Reply:
+    return gateway.call("POST", EVENTS_PATH, citing(cid, *who, **more), key=key)
+
+
+def without_id(reply: Reply) -> tuple[int, dict[str, Any]]:
+    return reply.status, {**reply.error, "request_id": ""}
+
+
+def noting(calls: list[str], name: str) -> Callable[..., None]:
+    """A function that only notes that it was called."""
+
+    def note(*_: object) -> None:
+        calls.append(name)
+
+    return note
+
+
+def blobs() -> Blobs:
+    """What the ingest function puts payloads with."""
+    service: Service = importlib.import_module("functions.ingest.handler").service
+    return service.blobs
+
+
+# asking ------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_request_is_told_where_to_put_its_payload(gateway: Gateway, base: Base) -> None:
+    event = json.loads((EVENTS / "ingest_upload.json").read_text())
+    for headers in (event["headers"], event["multiValueHeaders"]):
+        one = headers is event["headers"]
+        headers["X-API-Key"] = gateway.key() if one else [gateway.key()]
+    context: Any = LambdaContext("ingest", 29)
+    result = lambda_handler(event, context)
+    assert result["statusCode"] == 201, result["body"]
+    told, asked = json.loads(result["body"]), json.loads(event["body"])
+    assert told["headers"]["Content-Length"] == str(asked["size"])
+    now = datetime.now(UTC)
+    expires_at, cite_until = (datetime.fromisoformat(told[n]) for n in ("expires_at", "cite_until"))
+    assert now + timedelta(seconds=890) < expires_at <= now + timedelta(seconds=901)
+    assert now + timedelta(hours=23.9) < cite_until < now + timedelta(hours=24.1)
+    signed = told["url"].partition("SignedHeaders=")[2].partition("&")[0].split("%3B")
+    assert signed == ["content-length", "host", "if-none-match", "x-amz-checksum-sha256"]
+    assert "AWS4-HMAC-SHA256" in told["url"]
+    found = base.rows("select tenant_id, writer, cid, size, mime_type, file_name from uploads")
+    assert found == [("acme", "*", told["cid"], asked["size"], asked["mime_type"], asked["name"])]
+
+
+def test_a_payload_is_named_by_its_hash_or_by_its_cid(gateway: Gateway) -> None:
+    key, cid = gateway.key(), cid_of(DATA)
+    by_hash = begin(gateway, key, DATA)
+    upper = asking(DATA) | {"sha256": str(asking(DATA)["sha256"]).upper()}
+    for body in (upper, {"size": len(DATA), "cid": cid}):
+        reply = gateway.call("POST", UPLOADS, body, key=key)
+        assert (reply.status, reply.body["cid"]) == (201, cid)
+        assert reply.body["upload_id"] == by_hash["upload_id"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"size": 0}, "size"),
+        ({"size": "5"}, "size"),
+        ({"size": True}, "size"),
+        ({"sha256": "ab"}, "sha256"),
+        ({"sha256": None}, "sha256"),
+        ({"cid": NOWHERE}, "sha256"),
+        ({"sha256": None, "cid": "bafkreigarbage"}, "cid"),
+        (
+            {"sha256": None, "cid": "bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"},
+            "cid",
+        ),
+        ({"mime_type": "no type"}, "mime_type"),
+        ({"name": "n" * 1025}, "name"),
+        ({"tenant": "other"}, "tenant"),
+    ],
+)
+def test_what_is_no_request_for_an_upload_is_422(
+    gateway: Gateway, base: Base, change: dict[str, object], field: str
+) -> None:
+    reply = gateway.call("POST", UPLOADS, asking(DATA) | change, key=gateway.key())
+    assert (reply.status, reply.error["details"]["field"]) == (422, field), reply.text
+    assert base.rows("select count(*) from uploads") == [(0,)]
+
+
+def test_a_reader_may_not_upload(gateway: Gateway) -> None:
+    reply = gateway.call("POST", UPLOADS, asking(DATA), key=gateway.key(rights=("read",)))
+    assert reply.status == 403
+
+
+def test_more_than_is_allowed_is_413_with_the_limit_and_the_way_out(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_UPLOAD_MAX_BYTES", str(len(DATA)))
+    settings.cache_clear()
+    key = gateway.key()
+    assert gateway.call("POST", UPLOADS, asking(DATA), key=key).status == 201
+    for size in (len(DATA) + 1, 2**63, 10**30):
+        reply = gateway.call("POST", UPLOADS, asking(DATA) | {"size": size}, key=key)
+        assert (reply.status, reply.error["code"]) == (413, "too_large")
+        assert reply.error["details"] == {"field": "size", "limit": len(DATA)}
+        assert "STRANDLINE_UPLOAD_MAX_BYTES" in reply.error["message"]
+    assert base.rows("select count(*) from uploads") == [(1,)]
+
+
+def test_content_larger_than_a_request_is_told_of_uploads(gateway: Gateway) -> None:
+    reply = gateway.call("POST", EVENTS_PATH, said("x" * 4_200_000), key=gateway.key())
+    assert reply.status == 413
+    assert "POST /api/v1/uploads" in reply.error["message"]
+
+
+def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = gateway.key()
+    base.rows("update tenants set stored_bytes_limit = %s", len(DATA))
+    for _ in range(3):
+        assert gateway.call("POST", UPLOADS, asking(DATA), key=key).status == 201
+    refused = gateway.call("POST", UPLOADS, asking(b"one more"), key=key)
+    assert refused.status in (413, 429), refused.text
+    assert base.rows("select count(*) from uploads") == [(1,)]
+
+
+# putting -----------------------------------------------------------------------------------------
+
+
+def test_only_the_announced_bytes_can_be_put_and_only_once(gateway: Gateway, aws: LocalAws) -> None:
+    key = gateway.key()
+    begun = begin(gateway, key, DATA)
+    wrong, shorter = DATA[:-1] + b"!", DATA[:-1]
+    headers: dict[str, str] = begun["headers"]
+    status, said_so = put(begun, wrong)
+    assert (status, "<Code>BadDigest</Code>" in said_so) == (400, True)
+    assert put(begun, shorter, headers | {"Content-Length": str(len(shorter))})[0] == 403
+    other_sum = asking(wrong)["sha256"]
+    assert put(begun, wrong, headers | {"x-amz-checksum-sha256": str(other_sum)})[0] == 403
+    for missing in headers:
+        less = {name: value for name, value in headers.items() if name != missing}
+        if missing != "Content-Length":  # which every client sends by itself
+            assert put(begun, DATA, less)[0] == 403, missing
+    elsewhere = begun | {"url": begun["url"].replace("/acme/", "/other/")}
+    assert put(elsewhere, DATA)[0] == 403
+    assert objects(aws) == {}
+    assert put(begun, DATA)[0] == 200
+    assert put(begun, DATA)[0] == 412
+    assert objects(aws) == {pending_key("acme", begun): DATA}
+
+
+def test_a_fresh_url_leads_to_the_same_place(gateway: Gateway, base: Base, aws: LocalAws) -> None:
+    key = gateway.key()
+    first, again = begin(gateway, key, DATA), begin(gateway, key, DATA)
+    assert first["upload_id"] == again["upload_id"]
+    assert first["cite_until"] == again["cite_until"]
+    assert put(again, DATA)[0] == 200
+    assert put(first, DATA)[0] == 412
+    assert len(objects(aws)) == 1
+    assert base.rows("select count(*) from uploads") == [(1,)]
+
+
+def test_an_upload_about_to_be_removed_is_not_offered_again(gateway: Gateway, base: Base) -> None:
+    """No URL outlives what it is for, so that nothing is put where nobody looks any more."""
+    key = gateway.key()
+    first = begin(gateway, key, DATA)
+    base.rows("update uploads set remove_at = now() + interval '29 minutes'")
+    assert begin(gateway, key, DATA)["upload_id"] != first["upload_id"]
+
+
+def test_a_stored_payload_needs_no_upload(gateway: Gateway, base: Base) -> None:
+    alice, anybody = gateway.key(user=ALICE), gateway.key()
+    text = "x" * 70_000
+    told = gateway.call("POST", EVENTS_PATH, said(text, ALICE, BOB), key=alice).body["blob"]
+    data = text.encode()
+    for key in (alice, gateway.key(user=BOB)):
+        reply = gateway.call("POST", UPLOADS, asking(data), key=key)
+        assert (reply.status, reply.body) == (
+            200,
+            {"cid": told["cid"], "size": len(data), "stored": True},
+        )
+        wrong = gateway.call("POST", UPLOADS, asking(data) | {"size": 5}, key=key)
+        assert (wrong.status, wrong.error["details"]["expected_size"]) == (422, len(data))
+    # Others are asked for the bytes: knowing them is having them. An unbound credential may cite
+    # the event's payload only among those who see it.
+    for key in (gateway.key(user="user:carol"), gateway.key("other"), anybody):
+        assert gateway.call("POST", UPLOADS, asking(data), key=key).status == 201
+    assert base.rows("select count(*) from uploads") == [(3,)]
+
+
+# citing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", [None, ALICE])
+def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
+    gateway: Gateway, base: Base, aws: LocalAws, user: str | None
+) -> None:
+    key, reader = gateway.key(user=user), gateway.key(user=ALICE)
+    about = {"mime_type": "image/png", "name": "chart é.png"}
+    begun = uploaded(gateway, key, DATA, **about)
+    cid = begun["cid"]
+    assert cid == cid_of(DATA)
+    for asks in (key, reader):
+        read = gateway.call("GET", f"/file/{cid}", key=asks, query={"participants": ALICE})
+        assert read.status == 404, "until an event cites it"
+    reply = cite(gateway, key, cid)
+    assert reply.status == 201, reply.text
+    assert reply.body["blob"] == {"cid": cid, "size": len(DATA), **about}
+    assert objects(aws)[f"acme/{cid}"] == DATA
+    found = base.rows("select blob_cid, blob_size, mime_type, file_name, content from events")
+    assert found == [(cid, len(DATA), *about.values(), None)]
+    assert base.rows("select cid, writer, size from blobs") == [(cid, user or "*", len(DATA))]
+    read = gateway.call("GET", f"/file/{cid}", key=reader)
+    assert read.status == 307
+    with urllib.request.urlopen(read.headers["Location"], timeout=10) as answer:  # noqa: S310
+        assert answer.read() == DATA
+        assert answer.headers["Content-Type"] == "image/png"
+    block = gateway.call("GET", f"/ipfs/{reply.body['cid']}", key=reader)
+    assert block.status == 200, "the block says name and type too"
+
+
+def test_what_the_event_says_of_its_payload_comes_first(gateway: Gateway) -> None:
+    key = gateway.key()
+    begun = uploaded(gateway, key, DATA, mime_type="image/png", name="a.png")
+    reply = cite(gateway, key, begun["cid"], mime_type="image/jpeg", name="b.jpg")
+    assert reply.body["blob"]["mime_type"] == "image/jpeg"
+    assert reply.body["blob"]["name"] == "b.jpg"
+    second = cite(gateway, key, begun["cid"])
+    assert (second.body["blob"]["mime_type"], second.body["blob"]["name"]) == ("image/png", "a.png")
+
+
+def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
+    gateway: Gateway, base: Base
+) -> None:
+    key = gateway.key(user=ALICE)
+    begun = uploaded(gateway, key, DATA)
+    events = [citing(begun["cid"], ALICE), citing(begun["cid"], ALICE, BOB, speaker=ALICE)]
+    reply = gateway.call("POST", BATCH, {"events": events}, key=key)
+    assert reply.body["failed"] == 0, reply.text
+    assert cite(gateway, key, begun["cid"], ALICE).status == 201
+    assert base.rows("select count(*), min(blob_size) from events") == [(3, len(DATA))]
+    assert base.rows("select count(*) from blobs") == [(1,)]
+
+
+@pytest.mark.parametrize("path", [EVENTS_PATH, BATCH])
+def test_anothers_upload_is_answered_like_one_that_there_is_not(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    begun = uploaded(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
+    asked: list[str] = []
+    store = blobs()
+    for name in ("uploaded", "head_text", "adopt", "remove_uploads"):
+        monkeypatch.setattr(store, name, noting(asked, name))
+    for key, who in (
+        (gateway.key(user=BOB), BOB),
+        (gateway.key("other", ALICE), ALICE),
+        (gateway.key(), ALICE),
+    ):
+        answers: list[object] = []
+        for cid in (begun["cid"], NOWHERE):
+            body = citing(cid, who)
+            if path == EVENTS_PATH:
+                answers.append(without_id(gateway.call("POST", path, body, key=key)))
+            else:
+                reply = gateway.call("POST", path, {"events": [body]}, key=key)
+                answers.append(reply.body["results"][0]["error"] | {"request_id": ""})
+        assert answers[0] == answers[1]
+        assert "blob_not_found" in str(answers[0])
+        assert "POST /api/v1/uploads" in str(answers[0])
+    assert asked == [], "no time is spent on asking the store either"
+    assert base.rows("select count(*) from events") == [(0,)]
+
+
+def test_nothing_was_put_there(gateway: Gateway, base: Base, aws: LocalAws) -> None:
+    key = gateway.key()
+    begun = begin(gateway, key, DATA)
+    assert put(begun, DATA[:-1] + b"!")[0] == 400
+    reply = cite(gateway, key, begun["cid"])
+    assert (reply.status, reply.error["details"]) == (
+        422,
+        {"field": "blob.cid", "reason": "upload_missing", "expected_size": len(DATA)},
+    )
+    assert "POST /api/v1/uploads" in reply.error["message"]
+    assert base.rows("select count(*) from events") == [(0,)]
+    assert put(begun, DATA)[0] == 200
+    assert cite(gateway, key, begun["cid"]).status == 201
+
+
+@pytest.mark.parametrize("there", [b"something else", DATA[:-1] + b"!", DATA + b"more", b""])
+def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
+    gateway: Gateway, base: Base, aws: LocalAws, there: bytes
+) -> None:
+    """A store that verifies nothing: our own side hashes, and makes room for the right bytes."""
+    key = gateway.key()
+    begun = begin(gateway, key, DATA)
+    put_unchecked(aws, pending_key("acme", begun), there)
+    reply = cite(gateway, key, begun["cid"])
+    assert (reply.status, reply.error["details"]) == (
+        422,
+        {
+            "field": "blob.cid",
+            "reason": "upload_mismatch",
+            "expected_size": len(DATA),
+            "found_size": len(there),
+        },
+    )
+    assert objects(aws) == {}
+    assert base.rows("select count(*) from events") == [(0,)]
+    again = begin(gateway, key, DATA)
+    assert put(again, DATA)[0] == 200
+    assert cite(gateway, key, begun["cid"]).status == 201
+
+
+def test_right_bytes_announced_with_a_wrong_length_are_a_mismatch(
+    gateway: Gateway, aws: LocalAws
+) -> None:
+    key = gateway.key()
+    begun = gateway.call("POST", UPLOADS, asking(DATA) | {"size": 7}, key=key).body
+    put_unchecked(aws, pending_key("acme", begun), DATA)
+    details = cite(gateway, key, begun["cid"]).error["details"]
+    assert (details["reason"], details["expected_size"]) == ("upload_mismatch", 7)
+    assert details["found_size"] == len(DATA)
+
+
+def test_of_several_uploads_of_one_payload_the_one_that_was_put_counts(
+    gateway: Gateway, aws: LocalAws
+) -> None:
+    key = gateway.key()
+    first = begin(gateway, key, DATA, name="first.bin")
+    second = begin(gateway, key, DATA, name="second.bin")
+    assert first["upload_id"] != second["upload_id"]
+    assert put(first, DATA)[0] == 200
+    assert cite(gateway, key, first["cid"]).body["blob"]["name"] == "first.bin"
+
+
+def test_a_store_that_tells_no_checksum_is_read(
+    gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = gateway.key()
+    begun = uploaded(gateway, key, DATA)
+    bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
+    [told] = bucket.keys.values()
+    assert (told.checksum_algorithm, told.checksum_value is not None) == ("SHA256", True)
+    told.checksum_algorithm = told.checksum_value = None
+    assert cite(gateway, key, begun["cid"]).status == 201
+
+
+def test_what_cannot_be_read_in_time_is_not_cited(gateway: Gateway, aws: LocalAws) -> None:
+    begun = begin(gateway, gateway.key(), DATA)
+    put_unchecked(aws, pending_key("acme", begun), DATA)
+    with pytest.raises(Unavailable, match="too slow"):
+        blobs().uploaded("acme", UUID(begun["upload_id"]), deadline=0.0)
+
+
+def test_an_upload_past_its_time_is_like_none_before_and_after_it_is_removed(
+    gateway: Gateway, base: Base, aws: LocalAws
+) -> None:
+    key = gateway.key()
+    begun = uploaded(gateway, key, DATA)
+    unknown = without_id(cite(gateway, key, NOWHERE))
+    age(base)
+    assert without_id(cite(gateway, key, begun["cid"])) == unknown
+    gateway.tick()
+    assert (objects(aws), base.rows("select count(*) from uploads")) == ({}, [(0,)])
+    assert without_id(cite(gateway, key, begun["cid"])) == unknown
+    assert "cite_until" in str(unknown)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_bad_citation_fails_alone_or_stops_an_atomic_batch(
+    gateway: Gateway, base: Base, aws: LocalAws, atomic: bool
+) -> None:
+    key = gateway.key(user=ALICE)
+    good, missing = uploaded(gateway, key, DATA), begin(gateway, key, b"never put")
+    target = gateway.call("POST", EVENTS_PATH, said("target", ALICE), key=key).body["event_id"]
+    events = [
+        citing(missing["cid"], ALICE, edges=[{"event_id": target}]),
+        said("plain", ALICE, edges=[{"event_id": target}]),
+        citing(good["cid"], ALICE),
+    ]
+    reply = gateway.call("POST", BATCH, {"events": events, "atomic": atomic}, key=key)
+    results = reply.error["details"]["results"] if atomic else reply.body["results"]
+    assert [r["status"] for r in results] == ([422, 424, 424] if atomic else [422, 201, 201])
+    assert results[0]["error"]["details"]["reason"] == "upload_missing"
+    assert base.rows("select count(*) from events") == [(1 if atomic else 3,)]
+    assert base.rows("select count(*) from memory_edges") == [(0 if atomic else 1,)]
+    assert (f"acme/{good['cid']}" in objects(aws)) is not atomic
+
+
+def test_a_replay_says_the_same_when_the_upload_is_long_gone(gateway: Gateway, base: Base) -> None:
+    key = gateway.key(user=ALICE)
+    begun = uploaded(gateway, key, DATA, mime_type="image/png", name="a.png")
+    body = citing(begun["cid"], ALICE, BOB, speaker=ALICE, source_event_key="k")
+    first = gateway.call("POST", EVENTS_PATH, body, key=key)
+    age(base)
+    gateway.tick()
+    assert base.rows("select count(*) from uploads") == [(0,)]
+    again = gateway.call("POST", EVENTS_PATH, body, key=key)
+    assert (again.status, again.text) == (201, first.text)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    for change, fields in (
+        ({"speaker": None, "session_id": "s"}, ["session_id"]),
+        ({"metadata": {"a": 1}, "name": "b.png"}, ["name", "metadata"]),
+        ({"mime_type": "image/jpeg"}, ["mime_type"]),
+    ):
+        conflict = gateway.call("POST", EVENTS_PATH, {**body, **change}, key=key)
+        assert (conflict.status, conflict.error["details"]["fields"]) == (409, fields)
+
+
+# text --------------------------------------------------------------------------------------------
+
+
+def hits(gateway: Gateway, key: str, words: str) -> list[Any]:
+    body = {"query": words, "participants": [ALICE], "limit": 20}
+    found = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
+    return [hit for hit in found if hit["score"]["text_rank"] is not None]
+
+
+TEXT = ("calm water and no wind today 🌊 " * 4000 + "then a zephyr came").encode()
+
+
+@pytest.mark.parametrize("kind", ["text/markdown", "application/ld+json", "application/xml"])
+def test_uploaded_text_is_found_by_its_words_and_cited_by_range(
+    gateway: Gateway, kind: str
+) -> None:
+    key = gateway.key(user=ALICE)
+    begun = uploaded(gateway, key, TEXT, mime_type=kind, name="logbook of the harbour")
+    told = cite(gateway, key, begun["cid"], ALICE).body
+    for _ in range(2):
+        (hit,) = hits(gateway, key, "zephyr")
+        piece = TEXT.decode()[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
+        assert "zephyr" in piece
+        assert len(piece) <= 16 * 1024
+        assert hit["event"]["event_id"] == told["event_id"]
+        assert hit["event"]["content"] is None
+        gateway.tick()
+    (named,) = hits(gateway, key, "logbook")
+    assert named["piece"]["start_char"] == 0
+
+
+def test_the_event_says_what_is_text(gateway: Gateway) -> None:
+    key = gateway.key(user=ALICE)
+    silent = uploaded(gateway, key, b"the silent zephyr")
+    # Sessions of their own: an event is found by the words of the one before it, too.
+    named = cite(gateway, key, silent["cid"], ALICE, name="a.bin", session_id="a")
+    assert named.status == 201
+    assert hits(gateway, key, "zephyr") == []
+    (hit,) = hits(gateway, key, "a.bin")
+    assert hit["piece"] is None, "its name is no part of its text"
+    text = cite(gateway, key, silent["cid"], ALICE, mime_type="text/plain", session_id="b")
+    assert text.status == 201
+    assert len(hits(gateway, key, "zephyr")) == 1
+    called_text = uploaded(gateway, key, b"another zephyr", mime_type="text/plain")
+    image = cite(gateway, key, called_text["cid"], ALICE, mime_type="image/png", session_id="c")
+    assert image.status == 201
+    assert len(hits(gateway, key, "zephyr")) == 1
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "expected"),
+    [
+        ("text/plain", True),
+        ("TEXT/HTML; charset=UTF-8", True),
+        ('text/plain; charset="utf-8"', True),
+        ("application/json", True),
+        ("application/problem+json", True),
+        ("image/svg+xml", True),
+        ("text/plain; charset=utf-16", False),
+        ("application/jsonp", False),
+        ("image/png", False),
+        ("application/octet-stream", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_what_is_text(mime_type: str | None, expected: bool) -> None:
+    assert is_text(mime_type) is expected
+
+
+def test_nul_bad_bytes_and_a_cut_character_break_nothing(gateway: Gateway, base: Base) -> None:
+    key = gateway.key(user=ALICE)
+    filler = b"a" * 1024 * 1024
+    for data in (
+        b"zephyr \x00\x00 \xff\xfe \xc3 zephyr",
+        filler[:-8] + b" zephyr" + "🌊".encode(),  # cut at the megabyte, within the character
+        filler[:-7] + b" zephyr" + b" mistral",
+        "\ufeff zephyr \u2028 \x01 \ud7ff".encode(),
+        b"zephyr \xed\xa0\x80",  # a surrogate, as some encoders write it
+    ):
+        begun = uploaded(gateway, key, data, mime_type="text/plain")
+        reply = cite(gateway, key, begun["cid"], ALICE)
+        assert reply.status == 201, reply.text
+        found = {hit["event"]["event_id"]: hit["piece"] for hit in hits(gateway, key, "zephyr")}
+        piece = found[reply.body["event_id"]]
+        text = data.decode("utf-8", "replace")
+        assert "zephyr" in text[piece["start_char"] : piece["end_char"]]
+    assert hits(gateway, key, "mistral") == [], "past the first 1 MiB"
+    gateway.tick()
+    assert base.rows("select count(*) from event_vectors") == [(5,)]
+
+
+def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
+    text = "a secret zephyr " * 5000
+    told = gateway.call("POST", EVENTS_PATH, said(text, ALICE), key=alice).body["blob"]
+    second = cite(gateway, alice, told["cid"], ALICE, "agent:helper").body
+    assert second["blob"]["mime_type"] == "text/plain; charset=utf-8"
+    assert second["event_id"] in {
+        hit["event"]["event_id"] for hit in hits(gateway, alice, "zephyr")
+    }
+    read: list[str] = []
+    monkeypatch.setattr(blobs(), "head_text", noting(read, "read"))
+    assert cite(gateway, bob, told["cid"], BOB, mime_type="text/plain").status == 422
+    assert read == []
+
+
+def test_one_request_indexes_no_more_text_than_it_could_bring(gateway: Gateway, base: Base) -> None:
+    key = gateway.key(user=ALICE)
+    events: list[dict[str, object]] = []
+    for n in range(5):
+        data = f"{n} ".encode() + b"a word or two " * 75_000
+        begun = uploaded(gateway, key, data, mime_type="text/plain")
+        events.append(citing(begun["cid"], ALICE))
+    reply = gateway.call("POST", BATCH, {"events": events}, key=key)
+    assert [item["status"] for item in reply.body["results"]] == [201, 201, 201, 201, 413]
+    details = reply.body["results"][4]["error"]["details"]
+    assert details == {"field": "blob.cid", "limit": 4 * 1024 * 1024}
+    assert gateway.call("POST", EVENTS_PATH, events[4], key=key).status == 201
+    assert base.rows("select count(*) from blobs") == [(5,)]
+
+
+# the end -----------------------------------------------------------------------------------------
+
+
+def test_what_is_past_its_time_goes_and_what_is_cited_stays(
+    gateway: Gateway, base: Base, aws: LocalAws
+) -> None:
+    keys = [gateway.key(), gateway.key(user=ALICE), gateway.key("other", ALICE)]
+    made: list[dict[str, Any]] = []
+    for key in keys:
+        cited, never_cited, fresh = (
+            uploaded(gateway, key, f"{n} {key}".encode()) for n in range(3)
+        )
+        assert cite(gateway, key, cited["cid"], ALICE).status == 201
+        made.append(fresh)
+        for begun in (cited, never_cited, begin(gateway, key, b"never put")):
+            age(base, begun["upload_id"])
+    gateway.tick()
+    left = base.rows("select upload_id::text from uploads")
+    assert {row[0] for row in left} == {begun["upload_id"] for begun in made}
+    pending = objects(aws, "_uploads/")
+    assert len(pending) == 3
+    assert all(any(begun["upload_id"] in name for name in pending) for begun in made)
+    assert len(objects(aws)) - len(pending) == 3, "cited payloads"
+    before = copy.deepcopy(objects(aws))
+    gateway.tick()
+    assert objects(aws) == before
+
+
+def test_one_tenants_failure_stops_no_other(
+    gateway: Gateway, base: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("acme", "broken", "zebra"):
+        uploaded(gateway, gateway.key(tenant), DATA)
+    age(base)
+    worker: Service = importlib.import_module("functions.worker.handler").service
+    real: Callable[..., Any] = worker.blobs.remove_uploads
+
+    def removing(tenant: str, upload_ids: Any) -> Any:
+        if tenant == "broken":
+            raise Unavailable
+        return real(tenant, upload_ids)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.blobs, "remove_uploads", removing)
+        assert gateway.tick() == {"batchItemFailures": []}
+        assert base.rows("select tenant_id from uploads") == [("broken",)]
+    gateway.tick()
+    assert (base.rows("select count(*) from uploads"), objects(aws)) == ([(0,)], {})
+
+
+def test_a_row_stays_until_its_object_is_gone(
+    gateway: Gateway, base: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = uploaded(gateway, gateway.key(), DATA)
+    age(base)
+    worker: Service = importlib.import_module("functions.worker.handler").service
+    store: Any = worker.blobs
+    said = {"Errors": [{"Key": pending_key("acme", begun), "Code": "InternalError"}]}
+
+    def answering(**_: object) -> Any:
+        return said
+
+    monkeypatch.setattr(store._s3, "delete_objects", answering)
+    gateway.tick()
+    assert base.rows("select count(*) from uploads") == [(1,)]
+
+
+def test_a_sweep_is_bounded_and_the_next_goes_on(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = gateway.key()
+    for n in range(5):
+        begin(gateway, key, str(n).encode())
+    age(base)
+    monkeypatch.setattr("strandline.services.upload.REMOVED_AT_ONCE", 2)
+    for left in (3, 1, 0):
+        gateway.tick()
+        assert base.rows("select count(*) from uploads") == [(left,)]
+
+
+def test_nobody_sees_anothers_upload(gateway: Gateway, base: Base) -> None:
+    del base
+    begin(gateway, gateway.key(user=ALICE), DATA)
+    for asker, found in (
+        (Asker("acme", (), ALICE), 1),
+        (Asker("acme", (BOB,), BOB), 0),
+        (Asker("acme", ()), 0),
+        (Asker("other", (), ALICE), 0),
+    ):
+        access = gateway.database.access(asker)
+        wanted = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
+        (known,) = rows.known(access, wanted)
+        assert (known.upload_id is not None, known.citable) == (bool(found), False)

@@ -1,0 +1,404 @@
+"""What can be seen of the service: one id from request through queue to job, and its metrics."""
+
+import importlib
+import io
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import pytest
+
+from strandline import hints
+from strandline.errors import QuotaExceeded
+from strandline.http import status_of
+from strandline.local import events
+from strandline.local.aws import LocalAws, client
+from strandline.local.events import QueuePoller
+from strandline.local.lambda_context import LambdaContext
+from strandline.observability import METRICS, NAMESPACE, logger, measured, trace_of, traced
+from strandline.service import Service
+from tests.functions.conftest import Told
+from tests.strandline.services.stand_ins import WordEmbedder, unavailable
+from tests.support import EVENTS as RECORDED
+from tests.support import Base, Gateway, said
+
+PATH, ALICE = "/api/v1/events", "user:alice"
+TRACE = "1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081"
+HEADERS = {"X-Amzn-Trace-Id": f"Self=1-2-3;Root={TRACE};Parent=9e0f1a2b3c4d5e6f;Sampled=0"}
+
+
+type _Printer = logging.StreamHandler[TextIO]
+
+
+class Lines:
+    """What the functions print, as CloudWatch would get it."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        self._stream = stream
+
+    def all(self) -> list[dict[str, Any]]:
+        """Every line so far: each is a JSON object."""
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
+
+    def of(self, message: str) -> list[dict[str, Any]]:
+        """The lines with this message."""
+        return [line for line in self.all() if line["message"] == message]
+
+
+@pytest.fixture
+def lines(gateway: Gateway) -> Iterator[Lines]:
+    """From here on, the very handler that prints in Lambda prints into our hands."""
+    del gateway
+    stream, handler = io.StringIO(), cast(_Printer, logger.registered_handler)
+    before = handler.setStream(stream)
+    yield Lines(stream)
+    if before is not None:
+        handler.setStream(before)
+
+
+@pytest.fixture
+def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
+    """The embedder of worker and query, in this test."""
+    del gateway  # which wired the handlers before
+    embedder = WordEmbedder()
+    for name in ("worker", "query"):
+        service: Service = importlib.import_module(f"functions.{name}.handler").service
+        monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    return embedder
+
+
+def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the event source take what is queued to the worker, until a job was done."""
+    monkeypatch.setattr(events, "POLL_SECONDS", 0)
+    worker = importlib.import_module("functions.worker.handler").lambda_handler
+    poller = QueuePoller(aws.queue_url, worker)
+    poller.start()
+    until = time.monotonic() + 10
+    while not lines.of("job") and time.monotonic() < until:
+        time.sleep(0.01)
+    poller.stop()
+
+
+@pytest.fixture
+def queue(aws: LocalAws) -> LocalAws:
+    """The queue, empty of what other tests sent."""
+    with closing(client("sqs")) as sqs:
+        while sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10).get("Messages"):
+            pass  # who received a message has it to itself for minutes
+    return aws
+
+
+# one id ------------------------------------------------------------------------------------------
+
+
+def follow(
+    gateway: Gateway, queue: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], str]:
+    """Append one event under TRACE, let queue and worker do theirs; gives what the lines with this
+    id say, in order, and the scope."""
+    reply = gateway.call("POST", PATH, said("Out."), key=gateway.key(), headers=HEADERS)
+    assert reply.status == 201
+    through_the_queue(queue, lines, monkeypatch)
+    mine = [line for line in lines.all() if line.get("trace") == TRACE]
+    return [line["message"] for line in mine], reply.body["scope_id"]
+
+
+def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
+    gateway: Gateway,
+    queue: LocalAws,
+    lines: Lines,
+    words: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, scope = follow(gateway, queue, lines, monkeypatch)
+    assert found == ["request", "events embedded", "job"]
+    assert len(words.seen) == 1
+    (embedded,) = lines.of("events embedded")
+    assert (embedded["scopes"], embedded["events"]) == ([scope], 1)
+    (job,) = lines.of("job")
+    assert (job["job"], job["EventsEmbedded"], job["Failures"]) == ("hint", 1, 0)
+
+
+def test_a_hint_without_the_id_breaks_the_thread(
+    gateway: Gateway,
+    queue: LocalAws,
+    lines: Lines,
+    words: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted fault of the test above."""
+    monkeypatch.setattr(hints, "trace_header", str)
+    assert follow(gateway, queue, lines, monkeypatch)[0] == ["request"]
+    assert len(words.seen) == 1
+
+
+def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
+    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+) -> None:
+    scope = tell(gateway.key(), "The buoy is out.")["scope_id"]
+    gateway.tick()
+    (request,), (embedded,), (job,) = map(lines.of, ("request", "events embedded", "job"))
+    assert embedded["scopes"] == [scope]
+    assert embedded["trace"] == job["trace"] != request["trace"]
+    assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", job["trace"])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "a word of the caller's",
+        "Root=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f708",
+        "Root=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f70811",
+        "Root=1-691F3A2B-5C7D9E0F1A2B3C4D5E6F7081",
+        "NotRoot=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081",
+        'Root=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081", "level": "ERROR',
+        "Root=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081\n;Root=x",
+    ],
+)
+def test_nothing_but_a_trace_id_is_taken_from_the_caller(header: str) -> None:
+    made = trace_of(header)
+    assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", made)
+    assert made not in (TRACE, trace_of(header)) or "\n" in header
+    assert trace_of(f"Root={TRACE}") == trace_of(HEADERS["X-Amzn-Trace-Id"]) == TRACE
+
+
+def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
+    gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests in eight threads, each of which fails and so writes two lines."""
+
+    def fault(*_: object, **__: object) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("strandline.routes.ingest.append", fault)
+    key = gateway.key()
+    ids = [f"1-{n:08x}-{n:024x}" for n in range(40)]
+
+    def send(trace: str) -> tuple[str, str]:
+        headers = {"X-Amzn-Trace-Id": f"Root={trace}"}
+        reply = gateway.call("POST", PATH, said("x"), key=key, headers=headers)
+        return reply.error["request_id"], trace
+
+    with ThreadPoolExecutor(8) as pool:
+        sent = set(pool.map(send, ids))
+    for message in ("request", "request failed"):
+        found = [(line["request_id"], line["trace"]) for line in lines.of(message)]
+        assert len(found) == 40
+        assert set(found) == sent
+
+
+# metrics -----------------------------------------------------------------------------------------
+
+
+def as_cloudwatch_reads(line: dict[str, Any]) -> dict[str, Any]:
+    """The metrics in a line, by CloudWatch's specification of EMF."""
+    assert time.time() * 1000 - line["_aws"]["Timestamp"] < 60_000
+    found: dict[str, Any] = {}
+    for directive in line["_aws"]["CloudWatchMetrics"]:
+        assert directive["Namespace"] == NAMESPACE
+        for names in directive["Dimensions"]:
+            assert 1 <= len(names) <= 30
+            assert all(isinstance(line[name], str) and line[name] for name in names)
+        for metric in directive["Metrics"]:
+            value = line[metric["Name"]]
+            values = cast("list[Any]", value) if isinstance(value, list) else [value]
+            assert 1 <= len(values) <= 100
+            assert all(type(number) in (int, float) for number in values)
+            assert METRICS[metric["Name"]] == metric["Unit"]
+            found[metric["Name"]] = value
+    return found
+
+
+def test_a_request_is_measured_by_its_one_line(
+    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+) -> None:
+    key = gateway.key()
+    tell(key, "The buoy is out.")
+    gateway.call("POST", f"{PATH}/batch", {"events": [said("a"), said("b"), {}]}, key=key)
+    asked = {"query": "buoy", "participants": [ALICE]}
+    gateway.call("POST", "/api/v1/recall", asked, key=key)
+    gateway.call("GET", f"/memory/{ALICE}", key=None)
+    one, batch, recall, refused = map(as_cloudwatch_reads, lines.of("request"))
+    for metrics in (one, batch, recall, refused):
+        assert metrics["Requests"] == 1
+        assert metrics["Milliseconds"] > 0
+    assert (one["EventsAppended"], batch["EventsAppended"]) == (1, 2)
+    assert (recall["Hits"], recall["RecallsDegraded"]) == (3, 0)
+    named = [(x["route"], x["status_class"]) for x in lines.of("request")]
+    assert named[2:] == [("POST /api/v1/recall", "2xx"), ("GET /memory/{cid}", "4xx")]
+
+
+def test_a_replay_appends_nothing(gateway: Gateway, lines: Lines) -> None:
+    key, headers = gateway.key(), {"Idempotency-Key": "k"}
+    for _ in range(2):
+        gateway.call("POST", PATH, said("Out."), key=key, headers=headers)
+    assert [line["EventsAppended"] for line in lines.of("request")] == [1, 0]
+
+
+def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
+    gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = gateway.key(user=ALICE)
+    service: Service = importlib.import_module("functions.query.handler").service
+    lost = WordEmbedder()
+    lost.before = unavailable()
+    monkeypatch.setitem(service.__dict__, "embedder", lost)
+    assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).status == 200
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise QuotaExceeded("Enough.", quota="requests", retry_after=1)
+
+    monkeypatch.setattr("strandline.routes.ingest.append", refuse)
+    reply = gateway.call("POST", PATH, said("x"), key=key)
+    assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
+    recall, refused = map(as_cloudwatch_reads, lines.of("request"))
+    assert (recall["RecallsDegraded"], refused["RefusedByQuota"]) == (1, 1)
+
+
+def test_a_sweep_says_what_is_due_and_what_failed(
+    gateway: Gateway, base: Base, tell: Told, lines: Lines, words: WordEmbedder
+) -> None:
+    key = gateway.key()
+    tell(key, "one", ALICE)
+    tell(key, "lost", ALICE, "agent:helper")
+    base.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
+    words.before = unavailable("lost")
+    gateway.tick()
+    gateway.tick()
+    first, second = map(as_cloudwatch_reads, lines.of("job"))
+    assert (first["ScopesDue"], first["EventsEmbedded"], first["Failures"]) == (2, 1, 1)
+    assert 90 <= first["OldestDueSeconds"] < 120
+    assert len(first["EmbeddingMilliseconds"]) == 1
+    assert (second["ScopesDue"], second["OldestDueSeconds"], second["Failures"]) == (0, 0, 0)
+    assert "EmbeddingMilliseconds" not in second
+
+
+def test_dimensions_are_few_and_bounded(
+    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+) -> None:
+    for tenant in ("acme", "globex"):
+        key = gateway.key(tenant)
+        tell(key, "one", ALICE)
+        gateway.call("GET", f"/memory/{tenant}", key=key, query={"participants": ALICE})
+    gateway.tick()
+    allowed = {"function", "route", "status_class", "job"}
+    for line in [*lines.of("request"), *lines.of("job")]:
+        for directive in line["_aws"]["CloudWatchMetrics"]:
+            for names in directive["Dimensions"]:
+                assert set(names) <= allowed
+                told = " ".join(line[name] for name in names)
+                assert not re.search("acme|globex|alice", told)
+
+
+def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
+    line = measured({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
+    assert line["EmbeddingMilliseconds"] == [1.0] * 100
+
+
+def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> None:
+    """Printed, never asserted: a line with its metrics and trace, against one without."""
+    dimensions = {"function": "query", "route": "POST /api/v1/recall", "status_class": "2xx"}
+    metrics = {"Requests": 1, "Milliseconds": 3.2, "EventsAppended": 1}
+
+    def plain() -> None:
+        logger.info("request", extra={"status": 200, **dimensions, **metrics})
+
+    def measuring() -> None:
+        with traced(trace_of(HEADERS["X-Amzn-Trace-Id"])):
+            logger.info("request", extra={"status": 200, **measured(dimensions, metrics)})
+
+    best = {plain: 1.0, measuring: 1.0}
+    for _ in range(50):
+        for line in best:
+            started = time.perf_counter()
+            for _ in range(20):
+                line()
+            best[line] = min(best[line], (time.perf_counter() - started) / 20)
+    told = [f"{line.__name__} {seconds * 1e6:.0f}" for line, seconds in best.items()]
+    print(f"\nmicroseconds a line, at best: {', '.join(told)}")
+    assert len(lines.all()) == 2000
+
+
+# GET /metrics ------------------------------------------------------------------------------------
+
+SAMPLE = re.compile(r"^(strandline_[a-z_]+) (-?[0-9.e+-]+)$", re.MULTILINE)
+
+
+def scraped(gateway: Gateway, key: str) -> dict[str, float]:
+    """The samples of a scrape; each has its help and its type."""
+    reply = gateway.call("GET", "/metrics", key=key)
+    assert (reply.status, reply.headers["Content-Type"]) == (200, "text/plain; version=0.0.4")
+    found = {name: float(value) for name, value in SAMPLE.findall(reply.text)}
+    for name in found:
+        assert f"# HELP {name} " in reply.text
+        kind = "counter" if name.endswith("_total") else "gauge"
+        assert f"# TYPE {name} {kind}\n" in reply.text
+    assert reply.text.endswith("\n")
+    assert len(reply.text.splitlines()) == 3 * len(found)
+    return found
+
+
+def test_a_tenants_counters_are_scraped_by_its_admin(
+    gateway: Gateway, base: Base, tell: Told
+) -> None:
+    admin, key = gateway.key(rights=["admin"]), gateway.key()
+    empty = scraped(gateway, admin)
+    assert set(empty.values()) == {0.0}
+    for n in range(3):
+        tell(key, f"one {n}", ALICE)
+    tell(key, "two", ALICE, "agent:helper")
+    tell(gateway.key("globex"), "not theirs", ALICE)
+    base.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
+    full = scraped(gateway, admin)
+    assert full["strandline_events_total"] == full["strandline_events_not_embedded"] == 4
+    assert full["strandline_stored_bytes"] >= len("one 0one 1one 2two")
+    assert full["strandline_scopes"] == full["strandline_scopes_due"] == 2
+    assert 90 <= full["strandline_oldest_due_age_seconds"] < 120
+    gateway.tick()
+    after = scraped(gateway, gateway.key(rights=["admin"], user="user:nobody-in-these-scopes"))
+    assert after["strandline_events_total"] == 4
+    assert after["strandline_events_not_embedded"] == after["strandline_scopes_due"] == 0
+
+
+def test_a_recorded_scrape_is_served(gateway: Gateway) -> None:
+    event = json.loads((RECORDED / "query_metrics.json").read_text())
+    event["headers"]["Authorization"] = f"Bearer {gateway.key(rights=['admin'])}"
+    handler = importlib.import_module("functions.query.handler").lambda_handler
+    answer = handler(event, LambdaContext("query", 29))
+    assert (answer["statusCode"], answer["isBase64Encoded"]) == (200, False)
+    assert "strandline_events_total 0\n" in answer["body"]
+
+
+def test_counters_are_no_readers(gateway: Gateway) -> None:
+    assert gateway.call("GET", "/metrics", key=gateway.key()).status == 403
+    assert gateway.call("GET", "/metrics").status == 401
+
+
+def test_a_scrape_leaves_no_row_in_the_audit_trail_unless_it_is_refused(
+    gateway: Gateway, base: Base
+) -> None:
+    admin, other = gateway.key(rights=["admin"]), gateway.key()
+    for _ in range(3):
+        scraped(gateway, admin)
+    trail = "select outcome from audit_log where route = 'GET /metrics'"
+    assert base.rows(trail) == []
+    gateway.call("GET", "/metrics", key=other)
+    assert base.rows(trail) == [("forbidden",)]
+
+
+# the document ------------------------------------------------------------------------------------
+
+
+def test_the_document_names_every_metric_with_its_unit(gateway: Gateway, repository: Path) -> None:
+    document = (repository / "docs" / "metrics.md").read_text()
+    for name, unit in METRICS.items():
+        assert re.search(rf"^\| `{name}` \| {unit} \|", document, re.MULTILINE), name
+    for name in scraped(gateway, gateway.key(rights=["admin"])):
+        assert f"| `{name}` |" in document, name

@@ -1,0 +1,261 @@
+"""Limits per tenant, through the real handlers: what is refused, how, and what usage says of it."""
+
+import hashlib
+import importlib
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from strandline.config import settings
+from strandline.db import Asker
+from strandline.store import quotas
+from strandline.store.quotas import Limits
+from tests.support import EVENTS, Base, Gateway, Reply, said
+
+POST, BATCH, USAGE = "/api/v1/events", "/api/v1/events/batch", "/api/v1/usage"
+
+
+@pytest.fixture
+def slow(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Gateway:
+    """A deployment whose limits give ten minutes' worth at once, and then next to nothing while a
+    test runs."""
+    monkeypatch.setenv("STRANDLINE_TENANT_BURST_SECONDS", "600")
+    settings.cache_clear()
+    return gateway
+
+
+def limit(gateway: Gateway, tenant: str = "acme", **limits: int) -> None:
+    """As an operator does, before the tenant was leased anything."""
+    access = gateway.database.access(Asker.background(tenant))
+    with access.transaction():
+        assert quotas.set_limits(access, Limits(**limits))
+
+
+def use(gateway: Gateway, key: str) -> dict[str, Any]:
+    """Quotas by name, as usage tells them."""
+    reply = gateway.call("GET", USAGE, key=key)
+    assert reply.status == 200, reply.text
+    return {quota["name"]: quota for quota in reply.body["quotas"]}
+
+
+def is_refused(reply: Reply, quota: str) -> int:
+    """429 that names the quota and says when to come back, in seconds."""
+    assert reply.status == 429, reply.text
+    assert reply.error["code"] == "quota_exceeded"
+    assert reply.error["retryable"] is True
+    assert reply.error["details"]["quota"] == quota
+    assert reply.error["message"].startswith(f"{quota}: ")
+    assert int(reply.headers["Retry-After"]) >= 1
+    return int(reply.headers["Retry-After"])
+
+
+def test_requests_over_the_limit_are_429_that_names_the_quota(slow: Gateway) -> None:
+    """Ten at once, over both functions, and then one a minute."""
+    gateway = slow
+    key, other = gateway.key(user="user:alice"), gateway.key("globex", user="user:bob")
+    limit(gateway, requests_per_minute=1)
+    paths = ("/memories/list", "/api/v1/scopes")
+    answers = [gateway.call("GET", paths[n % 2], key=key) for n in range(8)]
+    answers += [gateway.call("POST", POST, said("tide", "user:alice"), key=key) for _ in range(8)]
+    assert [reply.status for reply in answers[:10]] == [200] * 8 + [201] * 2
+    for reply in answers[10:]:
+        assert is_refused(reply, "requests") <= 60
+    assert "1 a minute, 10 at once" in answers[-1].error["message"]
+    assert gateway.call("GET", "/memories/list", key=other).status == 200
+    assert gateway.call("GET", "/health").status == 200
+    assert gateway.call("GET", "/api/v1/health", key=key).status == 200
+
+
+def test_a_refused_request_is_not_even_parsed(gateway: Gateway) -> None:
+    key = gateway.key()
+    limit(gateway, requests_per_minute=0)
+    is_refused(gateway.call("POST", POST, raw=b"{not json", key=key), "requests")
+
+
+def test_a_batch_over_the_limit_stores_nothing(slow: Gateway, base: Base) -> None:
+    """All or nothing, not the part that would have fitted; what fits afterwards is stored."""
+    gateway, key = slow, slow.key()
+    limit(gateway, appends_per_minute=1)
+    four, seven = ([said(f"tide {n}") for n in range(many)] for many in (4, 7))
+    assert gateway.call("POST", BATCH, {"events": four}, key=key).body["stored"] == 4
+    is_refused(gateway.call("POST", BATCH, {"events": seven}, key=key), "appends")
+    is_refused(gateway.call("POST", BATCH, {"events": seven, "atomic": True}, key=key), "appends")
+    assert base.rows("select count(*) from events") == [(4,)]
+    assert gateway.call("POST", BATCH, {"events": four}, key=key).body["stored"] == 4
+    assert base.rows("select count(*) from events") == [(8,)]
+
+
+def test_more_than_a_quota_ever_gives_is_said_plainly(slow: Gateway, base: Base) -> None:
+    """Waiting would not help, so the answer is not one that says to wait."""
+    gateway, key = slow, slow.key()
+    limit(gateway, appends_per_minute=1, stored_bytes=1000)
+    batch = {"events": [said(f"tide {n}") for n in range(11)]}
+    for _ in range(2):  # also when it is remembered
+        reply = gateway.call("POST", BATCH, batch, key=key)
+        assert (reply.status, reply.error["retryable"]) == (413, False)
+        assert "Retry-After" not in reply.headers
+        assert reply.error["details"] == {"quota": "appends", "limit": 1, "at_once": 10}
+        assert "send less at once" in reply.error["message"]
+    reply = gateway.call("POST", POST, said("x" * 1001), key=key)
+    assert (reply.status, reply.error["details"]["quota"]) == (413, "stored_bytes")
+    assert base.rows("select count(*) from events") == [(0,)]
+
+
+def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
+    """Replays, refused items and an atomic batch that is undone are given back: ten units are
+    spent by ten events, whatever else was sent."""
+    gateway, key = slow, slow.key()
+    limit(gateway, appends_per_minute=1)
+    keyed = [said(f"tide {n}", source_event_key=f"k{n}") for n in range(8)]
+    assert gateway.call("POST", BATCH, {"events": keyed}, key=key).body["stored"] == 8
+    for _ in range(5):
+        replay = gateway.call("POST", BATCH, {"events": keyed[:2]}, key=key)
+        assert replay.headers["Idempotent-Replayed"] == "true"
+        conflict = said("another", source_event_key="k0")
+        assert gateway.call("POST", POST, conflict, key=key).status == 409
+        undone = {"events": [said("new"), conflict], "atomic": True}
+        assert gateway.call("POST", BATCH, undone, key=key).status == 422
+        assert gateway.call("POST", POST, {"participants": []}, key=key).status == 422
+    assert gateway.call("POST", BATCH, {"events": [said("a"), said("b")]}, key=key).status == 200
+    is_refused(gateway.call("POST", POST, said("c"), key=key), "appends")
+
+
+def test_stored_bytes_are_spent_before_anything_is_stored(gateway: Gateway, base: Base) -> None:
+    """Payloads too; nothing reaches the payload store that the quota does not allow."""
+    key = gateway.key()
+    limit(gateway, stored_bytes=200_000)
+    assert gateway.call("POST", POST, said("x" * 100_000), key=key).status == 201
+    reply = gateway.call("POST", POST, said("y" * 100_001), key=key)
+    is_refused(reply, "stored_bytes")
+    assert "operator" in reply.error["message"]
+    assert base.rows("select count(*), sum(size) from blobs") == [(1, 100_000)]
+    told = use(gateway, key)["stored_bytes"]
+    assert told["used"] + told["remaining"] == told["limit"] == 200_000
+    assert 100_000 < told["used"] < 100_000 + 1000
+
+
+def test_usage_tells_limits_and_use(gateway: Gateway) -> None:
+    key = gateway.key()
+    limit(gateway, requests_per_minute=600)
+    gateway.call("POST", BATCH, {"events": [said("a"), said("b")]}, key=key)
+    told = use(gateway, key)
+    assert list(told) == ["requests", "appends", "stored_bytes"]
+    requests, appends, stored = told.values()
+    assert (requests["limit"], requests["at_once"], requests["per"]) == (600, 100, "minute")
+    assert requests["used"] + requests["remaining"] == 100
+    assert 2 <= requests["ever"] <= 2 * 10  # two requests, two instances with a slice each
+    assert requests["resets_at"] is not None
+    assert (appends["limit"], appends["at_once"]) == (60_000, 10_000)
+    assert appends["ever"] >= 2
+    assert (stored["limit"], stored["per"], stored["resets_at"]) == (100 * 2**30, "total", None)
+    assert all(quota["retry_after"] == 0 for quota in told.values())
+
+
+def test_usage_is_not_a_bound_users(gateway: Gateway) -> None:
+    reply = gateway.call("GET", USAGE, key=gateway.key(user="user:alice"))
+    assert (reply.status, reply.error["details"]["reason"]) == (403, "bound_user")
+    assert "bound to a user" in reply.error["message"]
+    admin = gateway.key(user="user:root", rights=["admin"])
+    assert gateway.call("GET", USAGE, key=admin).status == 200
+    assert gateway.call("GET", USAGE).status == 401
+
+
+def test_the_event_of_a_hand_is_served(gateway: Gateway) -> None:
+    from strandline.local.lambda_context import LambdaContext
+
+    event = json.loads((EVENTS / "query_usage.json").read_text())
+    event["headers"]["X-Api-Key"] = gateway.key()
+    handler = importlib.import_module("functions.query.handler").lambda_handler
+    assert handler(event, LambdaContext("query", 29))["statusCode"] == 200
+
+
+def test_operators_are_not_limited(gateway: Gateway) -> None:
+    key = gateway.key(rights=["operator"])
+    limit(gateway, requests_per_minute=0)
+    reply = gateway.call("GET", "/api/v1/admin/tenants/acme/keys", key=key)
+    assert reply.status != 429
+
+
+def test_a_deployments_default_holds_where_no_operator_spoke(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings are defaults; an operator's word goes before them."""
+    monkeypatch.setenv("STRANDLINE_TENANT_APPENDS_PER_MINUTE", "6")
+    monkeypatch.setenv("STRANDLINE_TENANT_BURST_SECONDS", "20")
+    settings.cache_clear()
+    key, favoured = gateway.key(), gateway.key("globex")
+    limit(gateway, "globex", appends_per_minute=600)
+    batch = {"events": [said("a"), said("b"), said("c")]}
+    assert gateway.call("POST", BATCH, batch, key=key).error["details"]["at_once"] == 2
+    assert gateway.call("POST", BATCH, batch, key=favoured).status == 200
+
+
+def test_the_sweep_sets_the_level_to_the_truth(gateway: Gateway, base: Base) -> None:
+    """What was leased by instances that are gone comes back; what may be on its way stays."""
+    key = gateway.key()
+    limit(gateway, stored_bytes=10**9)
+    gateway.call("POST", POST, said("x" * 1000, metadata={}), key=key)
+    gateway.call("POST", POST, said("y" * 70_000, metadata={}), key=key)
+    truth = 1000 + 70_000 + 2 * len("{}")
+    (leased,) = base.rows("select level from quotas where quota = 'stored_bytes'")[0]
+    assert leased == 1_000_000, "a slice of the level"
+    gateway.tick()
+    assert use(gateway, key)["stored_bytes"]["used"] == leased + truth, "slices may yet be spent"
+    base.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
+    gateway.tick()
+    assert use(gateway, key)["stored_bytes"]["used"] == leased + truth, "counted again too soon"
+    base.rows("update quotas set measured_at = measured_at - interval '11 minutes'")
+    gateway.tick()
+    assert use(gateway, key)["stored_bytes"]["used"] == truth
+    stored = gateway.call("GET", USAGE, key=key).body["stored"]
+    assert (stored["bytes"], stored["scopes"], stored["events"]) == (truth, 1, 2)
+    assert base.rows("select * from tenants_to_measure(now(), 100)") == [], "nothing has changed"
+
+
+def test_an_upload_is_paid_for_once(gateway: Gateway, base: Base) -> None:
+    """When it is begun; not again when an event cites it. Until then it counts as stored."""
+    key, data = gateway.key(), b"a payload of some length " * 1000
+    limit(gateway, stored_bytes=10**9)
+    asked = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    upload = gateway.call("POST", "/api/v1/uploads", asked, key=key)
+    assert upload.status == 201, upload.text
+    measure(gateway, base)
+    assert use(gateway, key)["stored_bytes"]["used"] == len(data)
+    put = urllib.request.Request(  # noqa: S310 - local S3
+        upload.body["url"], data, upload.body["headers"], method="PUT"
+    )
+    with urllib.request.urlopen(put) as stored:  # noqa: S310
+        assert stored.status == 200
+    body = {**said(""), "blob": {"cid": upload.body["cid"]}, "content": None, "metadata": {}}
+    assert gateway.call("POST", POST, body, key=key).status == 201
+    measure(gateway, base)
+    assert use(gateway, key)["stored_bytes"]["used"] == len(data) + len("{}")
+
+
+def measure(gateway: Gateway, base: Base) -> None:
+    """Sweep, as if all leases and counts had been long ago."""
+    base.rows(
+        "update quotas set recent_since = recent_since - interval '6 minutes', measured_at = null"
+    )
+    gateway.tick()
+
+
+def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
+    gateway: Gateway, base: Base, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tenant in ("acme", "globex"):
+        gateway.call("POST", POST, said("a", metadata={}), key=gateway.key(tenant))
+    base.rows(
+        "create function fail() returns trigger language plpgsql as"
+        " $$ begin raise exception 'no'; end $$"
+    )
+    base.rows(
+        "create trigger fail before update of measured on quotas for each row"
+        " when (new.tenant_id = 'acme') execute function fail()"
+    )
+    gateway.tick()
+    found = "select tenant_id from quotas where measured is not null"
+    assert base.rows(found) == [("globex",)]
+    assert "tenant not measured" in caplog.text

@@ -1,0 +1,194 @@
+"""A tenant as large as promised, laid down in bulk: what lists, recall and worker are held to."""
+
+import random
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+from pgvector import HalfVector
+
+from tests.support import Base
+
+TENANT, OTHER = "acme", "globex"
+SPACE, DIMENSIONS = "crowd/384", 384
+WIDE, NARROW, GONE, HELPER = "user:wide", "user:narrow", "user:gone", "agent:helper"
+"""In a quarter of the scopes; in five; in a quarter, which all fell silent early; in all."""
+COMMON, RARE = "harbour", "zebrafish"
+"""A word of every tenth event, and one of every five-hundredth."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How much was laid down, and some of it by name."""
+
+    events: int
+    scopes: int
+    busiest: UUID
+    """The scope with the most events, one of WIDE's and NARROW's."""
+    event_id: UUID
+    cid: str
+    blob_cid: str
+
+
+def lay_down(base: Base, events: int, scopes: int) -> Crowd:
+    """Fill the database as the superuser, without triggers: rows as append and worker leave them,
+    all embedded but the last of every fiftieth scope. The other tenant gets a tenth."""
+    chance = random.Random(3)
+    pool = [HalfVector([chance.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
+    with psycopg.connect(base.admin_url) as administrator:
+        administrator.execute("set local session_replication_role = replica")
+        administrator.execute("set local work_mem = '256MB'")
+        administrator.execute("create temp table pool (n int primary key, embedding halfvec)")
+        administrator.cursor().executemany(
+            "insert into pool values (%s, %s::halfvec)",
+            [(n, vector.to_text()) for n, vector in enumerate(pool)],
+        )
+        for tenant, share in ((TENANT, 1), (OTHER, 10)):
+            params = {
+                "tenant": tenant,
+                "events": events // share,
+                "scopes": scopes // share,
+                "space": SPACE,
+                "common": COMMON,
+                "rare": RARE,
+            }
+            for statement in _FILL:
+                administrator.execute(statement, params)
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute("vacuum analyze")
+        named = administrator.execute(_NAMES, {"tenant": TENANT}).fetchone()
+    assert named is not None
+    return Crowd(events, scopes, *named)
+
+
+# Scope n of N: the first quarter speaks in the first quarter of the time and never again (GONE is
+# in all of it), every fourth one has WIDE in it. A tenth of the events falls into few, busy scopes.
+_FILL = (
+    "insert into tenants (tenant_id) values (%(tenant)s)",
+    """
+    create temp table scope_plan on commit drop as
+    select n, md5(%(tenant)s || n)::uuid as scope_id, array(
+        select who from unnest(array['agent:helper', 'user:p' || n,
+            case when n %% 4 = 0 then 'user:wide' end,
+            case when n <= %(scopes)s / 4 then 'user:gone' end,
+            case when n %% (%(scopes)s / 5) = 0 then 'user:narrow' end]) who
+        where who is not null order by who collate "C") as participants
+    from generate_series(1, %(scopes)s::int) n
+    """,
+    """
+    create temp table event_plan on commit drop as
+    select i, n, row_number() over (partition by n order by i) as seq,
+        now() - make_interval(secs => (%(events)s - i) * 10) as at,
+        (select string_agg('word' || (1500 * power(random(), 3))::int, ' ')
+         from generate_series(1, 14 + i * 0))
+            || case when i %% 10 = 0 then ' ' || %(common)s else '' end
+            || case when i %% 500 = 0 then ' ' || %(rare)s else '' end as content
+    from (
+        select i, case
+            when i <= %(scopes)s / 4 then i
+            when i <= %(events)s / 4 then 1 + floor(random() * (%(scopes)s / 4))::int
+            when i <= %(events)s / 4 + %(scopes)s * 3 / 4
+                then %(scopes)s / 4 + i - %(events)s / 4
+            when i %% 10 = 0
+                then %(scopes)s - (i / 10) %% 20 * (%(scopes)s / 40)
+            else 1 + %(scopes)s / 4 + floor(random() * (%(scopes)s * 3 / 4))::int
+        end as n
+        from generate_series(1, %(events)s::int) i) i
+    """,
+    """
+    insert into scopes (tenant_id, scope_id, participants, last_seq, last_recorded_at, created_at)
+    select %(tenant)s, s.scope_id, s.participants, e.last_seq, e.last_at, e.first_at
+    from scope_plan s join (
+        select n, max(seq) as last_seq, max(at) as last_at, min(at) as first_at
+        from event_plan group by n) e using (n)
+    """,
+    """
+    insert into scope_members (tenant_id, participant, scope_id, participants)
+    select %(tenant)s, who, scope_id, participants from scope_plan, unnest(participants) who
+    """,
+    """
+    insert into events (tenant_id, event_id, scope_id, seq, participants, session_id, channel, role,
+        type, origin, speaker, writer, content, metadata, recorded_at, cid)
+    select %(tenant)s, md5(%(tenant)s || 'event' || i)::uuid, s.scope_id, e.seq, s.participants,
+        'session-' || e.seq / 4, 'http', case when i %% 3 = 0 then 'agent' else 'user' end,
+        'message', 'user', 'user:p' || n, '*', e.content, jsonb_build_object('pier', i %% 7), e.at,
+        'cid-' || md5(%(tenant)s || i)
+    from event_plan e join scope_plan s using (n) order by i
+    """,
+    """
+    update events set blob_cid = 'blob-' || md5(event_id::text), blob_size = 9, content = null
+    where tenant_id = %(tenant)s and seq = 3 and metadata = '{"pier": 3}'
+    """,
+    """
+    insert into event_search (tenant_id, scope_id, event_id, piece, start_char, end_char,
+        participants, words)
+    select tenant_id, scope_id, event_id, 0, 0, 0, participants,
+        speaker_words(split_part(speaker, ':', 2), coalesce(content, 'a file'))
+            || setweight(to_tsvector('pg_catalog.english', spoken_date(recorded_at)), 'C')
+    from events where tenant_id = %(tenant)s
+    """,
+    """
+    insert into event_keys (tenant_id, writer, channel, source_event_key, event_id, fingerprint)
+    select tenant_id, '*', 'http', 'key-' || cid, event_id, '\\x00' from events
+    where tenant_id = %(tenant)s and metadata = '{"pier": 1}'
+    """,
+    """
+    insert into sessions (tenant_id, session_id, scope_id, participants, writer)
+    select distinct tenant_id, session_id, scope_id, participants, '*' from events
+    where tenant_id = %(tenant)s
+    """,
+    """
+    insert into memory_edges (tenant_id, scope_id, participants, event_id, cited_id, cited_cid,
+        weight)
+    select e.tenant_id, e.scope_id, e.participants, e.event_id, c.event_id, c.cid, 0.5
+    from events e join events c on c.tenant_id = e.tenant_id and c.scope_id = e.scope_id
+        and c.seq = e.seq - 1
+    where e.tenant_id = %(tenant)s and e.seq %% 3 = 0
+    """,
+    """
+    insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
+    select %(tenant)s, scope_id, %(space)s, participants,
+        last_seq - case when row_number() over () %% 50 = 0 then 1 else 0 end
+    from scopes where tenant_id = %(tenant)s
+    """,
+    """
+    insert into scope_work (tenant_id, scope_id, participants, due_at)
+    select s.tenant_id, s.scope_id, s.participants, s.last_recorded_at
+    from scopes s join scope_progress p using (tenant_id, scope_id)
+    where s.tenant_id = %(tenant)s and s.last_seq > p.embedded_seq
+    """,
+    """
+    insert into event_vectors (tenant_id, space, scope_id, event_id, participants, embedding)
+    select e.tenant_id, %(space)s, e.scope_id, e.event_id, e.participants, pool.embedding
+    from events e join scope_progress p using (tenant_id, scope_id)
+    join pool on pool.n = abs(hashtext(e.event_id::text)) %% 200
+    where e.tenant_id = %(tenant)s and e.seq <= p.embedded_seq
+    """,
+    """
+    insert into embedding_cache (tenant_id, space, text_hash, event_id, participants, embedding)
+    select v.tenant_id, v.space, sha256(v.event_id::text::bytea), v.event_id, v.participants,
+        v.embedding
+    from event_vectors v
+    where v.tenant_id = %(tenant)s and v.event_id < '40000000-0000-0000-0000-000000000000'
+    """,
+    """
+    insert into api_keys (tenant_id, key_id, secret_hash, scopes)
+    select %(tenant)s, %(tenant)s || n, sha256((%(tenant)s || n)::bytea), '{read}'
+    from generate_series(1, 2000) n
+    """,
+    "drop table scope_plan, event_plan",
+)
+
+_NAMES = """
+select s.scope_id, e.event_id, e.cid, b.blob_cid
+from (select scope_id from scopes
+      where tenant_id = %(tenant)s and participants @> array['user:wide', 'user:narrow']
+      order by last_seq desc limit 1) s
+cross join lateral (
+    select event_id, cid from events
+    where tenant_id = %(tenant)s and scope_id = s.scope_id order by seq limit 1) e
+cross join (
+    select blob_cid from events
+    where tenant_id = %(tenant)s and blob_cid is not null and participants @> array['user:wide']
+    order by event_id limit 1) b
+"""

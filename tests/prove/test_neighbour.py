@@ -1,0 +1,117 @@
+"""Promise: a tenant at fifty times its share at most doubles another's 95th percentile, because
+what it is refused is cheap and what it is granted is bounded."""
+
+import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from strandline.db import Asker
+from strandline.store import quotas
+from strandline.store.quotas import Limits
+from tests.prove.noise import Noise, ask, make_noise
+from tests.support import Base, Gateway
+
+NOISY, QUIET = "noisy", "quiet"
+SHARE, BURST_SECONDS, TIMES = 600, 10, 50
+"""The noisy tenant's requests a minute, how many seconds' worth it may use at once, and by how much
+it passes that."""
+SLICE = SHARE // 60
+"""What each of the two functions may hold from the round before."""
+RATE = 20
+"""What the quiet tenant asks in a second."""
+
+
+@pytest.fixture
+def elsewhere(gateway: Gateway) -> Iterator[ProcessPoolExecutor]:
+    """A process of the noisy tenant's own: in AWS its requests have instances of their own, and
+    share nothing with the others' but the database."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def quiet(gateway: Gateway, key: str, seconds: float) -> float:
+    """The 95th percentile of its requests at its own pace, in milliseconds."""
+    taken: list[float] = []
+    began = time.monotonic()
+    for n in range(int(seconds * RATE)):
+        time.sleep(max(0.0, began + n / RATE - time.monotonic()))
+        start = time.perf_counter()
+        assert ask(gateway, key, n) in (200, 201)
+        taken.append((time.perf_counter() - start) * 1000)
+    return sorted(taken)[math.ceil(len(taken) * 0.95) - 1]
+
+
+class Sides:
+    """Both tenants."""
+
+    def __init__(
+        self, gateway: Gateway, base: Base, elsewhere: ProcessPoolExecutor, limit: int
+    ) -> None:
+        self._gateway, self._base, self._elsewhere = gateway, base, elsewhere
+        self._noisy, self._quiet = gateway.key(NOISY), gateway.key(QUIET)
+        access = gateway.database.access(Asker.background(NOISY))
+        with access.transaction():
+            quotas.set_limits(access, Limits(requests_per_minute=limit))
+        self._noise(1, 0.1)  # what is done once, on both sides
+        quiet(gateway, self._quiet, 0.5)
+
+    def _noise(self, a_second: float, seconds: float) -> Noise:
+        return self._elsewhere.submit(
+            make_noise, self._base.url, self._noisy, a_second, seconds
+        ).result()
+
+    def compare(self, seconds: float) -> tuple[float, float, Noise]:
+        """The quiet tenant's 95th percentile alone, and beside the noise; and what that got."""
+        alone = quiet(self._gateway, self._quiet, seconds)
+        under_way = self._elsewhere.submit(
+            make_noise, self._base.url, self._noisy, TIMES * SHARE / 60, seconds
+        )
+        return alone, quiet(self._gateway, self._quiet, seconds), under_way.result()
+
+
+def test_a_noisy_tenant_does_not_slow_its_neighbour(
+    gateway: Gateway,
+    base: Base,
+    elsewhere: ProcessPoolExecutor,
+    request: pytest.FixtureRequest,
+) -> None:
+    """What holds whatever the machine: the noise is granted its share and its burst, and what it is
+    refused asks for a connection once a second in each of the two functions, to ask again."""
+    full = bool(request.config.getoption("--full"))
+    sides, ratios = Sides(gateway, base, elsewhere, SHARE), list[float]()
+    for _ in range(15 if full else 3):
+        alone, beside, noise = sides.compare(10 if full else 2)
+        ratios.append(beside / alone)
+        print(
+            f"\np95 alone {alone:.1f} ms, beside {noise.answers.total() / noise.seconds:.0f}"
+            f" requests/s {beside:.1f} ms: {ratios[-1]:.2f} times; granted {noise.granted}, refused"
+            f" {noise.answers[429]}, connections for those {noise.asked_for_nothing}"
+        )
+        assert set(noise.answers) <= {200, 201, 429}
+        assert noise.granted <= SHARE / 60 * (noise.seconds + BURST_SECONDS) + 2 * SLICE
+        assert noise.answers[429] > 0
+        assert noise.asked_for_nothing <= 2 * (noise.seconds + 1)
+        if full and len(ratios) >= 5 and statistics.median(ratios) <= 2:
+            break
+    print(f"\nmedian of {len(ratios)} rounds: {statistics.median(ratios):.2f} times")
+    if full:
+        assert statistics.median(ratios) <= 2
+
+
+def test_without_a_limit_the_noise_is_not_bounded(
+    gateway: Gateway, base: Base, elsewhere: ProcessPoolExecutor
+) -> None:
+    """What the proof above rests on can be missing, and is seen then."""
+    alone, beside, noise = Sides(gateway, base, elsewhere, 10**9).compare(2)
+    bound = SHARE / 60 * (noise.seconds + BURST_SECONDS)
+    print(
+        f"\nwithout a limit: p95 {alone:.1f} ms, beside it {beside:.1f} ms;"
+        f" granted {noise.granted}, where its share were {bound:.0f}"
+    )
+    assert noise.answers[429] == 0
+    assert noise.answers.total() == noise.granted

@@ -1,0 +1,288 @@
+"""Promise: at 100,000 events in 20,000 scopes, and for a caller in 5,000 of them, every hot
+statement goes by index, asks no policy by a subquery, and reads no more than it must."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from strandline.cursors import Position
+from strandline.db import Access, Asker, Database
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.store import events, keys, scopes, search, work
+from tests.prove.crowd import (
+    COMMON,
+    DIMENSIONS,
+    GONE,
+    HELPER,
+    NARROW,
+    RARE,
+    SPACE,
+    TENANT,
+    WIDE,
+    Crowd,
+    lay_down,
+)
+from tests.prove.history import Op, drafted
+from tests.support import APP, Base, fresh_name
+
+EVENTS, SCOPES, PAGE = 100_000, 20_000, 50
+SMALL = {"tenants", "scope_work", "pg_class"}
+"""Tables that may be read from end to end: of scope_work there is as much as there is to do."""
+_EXPLAIN = {
+    "session_preload_libraries": "auto_explain",
+    "auto_explain.log_min_duration": "0",
+    "auto_explain.log_analyze": "on",
+    "auto_explain.log_timing": "off",
+    "auto_explain.log_nested_statements": "on",
+    "auto_explain.log_parameter_max_length": "0",
+    "auto_explain.log_format": "json",
+    "auto_explain.log_level": "notice",
+}
+_VECTOR = [0.1] * DIMENSIONS
+
+type Call = Callable[[Access], object]
+
+
+@dataclass(frozen=True)
+class Hot:
+    """A hot statement, who runs it, and how many rows of tables it may read."""
+
+    viewer: tuple[str, ...]
+    call: Call
+    most: int
+
+
+def listed(pages: int = 1, **more: Any) -> Call:
+    """A list's first pages."""
+
+    def call(access: Access) -> object:
+        place: Position | None = None
+        for _ in range(pages):
+            asked = dict[str, Any](narrowing={}, scope_id=None, text=None) | more
+            rows = events.newest(access, after=place, limit=PAGE, page_bytes=10**7, **asked).rows
+            last = rows[-1] if rows else None
+            place = last and Position(last.mark, last.recorded_at, last.scope_id, last.seq)
+        return place
+
+    return call
+
+
+def scopes_listed(access: Access) -> object:
+    """The first page of scopes, and the next."""
+    last = scopes.newest(access, None, PAGE)[-1]
+    return scopes.newest(access, Position(last.mark, last.created_at, last.scope_id), PAGE)
+
+
+def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
+    """A recall by words, vectors and freshness."""
+    return lambda access: search.fused(
+        access,
+        question=question,
+        vector=_VECTOR if vector else None,
+        space=SPACE,
+        narrowing=narrowing,
+        limit=10,
+    )
+
+
+def appended(size: int) -> Call:
+    """An append of `size` events into as many scopes, half of them new."""
+    ops = [Op(f"new {n}", (HELPER, f"user:p{n if n % 2 else -n}"), f"key {n}") for n in range(size)]
+    return lambda access: events.append(access, drafted(ops), atomic=False)
+
+
+def worked(access: Access) -> object:
+    """A worker's round over the scopes that are due."""
+    leases = work.lease(access, None, 20)
+    ids = [taken.scope_id for taken in leases]
+    found = work.unembedded(access, ids, SPACE, 128)
+    assert len(leases) == len(found) == 20
+    hashes = [sha256(str(event.event_id).encode()).digest() for event in found]
+    assert work.cached(access, SPACE, hashes) == {}
+    vectors = [
+        work.Vector(event, h, work.as_text(_VECTOR), None)
+        for event, h in zip(found, hashes, strict=True)
+    ]
+    with access.transaction():
+        work.store_vectors(access, SPACE, vectors, found)
+    with access.transaction():
+        return work.settle(access, ids, SPACE)
+
+
+def hot(crowd: Crowd) -> dict[str, Hot]:
+    """Every hot statement. The bounds: a point takes a handful; a list a hundred of the tenant's
+    newest events for each of its page, or for words twenty, then those that hold the words; what
+    that leaves open, and recall, the view."""
+    view, in_view = crowd.scopes // 4, crowd.events // 3
+    reach, words = 100 * (PAGE + 1), crowd.events // 10
+    page = 20 * PAGE
+    wide, narrow, gone = (WIDE,), (NARROW,), (GONE,)
+    edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
+    by_cid = {"cid": crowd.cid, "participants": [WIDE]}
+    return {
+        "append one": Hot((), appended(1), 60),
+        "append fifty": Hot((), appended(50), 50 * 60),
+        "edges": Hot(wide, lambda a: events.edge_targets(a, [edge, by_cid]), 10),
+        "event": Hot(wide, lambda a: events.get(a, crowd.event_id), 10),
+        "memory": Hot(wide, lambda a: events.earliest_by_cid(a, crowd.cid), 10),
+        "payload": Hot(wide, lambda a: events.payload(a, crowd.blob_cid), 10),
+        "feed": Hot(wide, lambda a: events.feed(a, crowd.busiest, 9, PAGE, 10**7), page),
+        "scope": Hot(wide, lambda a: scopes.get(a, crowd.busiest), 1),
+        "scopes": Hot(wide, scopes_listed, 4 * view + page),
+        "scopes of few": Hot(narrow, scopes_listed, page),
+        "list": Hot(wide, listed(), 2 * reach),
+        "list, three pages": Hot(wide, listed(pages=3), 3 * 2 * reach),
+        "list of few": Hot(narrow, listed(), 5 * 2 * PAGE + page),
+        "list of few beside many": Hot((HELPER, NARROW), listed(), 5 * 2 * PAGE + page),
+        "list of a scope": Hot(wide, listed(scope_id=crowd.busiest), page),
+        "list of the silent": Hot(gone, listed(), 2 * reach + 4 * view + page),
+        "list by role": Hot(wide, listed(narrowing={"role": "agent"}), 2 * reach),
+        "list by common word": Hot(wide, listed(text=COMMON), reach + 3 * words),
+        "list by rare word": Hot(wide, listed(text=RARE), reach + words),
+        "list by a word of nobody": Hot(wide, listed(text="unheardof"), reach),
+        "recall": Hot(wide, recalled(f"the {COMMON}"), words + 2 * view + in_view + page),
+        "recall of a rare word": Hot(wide, recalled(RARE), words + 2 * view + in_view + page),
+        "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 3 * view),
+        "recall of few": Hot(narrow, recalled(COMMON), crowd.events // 10),
+        "worker": Hot((), worked, 20 * 60),
+    }
+
+
+class Explained:
+    """The application role's statements on a database, with the plans that ran."""
+
+    def __init__(self, base: Base) -> None:
+        with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+            for name, value in _EXPLAIN.items():
+                statement = sql.SQL("alter role {} in database {} set {} = {}").format(
+                    sql.Identifier(APP),
+                    sql.Identifier(base.name),
+                    sql.Identifier(*name.split(".")),
+                    value,
+                )
+                administrator.execute(statement)
+        self.database = Database(base.url)
+        self._said: list[str] = []
+        self.database.connection().add_notice_handler(
+            lambda notice: self._said.append(notice.message_primary or "")
+        )
+
+    def plans(self, call: Callable[[], object]) -> list[Mapping[str, Any]]:
+        """What ran during a call, nested statements included."""
+        self._said.clear()
+        call()
+        return [json.loads(text.partition("plan:")[2]) for text in self._said if "plan:" in text]
+
+
+def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The parts of a plan that ran."""
+    if plan["Actual Loops"]:
+        yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+def rows_read(node: Mapping[str, Any]) -> float:
+    """Rows of a table that a scan touched."""
+    if "Relation Name" not in node:
+        return 0
+    dropped = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return node["Actual Loops"] * (node["Actual Rows"] + sum(node.get(name, 0) for name in dropped))
+
+
+def wrong(plans: Sequence[Mapping[str, Any]], most: int) -> list[str]:
+    """What of these plans breaks the promise."""
+    found: list[str] = []
+    read = 0.0
+    assert plans, "nothing was explained"
+    for statement in plans:
+        text = " ".join(statement["Query Text"].split())[:60]
+        for node in nodes(statement["Plan"]):
+            read += rows_read(node)
+            table = node.get("Relation Name")
+            if node["Node Type"] == "Seq Scan" and table not in SMALL:
+                found.append(f"sequential scan of {table}: {text}")
+            if node.get("Parent Relationship") == "SubPlan":
+                found.append(f"a subquery, {node['Actual Loops']} times: {text}")
+    if read > most:
+        found.append(f"{read:.0f} rows read, {most} are promised")
+    return found
+
+
+@pytest.fixture
+def crowd(base: Base, tenth: Callable[[int], int]) -> Crowd:
+    """The promised size."""
+    return lay_down(base, tenth(EVENTS), tenth(SCOPES))
+
+
+def faults(base: Base, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
+    """By statement, what is wrong with its plans."""
+    found: dict[str, list[str]] = {}
+    explained = Explained(base)
+    with closing(explained.database) as database:
+        for name, one in asked.items():
+            access = database.access(Asker(TENANT, one.viewer))
+            plans = explained.plans(partial(one.call, access))
+            found[name] = wrong(plans, one.most)
+            read = sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
+            print(f"  {name}: {read:.0f} rows read, at most {one.most}")
+    return {name: what for name, what in found.items() if what}
+
+
+def test_every_hot_statement_goes_by_index(base: Base, crowd: Crowd) -> None:
+    print(f"\n{crowd.events} events in {crowd.scopes} scopes, {crowd.scopes // 4} of them in view:")
+    assert faults(base, hot(crowd)) == {}
+    explained = Explained(base)
+    with closing(explained.database) as database:
+        secret = sha256(f"{TENANT}7".encode()).digest()
+        key = explained.plans(lambda: keys.find(database.connection(), f"{TENANT}7", secret))
+        assert wrong(key, 1) == []
+        # The sweep asks whether any scope lacks vectors: each is read once, and its progress.
+        sweep = explained.plans(lambda: work.tenants(database.connection(), SPACE))
+        read = sum(rows_read(node) for plan in sweep for node in nodes(plan["Plan"]))
+        assert read <= 2.5 * crowd.scopes
+
+
+_BY_SUBQUERY = """
+drop policy in_view on {table};
+create policy in_view on {table} to strandline_app using (
+    tenant_id = current_tenant() and exists (
+        select from scope_members m where m.tenant_id = {table}.tenant_id
+            and m.scope_id = {table}.scope_id and m.participant = any (current_viewer())))
+"""
+# What is broken, by which statement, and where it shows.
+_BROKEN = {
+    "events by subquery": (_BY_SUBQUERY.format(table="events"), "list of the silent"),
+    "vectors by subquery": (_BY_SUBQUERY.format(table="event_vectors"), "recall"),
+    "no order by time": ("drop index events_newest", "list"),
+    "no address": ("drop index events_cid", "memory"),
+    "no payloads": ("drop index events_blob", "payload"),
+    "no words": ("drop index event_search_words", "recall without a vector"),
+    "no members": ("alter table scope_members drop constraint scope_members_pkey", "scopes"),
+    "no vectors by scope": (
+        "alter table event_vectors drop constraint event_vectors_pkey",
+        "recall of few",
+    ),
+}
+
+
+def test_a_broken_policy_or_a_missing_index_is_noticed(
+    base: Base, server: EmbeddedPostgres
+) -> None:
+    small = lay_down(base, 6_000, 1_200)
+    asked = hot(small)
+    for fault, (statement, name) in _BROKEN.items():
+        broken = Base(server, fresh_name())
+        server.clone_database(base.name, broken.name)
+        broken.rows(statement)
+        print(f"\n{fault}:")
+        assert faults(broken, {name: asked[name]}), fault
+        server.drop_database(broken.name)

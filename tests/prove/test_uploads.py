@@ -1,0 +1,455 @@
+"""Promise: what an event cites is what its CID names, whatever meets and whoever dies on the way;
+and of what nobody cites nothing is left when its time is over."""
+
+import hashlib
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Literal
+
+import pytest
+
+from strandline import wire
+from strandline.blobs import Blobs, Uploaded
+from strandline.cid import sha256_of_cid
+from strandline.db import Database
+from strandline.drafts import Cited
+from strandline.errors import Invalid, StrandlineError, Unavailable
+from strandline.hints import Hints
+from strandline.local.aws import LocalAws, client
+from strandline.quotas import Quotas
+from strandline.services import cite, upload
+from strandline.services.append import Appended, append, asker
+from strandline.services.upload import begin_upload, remove_due
+from strandline.store import events, uploads
+from tests.prove.history import PLENTY, TENANT, WRITER, add_tenant, seeded
+from tests.support import Base
+from tests.uploads import age, asking, citing, objects, pending_key, put, put_unchecked
+
+ROUNDS = 300
+"""Interleavings of two citations, a sweep, the end of an upload's time and a careless store."""
+REFUSALS = {"upload_missing", "upload_mismatch", "blob_not_found"}
+STEPS: list[tuple[object, str]] = [
+    (Blobs, "uploaded"),
+    (Blobs, "head_text"),
+    (Blobs, "adopt"),
+    (Blobs, "remove_uploads"),
+    (uploads, "known"),
+    (uploads, "due"),
+    (uploads, "forget"),
+    (events, "append"),
+]
+"""Everything that is done outside of the process, one by one."""
+
+
+class Killed(Exception):
+    """Our own reason to stop here, as a process that dies."""
+
+
+class Turns:
+    """Who does the next step: drawn before, so that a seed gives the same interleaving again."""
+
+    def __init__(self, order: list[str]) -> None:
+        self._order = deque(order)
+        self._gone: set[str] = set()
+        self._next = threading.Condition()
+
+    @contextmanager
+    def step(self, actor: str) -> Generator[None]:
+        """The block runs alone, when it is this actor's turn."""
+        with self._next:
+            assert self._next.wait_for(lambda: self._whose() in (actor, None), timeout=20)
+            try:
+                yield
+            finally:
+                if self._order:
+                    self._order.popleft()
+                self._next.notify_all()
+
+    def leave(self, actor: str) -> None:
+        """It takes no more turns."""
+        with self._next:
+            self._gone.add(actor)
+            self._next.notify_all()
+
+    def _whose(self) -> str | None:
+        while self._order and self._order[0] in self._gone:
+            self._order.popleft()
+        return self._order[0] if self._order else None
+
+
+@dataclass
+class Stage:
+    """What every step asks first: whose turn it is, and whether its process dies there."""
+
+    turns: Turns | None = None
+    dies: tuple[str, Literal["before", "after"]] | None = None
+    actor: threading.local = field(default_factory=threading.local)
+
+    @contextmanager
+    def around(self, name: str) -> Generator[None]:
+        """One step of this name."""
+        if self.dies == (name, "before"):
+            raise Killed
+        actor: str | None = getattr(self.actor, "name", None)
+        if self.turns is None or actor is None:
+            yield
+        else:
+            with self.turns.step(actor):
+                yield
+        if self.dies == (name, "after"):
+            raise Killed
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Every step outside of the process goes over this stage."""
+    made = Stage()
+
+    def stepped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(real)
+        def step(*given: Any, **named: Any) -> Any:
+            with made.around(name):
+                return real(*given, **named)
+
+        return step
+
+    for owner, name in STEPS:
+        monkeypatch.setattr(owner, name, stepped(name, getattr(owner, name)))
+    return made
+
+
+class World:
+    """A tenant that uploads and cites, through the services."""
+
+    def __init__(self, base: Base, aws: LocalAws) -> None:
+        self.base = base
+        self.aws = aws
+        self.database = Database(base.url)
+        self.blobs = Blobs(aws.bucket)
+        self.quotas = Quotas(self.database, PLENTY)
+        add_tenant(self.database)
+
+    def begin(self, data: bytes) -> dict[str, Any]:
+        """Begin an upload of text, as the route does; its answer."""
+        access = self.database.access(asker(WRITER))
+        asked = wire.UploadRequest.model_validate(asking(data, mime_type="text/plain"))
+        return begin_upload(access, self.blobs, self.quotas, asked, PLENTY).model_dump(mode="json")
+
+    def cite(self, cid: str, key: str | None = None) -> Appended:
+        """Append an event that cites this payload."""
+        body = citing(cid)
+        (result,) = append(
+            self.database,
+            self.blobs,
+            Hints(""),
+            self.quotas,
+            WRITER,
+            [(body, key)],
+            deadline=time.monotonic() + 20,
+        )
+        return result
+
+    def sweep(self) -> None:
+        """The worker's."""
+        remove_due(self.database, self.blobs, time.monotonic() + 20)
+
+    def wrong(self) -> list[str]:
+        """Events whose payload is not there, or is not what they say."""
+        stored = objects(self.aws, f"{TENANT}/")
+        found: list[str] = []
+        for event_id, cid, size in self.base.rows(
+            "select event_id, blob_cid, blob_size from events"
+        ):
+            data = stored.get(f"{TENANT}/{cid}")
+            if data is None:
+                found.append(f"{event_id}: its payload is lost")
+            elif (len(data), hashlib.sha256(data).digest()) != (size, sha256_of_cid(cid, "cid")):
+                found.append(f"{event_id}: its payload is another")
+        return found
+
+    def left(self) -> tuple[int, int]:
+        """Pending objects and rows."""
+        ((rows,),) = self.base.rows("select count(*) from uploads")
+        return len(objects(self.aws, "_uploads/")), rows
+
+
+@pytest.fixture
+def world(base: Base, aws: LocalAws) -> Iterator[World]:
+    made = World(base, aws)
+    yield made
+    made.database.close()
+    delete_all(aws)
+
+
+def delete_all(aws: LocalAws) -> None:
+    """Empty the bucket."""
+    with closing(client("s3")) as s3:
+        for entry in s3.list_objects_v2(Bucket=aws.bucket).get("Contents", []):
+            s3.delete_object(Bucket=aws.bucket, Key=entry["Key"])
+
+
+# who dies on the way -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["known", "uploaded", "head_text", "adopt", "append"])
+def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
+    world: World, stage: Stage, name: str, when: Literal["before", "after"]
+) -> None:
+    data = f"killed {when} {name}".encode()
+    begun = world.begin(data)
+    assert put(begun, data)[0] == 200
+    stage.dies = (name, when)
+    with pytest.raises(Killed):
+        world.cite(begun["cid"], key="k")
+    stage.dies = None
+    assert world.wrong() == []
+    results = [world.cite(begun["cid"], key="k") for _ in range(2)]
+    assert [result.error for result in results] == [None, None]
+    assert results[0].receipt == results[1].receipt
+    assert results[1].receipt is not None
+    assert results[1].receipt.blob is not None
+    assert results[1].receipt.blob.mime_type == "text/plain"
+    assert world.base.rows("select count(*) from events") == [(1,)]
+    assert world.wrong() == []
+    age(world.base)
+    world.sweep()
+    assert world.left() == (0, 0)
+    assert world.cite(begun["cid"], key="k").receipt == results[0].receipt
+    assert world.wrong() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["known", "uploaded", "head_text", "adopt", "append"])
+def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
+    world: World, stage: Stage, name: str, when: Literal["before", "after"]
+) -> None:
+    data = f"killed for good {when} {name}".encode()
+    begun = world.begin(data)
+    assert put(begun, data)[0] == 200
+    stage.dies = (name, when)
+    with pytest.raises(Killed):
+        world.cite(begun["cid"])
+    stage.dies = None
+    age(world.base)
+    world.sweep()
+    assert (world.left(), world.wrong()) == ((0, 0), [])
+    orphaned = f"{TENANT}/{begun['cid']}" in objects(world.aws)
+    stored = world.base.rows("select count(*) from events") == [(1,)]
+    copied = (name, when) in {("adopt", "after"), ("append", "before")}
+    assert orphaned == (copied or stored), "the one kind of orphan: copied, never committed"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["due", "remove_uploads", "forget"])
+def test_a_sweep_that_died_anywhere_is_finished_by_the_next(
+    world: World, stage: Stage, name: str, when: Literal["before", "after"]
+) -> None:
+    cited, never = b"cited", b"never cited"
+    for data in (cited, never):
+        assert put(world.begin(data), data)[0] == 200
+    assert world.cite(world.begin(cited)["cid"]).error is None
+    age(world.base)
+    stage.dies = (name, when)
+    world.sweep()  # whose failure is a tenant's, and logged
+    stage.dies = None
+    world.sweep()
+    assert (world.left(), world.wrong()) == ((0, 0), [])
+
+
+# whatever meets ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one interleaving came to."""
+
+    outcomes: tuple[str, ...]
+    """Of the two citations."""
+    wrong: tuple[str, ...]
+    left: tuple[int, int]
+    """Pending objects and rows; what a careless store put later nobody knows of."""
+
+
+def play(world: World, stage: Stage, pool: ThreadPoolExecutor, seed: int) -> Round:
+    """One interleaving. What lies there is right, or wrong, or changes on the way."""
+    chance = seeded("uploads", seed)
+    data = f"payload {seed}".encode() * 20
+    begun = world.begin(data)
+    place = pending_key(TENANT, begun)
+    start = chance.choice(["right", "right", "wrong", "nothing"])
+    if start == "right":
+        assert put(begun, data)[0] == 200
+    elif start == "wrong":
+        put_unchecked(world.aws, place, data[:-1] + b"!")
+    key = "one key" + str(seed) if chance.random() < 0.5 else None
+    actors = _actors(world, stage, chance, begun, data, key)
+    order = [name for name in actors for _ in range(5)]
+    chance.shuffle(order)
+    stage.turns = Turns(order)
+    outcomes: dict[str, str] = {}
+
+    def act(name: str) -> None:
+        stage.actor.name = name
+        try:
+            outcomes[name] = actors[name]()
+        finally:
+            stage.actor.name = None
+            assert stage.turns is not None
+            stage.turns.leave(name)
+
+    for done in [pool.submit(act, name) for name in actors]:
+        done.result(timeout=60)
+    stage.turns = None
+    wrong = tuple(world.wrong())
+    age(world.base)
+    world.sweep()
+    said = tuple(outcomes[name] for name in ("cites", "cites too"))
+    pending, rows = world.left()
+    left = (0 if "overwrites" in actors else pending, rows)
+    return Round(said, (*wrong, *world.wrong()), left)
+
+
+def _actors(
+    world: World,
+    stage: Stage,
+    chance: random.Random,
+    begun: dict[str, Any],
+    data: bytes,
+    key: str | None,
+) -> dict[str, Callable[[], str]]:
+    def cites() -> str:
+        try:
+            result = world.cite(begun["cid"], key)
+        except Unavailable as error:
+            return error.code
+        return _outcome(result.error)
+
+    def sweeps() -> str:
+        world.sweep()
+        return "swept"
+
+    def time_passes() -> str:
+        with stage.around("the clock"):
+            age(world.base, begun["upload_id"])
+        return "past"
+
+    def overwrites() -> str:
+        with stage.around("the store"):
+            put_unchecked(world.aws, pending_key(TENANT, begun), b"planted " + data)
+        return "overwritten"
+
+    actors: dict[str, Callable[[], str]] = {"cites": cites, "cites too": cites, "sweeps": sweeps}
+    if chance.random() < 0.5:
+        actors["time passes"] = time_passes
+    if chance.random() < 0.5:
+        actors["overwrites"] = overwrites
+    return actors
+
+
+def _outcome(error: StrandlineError | None) -> str:
+    if error is None:
+        return "stored"
+    assert isinstance(error, Invalid), error
+    return str(error.details["reason"])
+
+
+def played(
+    world: World, stage: Stage, rounds: int, until: Callable[[Round], bool] = lambda _: False
+) -> list[Round]:
+    """Rounds one after the other, until one is as wanted."""
+    found: list[Round] = []
+    with ThreadPoolExecutor(5) as pool:
+        for seed in range(rounds):
+            found.append(play(world, stage, pool, seed))
+            world.base.rows("truncate events cascade")
+            delete_all(world.aws)
+            if until(found[-1]):
+                break
+    return found
+
+
+def test_whatever_meets_an_event_cites_what_its_cid_names(
+    world: World, stage: Stage, tenth: Callable[[int], int]
+) -> None:
+    """Every citation is stored with the right bytes, or told why not, or told to try again."""
+    rounds = played(world, stage, tenth(ROUNDS))
+    outcomes = Counter(outcome for found in rounds for outcome in found.outcomes)
+    print(f"\n{len(rounds)} interleavings: {dict(outcomes)}, 0 wrong payloads")
+    assert [found for found in rounds if found.wrong] == []
+    assert set(outcomes) <= REFUSALS | {"stored", "unavailable"}
+    assert set(outcomes) >= {"stored", "upload_missing", "upload_mismatch", "blob_not_found"}
+    assert {found.left for found in rounds} == {(0, 0)}
+
+
+def test_a_citation_without_verification_would_be_found_out(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: whatever lies there is believed."""
+    real = cite._Reader._verify  # pyright: ignore[reportPrivateUsage]
+
+    def believing(reader: Any, rows: Any) -> Cited | Invalid:
+        store: Blobs = reader._blobs
+
+        class Believed:
+            remove_uploads = store.remove_uploads
+
+            def uploaded(self, tenant: str, upload_id: Any, deadline: float) -> Uploaded | None:
+                there = store.uploaded(tenant, upload_id, deadline)
+                digest = sha256_of_cid(rows[0].cid, "cid")
+                return there and Uploaded(rows[0].size, digest, there.etag)
+
+        reader._blobs = Believed()
+        try:
+            return real(reader, rows)
+        finally:
+            reader._blobs = store
+
+    monkeypatch.setattr(cite._Reader, "_verify", believing)  # pyright: ignore[reportPrivateUsage]
+    rounds = played(world, stage, 200, lambda found: bool(found.wrong))
+    print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
+    assert rounds[-1].wrong
+
+
+def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: the bytes that are copied are not held to those that were verified."""
+
+    def careless(self: Any, tenant: str, upload_id: Any, cid: str, etag: str) -> bool:
+        del etag
+        there = self.uploaded(tenant, upload_id, time.monotonic() + 10)
+        return there is not None and real(self, tenant, upload_id, cid, there.etag)
+
+    real: Callable[..., bool] = Blobs.adopt
+    monkeypatch.setattr(Blobs, "adopt", careless)
+    rounds = played(world, stage, 400, lambda found: bool(found.wrong))
+    print(f"\nunconditional copy: a wrong payload after {len(rounds)} interleavings")
+    assert rounds[-1].wrong
+
+
+def test_a_sweep_that_forgets_first_would_be_found_out(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: the row before the object, and death in between."""
+
+    def row_first(access: Any, blobs: Blobs, due: Any) -> int:
+        uploads.forget(access, due)
+        return len(blobs.remove_uploads(access.asker.tenant, due))
+
+    monkeypatch.setattr(upload, "_remove", row_first)
+    data = b"never cited"
+    assert put(world.begin(data), data)[0] == 200
+    age(world.base)
+    stage.dies = ("remove_uploads", "before")
+    world.sweep()
+    stage.dies = None
+    world.sweep()
+    assert world.left() == (1, 0), "an object that nothing finds any more"

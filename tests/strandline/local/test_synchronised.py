@@ -1,0 +1,63 @@
+"""A data directory that somebody else copies about is warned of, an ordinary one is not."""
+
+from pathlib import Path
+
+import pytest
+
+from strandline.local.synchronised import warnings
+
+NO_MOUNTS = Path("/no/such/file")
+
+
+@pytest.mark.parametrize(
+    ("folder", "client"),
+    [
+        ("Dropbox", "Dropbox"),
+        ("Dropbox (Company)", "Dropbox"),
+        ("OneDrive - Company", "OneDrive"),
+        ("Google Drive", "Google Drive"),
+        ("Library/CloudStorage/GoogleDrive-me@example.org", "Google Drive"),
+        ("Library/Mobile Documents/com~apple~CloudDocs", "iCloud"),
+        ("Nextcloud", "Nextcloud"),
+    ],
+)
+def test_a_clients_folder_is_known_by_its_name(tmp_path: Path, folder: str, client: str) -> None:
+    said = " ".join(warnings(tmp_path / folder / "strandline", NO_MOUNTS))
+    assert f"synchronised by {client}" in said
+    assert "STRANDLINE_DATA_DIR" in said
+
+
+@pytest.mark.parametrize(
+    ("mark", "client"),
+    [
+        (".stfolder", "Syncthing"),
+        (".dropbox.cache", "Dropbox"),
+        (".sync_4f1d9e.db", "Nextcloud"),
+        (".nextcloudsync.log", "Nextcloud"),
+    ],
+)
+def test_a_clients_folder_is_known_by_what_it_leaves_there(
+    tmp_path: Path, mark: str, client: str
+) -> None:
+    (tmp_path / mark).mkdir()
+    inside = tmp_path / "deep" / "strandline"
+    assert f"synchronised by {client}" in warnings(inside, NO_MOUNTS)[0]
+    inside.mkdir(parents=True)
+    assert len(warnings(inside, NO_MOUNTS)) == 1
+
+
+def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
+    share = tmp_path / "my share"
+    mounts = tmp_path / "mounts"
+    lines = [f"/dev/sda1 {tmp_path} ext4 rw 0 0", "/dev/root / ext4 rw 0 0"]
+    for kind in ("nfs4", "cifs", "smb3", "fuse.sshfs"):
+        mounted = [f"there:/x {str(share).replace(' ', '\\040')} {kind} rw 0 0", *lines]
+        mounts.write_text("\n".join(mounted))
+        (said,) = warnings(share / "strandline", mounts)
+        assert f"network file system ({kind})" in said
+        assert warnings(tmp_path / "strandline", mounts) == []
+
+
+def test_an_ordinary_folder_is_not_warned_of(tmp_path: Path) -> None:
+    assert warnings(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
+    assert warnings(tmp_path / "data") == []

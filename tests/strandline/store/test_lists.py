@@ -1,0 +1,258 @@
+"""Lists take the way that is quick for the view; whichever it is, they say what a plain statement
+over the tables says."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline.cursors import Position
+from strandline.db import Asker, Database
+from strandline.store import events, scopes
+from tests.support import Base
+
+PEOPLE = [*(f"user:{name}" for name in "abcdef"), "agent:x", "agent:y"]
+OLD = "user:old"
+"""In the scopes that fell silent first."""
+VIEWERS: list[tuple[str, ...]] = [
+    (),
+    *((who,) for who in PEOPLE),
+    *[(OLD,)] * 4,
+    ("agent:x", OLD),
+    ("agent:x", "user:a"),
+    ("user:a", "user:b"),
+    ("user:nobody",),
+]
+NARROWINGS: list[dict[str, object]] = [
+    {},
+    {},
+    {"role": "agent"},
+    {"speaker": "user:a"},
+    {"session_id": "s1", "role": "user"},
+    {"metadata": {"pier": 3}},
+    {"since": "2026-05-01T00:02:00Z", "until": "2026-05-01T00:04:00Z"},
+]
+TEXTS = [
+    None,
+    None,
+    None,
+    "tide",
+    "tide storm",
+    "tide or whale",
+    "whale",
+    "tide -storm",
+    "-tide",
+    '"tide storm"',
+    '"storm tide" whale',
+    "mast or -storm",
+    "the",
+    "it's 'tide\\' | & !",
+]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A list as somebody asks for it."""
+
+    viewer: tuple[str, ...]
+    narrowing: dict[str, object]
+    text: str | None
+    after: Position | None
+    limit: int
+    few: int
+    scope_id: UUID | None
+
+
+# 900 events in 90 scopes; each scope speaks in one part of the time, so that views are silent for
+# long; clocks that stand still, marked events, and texts in several pieces.
+_FILL = """
+insert into tenants values ('acme'), ('globex');
+create temp table plan as
+select n, md5('scope' || n)::uuid as scope_id, array(
+    select who from unnest(%(people)s::text[]) who where random() < 0.25 or who = 'user:p' || n
+    union select 'user:p' || n union select 'user:old' where n <= 40 order by 1) as participants
+from generate_series(1, 90) n;
+create temp table said as
+select i, n, row_number() over (partition by n order by i) as seq,
+    case when i %% 5 = 0 then 'globex' else 'acme' end as tenant_id,
+    '2026-05-01Z'::timestamptz + i / 6 * interval '2 s' as at,
+    array(select (array['tide', 'storm', 'whale', 'mast', 'the', 'buoy'])[1 + floor(random() * 6)]
+          from generate_series(1, 3 + i * 0)) as words
+from (
+    select i, (i / 100) * 10 + 1 + floor(random() * 10)::int as n from generate_series(1, 899) i) i;
+insert into scopes (tenant_id, scope_id, participants, last_seq, last_recorded_at, created_at)
+    select tenant, scope_id, participants, 99, now(),
+        '2026-05-01Z'::timestamptz + n / 4 * interval '1 s'
+    from plan, unnest(array['acme', 'globex']) tenant;
+insert into scope_members (tenant_id, participant, scope_id, participants)
+    select tenant_id, who, scope_id, participants from scopes, unnest(participants) who;
+"""
+_EVENTS = """
+insert into events (tenant_id, event_id, scope_id, seq, participants, session_id, channel, role,
+    type, origin, speaker, writer, content, metadata, recorded_at, cid, erased_at)
+select tenant_id, md5('event' || i)::uuid, scope_id, seq, participants, 's' || i %% 2, 'http',
+    (array['user', 'agent'])[1 + i %% 2], 'message', 'user', 'user:' || chr(97 + i %% 6), '*',
+    array_to_string(words, ' '), jsonb_build_object('pier', i %% 5), at, 'cid' || i,
+    case when i %% 40 = 0 then now() end
+from said join plan using (n) where i %% 2 = %(half)s
+"""
+_WORDS = """
+insert into event_search (tenant_id, scope_id, event_id, piece, start_char, end_char, participants,
+    words)
+select e.tenant_id, e.scope_id, e.event_id, piece - 1, 0, 0, e.participants,
+    setweight(to_tsvector('english', text), 'A') || setweight('mast:1', 'B')
+        || setweight('tide:1', 'D')
+from events e, unnest(case when mod(e.seq, 4) = 0 then string_to_array(e.content, ' ')
+    else array[e.content] end) with ordinality pieces (text, piece)
+"""
+
+REFERENCE = """
+select e.event_id from events e
+where e.tenant_id = 'acme' and e.erased_at is null and e.participants @> %(viewer)s::text[]
+    and (%(scope_id)s::uuid is null or e.scope_id = %(scope_id)s)
+    and (%(role)s::text is null or e.role = %(role)s)
+    and (%(speaker)s::text is null or e.speaker = %(speaker)s)
+    and (%(session_id)s::text is null or e.session_id = %(session_id)s)
+    and (%(metadata)s::jsonb is null or e.metadata @> %(metadata)s)
+    and (%(since)s::timestamptz is null or e.recorded_at >= %(since)s)
+    and (%(until)s::timestamptz is null or e.recorded_at < %(until)s)
+    and (%(mark)s::text is null or pg_visible_in_snapshot(e.xid, %(mark)s::pg_snapshot))
+    and (%(at)s::timestamptz is null
+        or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s::bigint))
+    and (%(text)s::text is null or (
+        select case when count(*) = 1
+            then bool_and(ts_filter(w.words, '{a}') @@ websearch_to_tsquery('english', %(text)s))
+            else string_agg(strip(ts_filter(w.words, '{a}'))::text, ' ')::tsvector
+                @@ websearch_to_tsquery('english', %(text)s) end
+        from event_search w where w.tenant_id = e.tenant_id and w.event_id = e.event_id))
+order by e.recorded_at desc, e.scope_id desc, e.seq desc
+"""
+
+
+@pytest.fixture
+def marks(base: Base) -> list[str]:
+    """Fill the database; gives snapshots of its beginning, middle and end."""
+    people = {"people": PEOPLE}
+    found: list[str] = []
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute("set session_replication_role = replica")
+        administrator.execute("select setseed(0.3)")
+        for statement in _FILL.split(";\n"):
+            administrator.execute(statement.encode(), people if "people" in statement else {})
+        for half in (0, 1):
+            found += _snapshot(administrator)
+            administrator.execute(_EVENTS, {"half": half})
+        administrator.execute(_WORDS)
+        return found + _snapshot(administrator)
+
+
+def _snapshot(connection: psycopg.Connection[Any]) -> list[str]:
+    return [row[0] for row in connection.execute("select pg_current_snapshot()::text").fetchall()]
+
+
+def asks(base: Base, marks: list[str], cases: int) -> list[Ask]:
+    """Lists drawn at random: views small and wide, a cursor at some event, of some snapshot."""
+    chance = random.Random(5)
+    places: list[tuple[datetime, UUID, int]] = base.rows(
+        "select recorded_at, scope_id, seq from events where tenant_id = 'acme'"
+    )  # type: ignore[assignment]
+    return [
+        Ask(
+            chance.choice(VIEWERS),
+            chance.choice(NARROWINGS),
+            chance.choice(TEXTS),
+            chance.choice([None, Position(chance.choice(marks), *chance.choice(places))]),
+            chance.choice((1, 1, 2, 3, 10, 500)),
+            chance.choice((1, 1, 3, 200)),
+            chance.choice((None, None, None, None, chance.choice(places)[1])),
+        )
+        for _ in range(cases)
+    ]
+
+
+def differing(base: Base, drawn: list[Ask]) -> Iterator[str]:
+    """Lists that are not what the plain statement says, or that miscount what follows."""
+    with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as administrator:
+        for ask in drawn:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(events, "FEW", ask.few)
+                rows = events.newest(
+                    database.access(Asker("acme", ask.viewer)),
+                    narrowing=ask.narrowing,
+                    scope_id=ask.scope_id,
+                    text=ask.text,
+                    after=ask.after,
+                    limit=ask.limit,
+                    page_bytes=10**9,
+                ).rows
+            expected = [row[0] for row in administrator.execute(REFERENCE, _params(ask)).fetchall()]
+            available = min(len(expected), ask.limit + 1)
+            if [row.event_id for row in rows] != expected[: ask.limit] or {
+                row.available for row in rows
+            } - {available}:
+                yield f"{ask}: {len(rows)} of {len(expected)}"
+
+
+def _params(ask: Ask) -> dict[str, object]:
+    names = ("role", "speaker", "session_id", "since", "until")
+    pier = ask.narrowing.get("metadata")
+    return {name: ask.narrowing.get(name) for name in names} | {
+        "metadata": pier and '{"pier": 3}',
+        "viewer": list(ask.viewer),
+        "scope_id": ask.scope_id,
+        "text": ask.text,
+        "mark": ask.after and ask.after.mark,
+        "at": ask.after and ask.after.at,
+        "after": ask.after and ask.after.scope_id,
+        "seq": ask.after and ask.after.seq,
+    }
+
+
+def test_every_list_is_what_a_plain_statement_says(
+    base: Base, marks: list[str], tenth: Callable[[int], int]
+) -> None:
+    drawn = asks(base, marks, tenth(4000))
+    assert list(differing(base, drawn)) == []
+
+
+_FAULTS = {
+    "the last event again": ("is_listed", "(e).seq) < ROW(", "(e).seq) <= ROW("),
+    "a snapshot forgotten": ("is_listed", "p_mark IS NULL", "true"),
+    "a payload's words in one piece only": ("any_of", "' | '", "' & '"),
+    "negations needed": ("needed_words", "<> 'T'", "<> ''"),
+    "a page of the newest scopes": ("newest_of_many", "e.seq desc limit 1)", "e.seq limit 1)"),
+    "what lies further back forgotten": ("newest_of_many", "'-infinity' then", "v_back_to then"),
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+def test_a_list_that_is_wrong_is_noticed(base: Base, marks: list[str], fault: str) -> None:
+    name, right, wrong = _FAULTS[fault]
+    (definition,) = base.rows(f"select pg_get_functiondef('{name}'::regproc)")[0]
+    assert definition.count(right) == 1, definition
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute(definition.replace(right, wrong).encode())
+    assert next(differing(base, asks(base, marks, 400)), None)
+
+
+def test_every_list_of_scopes_is_what_a_plain_statement_says(base: Base, marks: list[str]) -> None:
+    del marks
+    reference = (
+        "select scope_id from scopes where tenant_id = 'acme' and participants @> %s::text[]"
+        " order by created_at desc, scope_id desc"
+    )
+    for viewer in VIEWERS:
+        expected = [row[0] for row in base.rows(reference, list(viewer))]
+        with closing(Database(base.url)) as database:
+            access, seen = database.access(Asker("acme", viewer)), list[UUID]()
+            after: Position | None = None
+            while rows := scopes.newest(access, after, 7):
+                seen += [row.scope_id for row in rows]
+                after = Position(rows[-1].mark, rows[-1].created_at, rows[-1].scope_id)
+        assert seen == expected, viewer

@@ -1,0 +1,216 @@
+"""Recall under any filter gives what a plain look through every event would give."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from pgvector import HalfVector
+from psycopg.rows import class_row
+
+from strandline import ranking
+from strandline.db import Asker, Database
+from strandline.store.search import fused
+from tests.prove.crowd import COMMON, DIMENSIONS, HELPER, NARROW, SPACE, TENANT, WIDE, lay_down
+from tests.support import Base
+
+VIEWERS = ((WIDE,), (NARROW,), (HELPER,), (HELPER, WIDE), ("user:nobody",), ())
+VECTOR = [random.Random(7).gauss(0, 1) for _ in range(DIMENSIONS)]
+# What lay_down leaves alike everywhere, made different; some erased, the last of some scopes new.
+_VARIED = """
+set session_replication_role = replica;
+update events set
+    type = (array['message', 'thought', 'action', 'observation'])[1 + hashtext(cid || 1) & 3],
+    origin = (array['user', 'agent', 'tool', 'document'])[1 + hashtext(cid || 2) & 3],
+    channel = (array['http', 'slack'])[1 + hashtext(cid || 3) & 1],
+    speaker = case when hashtext(cid || 4) & 3 > 0 then speaker end,
+    occurred_at = case when hashtext(cid || 5) & 1 = 0 then recorded_at - interval '3 hours' end,
+    erased_at = case when hashtext(cid || 6) & 31 = 0 then now() end;
+update scope_progress set embedded_seq = greatest(embedded_seq - 30, 0)
+    where hashtext(scope_id::text) & 3 = 0;
+delete from event_vectors v using events e, scope_progress p
+    where e.event_id = v.event_id and p.scope_id = v.scope_id and e.seq > p.embedded_seq;
+insert into scope_work (tenant_id, scope_id, participants, due_at)
+    select s.tenant_id, s.scope_id, s.participants, now()
+    from scopes s join scope_progress p using (tenant_id, scope_id)
+    where s.last_seq > p.embedded_seq
+    on conflict do nothing
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An event and all that recall may find it by."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    participants: list[str]
+    session_id: str
+    channel: str
+    role: str
+    type: str
+    origin: str
+    speaker: str | None
+    metadata: dict[str, Any]
+    recorded_at: datetime
+    occurred_at: datetime | None
+    erased_at: datetime | None
+    text_score: float | None
+    distance: float | None
+    waiting: bool
+
+
+_EVERY_ROW = """
+select e.event_id, e.scope_id, e.seq, e.participants, e.session_id, e.channel, e.role, e.type,
+    e.origin, e.speaker, e.metadata, e.recorded_at, e.occurred_at, e.erased_at,
+    case when w.words @@ any_word(%(question)s)
+        then ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, any_word(%(question)s), 1) end as text_score,
+    v.embedding <=> %(vector)s::halfvec as distance,
+    e.seq > p.embedded_seq and k.scope_id is not null as waiting
+from events e
+join event_search w using (tenant_id, scope_id, event_id)
+join scope_progress p using (tenant_id, scope_id)
+left join event_vectors v using (tenant_id, scope_id, event_id, space)
+left join scope_work k using (tenant_id, scope_id)
+where e.tenant_id = %(tenant)s
+"""
+
+type Narrowing = dict[str, Any]
+type Ranks = dict[UUID, tuple[int | None, int | None, int | None]]
+
+
+def passing(row: Row, narrowing: Narrowing) -> bool:
+    """Does an event pass a filter, as the API promises it?"""
+    said_at = row.occurred_at or row.recorded_at
+    rest = dict(narrowing)
+    since, until = rest.pop("since", None), rest.pop("until", None)
+    metadata = rest.pop("metadata", {})
+    return (
+        all(getattr(row, name) == value for name, value in rest.items())
+        and (since is None or said_at >= datetime.fromisoformat(since))
+        and (until is None or said_at < datetime.fromisoformat(until))
+        and metadata.items() <= row.metadata.items()
+    )
+
+
+def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -> Ranks:
+    """Ranks by words, vectors and freshness, from every row there is."""
+    seen = [
+        row
+        for row in rows
+        if set(viewer) <= set(row.participants)
+        and (not narrowing or (row.erased_at is None and passing(row, narrowing)))
+    ]
+    words = sorted(
+        (row for row in seen if row.text_score is not None),
+        key=lambda row: (row.text_score, row.event_id),
+        reverse=True,
+    )
+    vectors = sorted(
+        (row for row in seen if row.distance is not None),
+        key=lambda row: (row.distance, row.event_id),
+    )
+    fresh = sorted(
+        (row for row in seen if row.waiting and row.erased_at is None),
+        key=lambda row: (row.recorded_at, row.event_id),
+        reverse=True,
+    )
+    legs = (words[: ranking.CANDIDATES], vectors[: ranking.CANDIDATES], fresh[: ranking.FRESH])
+    places = [{row.event_id: place for place, row in enumerate(leg, 1)} for leg in legs]
+    erased = {row.event_id for row in seen if row.erased_at is not None}
+    return {
+        found: (places[0].get(found), places[1].get(found), places[2].get(found))
+        for found in {row.event_id for leg in legs for row in leg} - erased
+    }
+
+
+def score(ranks: tuple[int | None, ...]) -> float:
+    """What the ranks add up to."""
+    weights = (ranking.TEXT_WEIGHT, ranking.VECTOR_WEIGHT, ranking.FRESH_WEIGHT)
+    pairs = zip(weights, ranks, strict=True)
+    return sum(weight / (ranking.K + rank) for weight, rank in pairs if rank is not None)
+
+
+def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
+    """Up to three of the filters, with values of some event, or of none."""
+    one = chance.choice(rows)
+    pool: Mapping[str, Callable[[], Any]] = {
+        "session_id": lambda: one.session_id,
+        "channel": lambda: one.channel,
+        "role": lambda: chance.choice((one.role, "system")),
+        "type": lambda: one.type,
+        "speaker": lambda: one.speaker or "user:p1",
+        "origin": lambda: one.origin,
+        "since": one.recorded_at.isoformat,
+        "until": one.recorded_at.isoformat,
+        "metadata": lambda: chance.choice((one.metadata, {}, {"pier": 99})),
+    }
+    return {name: pool[name]() for name in chance.sample(sorted(pool), chance.randint(0, 3))}
+
+
+def differing(base: Base, filters: int, seed: int = 5) -> list[str]:
+    """Askers and filters for whom recall differs from what it should be."""
+    chance = random.Random(seed)
+    question = f"the {COMMON} by word1 and word2"
+    params = {"question": question, "vector": HalfVector(VECTOR).to_text(), "tenant": TENANT}
+    with psycopg.connect(base.admin_url) as administrator:
+        rows = administrator.cursor(row_factory=class_row(Row)).execute(_EVERY_ROW, params)
+        everything = rows.fetchall()
+    found: list[str] = []
+    with closing(Database(base.url)) as database:
+        for viewer in VIEWERS:
+            access = database.access(Asker(TENANT, viewer))
+            for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
+                hits = fused(
+                    access,
+                    question=question,
+                    vector=VECTOR,
+                    space=SPACE,
+                    narrowing=narrowing,
+                    limit=10_000,
+                ).rows
+                wanted = expected(everything, viewer, narrowing)
+                got = [(h.event_id, (h.text_rank, h.vector_rank, h.fresh_rank)) for h in hits]
+                order = sorted(wanted, key=lambda e: (score(wanted[e]), e), reverse=True)
+                if dict(got) != wanted or [e for e, _ in got] != order:
+                    found.append(f"{viewer} {narrowing}: {len(got)} hits for {len(wanted)}")
+    return found
+
+
+@pytest.fixture
+def varied(base: Base) -> Base:
+    """Four thousand events of which no two filters give the same."""
+    lay_down(base, 4_000, 80)
+    base.rows(_VARIED)
+    base.rows("analyze")
+    return base
+
+
+def test_any_filter_gives_what_a_look_at_everything_would(varied: Base) -> None:
+    assert differing(varied, filters=25) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "part", "instead"),
+    [
+        ("search_events", "and passes(e, p_filter)", ""),
+        ("search_events", "4 desc, w.event_id desc", "4 desc, w.event_id"),
+        ("nearest_passing", "or cardinality(v_nearest) < v_most", "or true"),
+        ("nearest_passing", "and v.event_id <> all (v_nearest)", ""),
+        ("nearest_passing", "distance, v.event_id limit v_most", "distance desc limit v_most"),
+        ("passes", "e.erased_at IS NULL", "true"),
+    ],
+)
+def test_a_leg_that_gives_other_events_is_noticed(
+    varied: Base, function: str, part: str, instead: str
+) -> None:
+    ((definition,),) = varied.rows("select pg_get_functiondef(%s::regproc)", function)
+    assert part in definition
+    varied.rows(definition.replace(part, instead))
+    assert differing(varied, filters=25) != []

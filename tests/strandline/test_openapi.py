@@ -1,0 +1,153 @@
+"""The OpenAPI document: valid, whole, and the same at every start."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from openapi_spec_validator import validate
+from pydantic import BaseModel
+
+from infra.functions import FUNCTIONS
+from strandline import openapi, wire
+from strandline.errors import Conflict
+from strandline.http import STATUS, Media, Request, Route, answer
+from tests.functions.contract import document, operations
+
+
+def test_it_is_openapi_3_1() -> None:
+    validate(document())
+    assert document()["openapi"] == "3.1.0"
+
+
+def test_it_names_what_is_served_and_nothing_else() -> None:
+    assert set(operations()) == {route for fn in FUNCTIONS for route in fn.routes}
+
+
+def test_every_operation_reads_well_to_a_stranger() -> None:
+    made = operations()
+    ids = [operation["operationId"] for operation in made.values()]
+    assert len(set(ids)) == len(ids)
+    tags = {tag["name"]: tag["description"] for tag in document()["tags"]}
+    for name, operation in made.items():
+        assert 5 <= len(operation["summary"]) <= 80, name
+        assert operation["description"].endswith("."), name
+        assert not tags[operation["tags"][0]].startswith("About "), f"{name}: say it in _TAGS"
+        for parameter in operation.get("parameters", []):
+            assert parameter["description"], f"{name}: {parameter['name']}"
+
+
+def test_every_operation_says_who_may_and_what_else_it_answers() -> None:
+    for name, operation in operations().items():
+        statuses = set(operation["responses"])
+        assert {"429", "500", "502", "504"} <= statuses, name
+        if operation["security"]:
+            assert "401" in statuses, name
+            assert [list(way) for way in operation["security"]] == [["ApiKey"], ["Bearer"]]
+        if "{" in name:
+            assert "404" in statuses, name
+        if "requestBody" in operation:
+            assert {"400", "413", "422"} <= statuses, name
+
+
+def test_every_error_has_one_shape() -> None:
+    for name, response in document()["components"]["responses"].items():
+        schema = response["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/Error"}, name
+    used = set(_references(document()))
+    for kind in ("schemas", "responses"):
+        unused = {
+            n for n in document()["components"][kind] if f"#/components/{kind}/{n}" not in used
+        }
+        assert not unused - {"BatchRefused"}  # an item's, in a batch
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for name, value in cast("dict[str, Any]", node).items():
+            if name == "$ref":
+                yield value
+            yield from _references(value)
+    elif isinstance(node, list):
+        for value in cast("list[Any]", node):
+            yield from _references(value)
+
+
+def test_every_error_that_has_a_status_is_told() -> None:
+    told = {r.rpartition("/")[2] for r in _references(document()["paths"])}
+    for kind, status in STATUS.items():
+        if status not in (424, 429, 503):
+            assert kind.__name__ in told
+
+
+def test_its_server_is_beside_it() -> None:
+    """So that a stage's or a custom domain's base path needs no setting."""
+    assert [server["url"] for server in document()["servers"]] == ["./"]
+
+
+def test_it_is_the_same_at_every_start(repository: Path) -> None:
+    code = (
+        "import functions.admin.handler as h; from types import SimpleNamespace as S;"
+        "print(h.ROUTES['GET /openapi.json'].serve(S())['body'])"
+    )
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=repository,
+            env={"PYTHONPATH": "shared:.", "PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(made) == 1
+    assert json.loads(made.pop()) == document()
+
+
+def test_its_version_is_the_project_s(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    assert project["project"]["version"] == openapi.VERSION
+
+
+class _Body(BaseModel):
+    cursor: str = ""
+
+
+def _serve(request: Request) -> Any:
+    """Do it: now, and well."""
+    return answer({}, 200)
+
+
+@pytest.mark.parametrize(
+    ("name", "route", "statuses"),
+    [
+        ("GET /x", Route(_serve, None, {200: wire.Liveness}), ""),
+        ("GET /x", Route(_serve, "issued", {200: wire.Liveness}), "401"),
+        ("GET /x", Route(_serve, "read", {200: wire.Liveness}), "401 403 503"),
+        ("GET /x/{x_id}", Route(_serve, None, {200: wire.Liveness}), "404"),
+        ("GET /x/{cid}", Route(_serve, None, {200: wire.Liveness}), "404 422"),
+        ("GET /x", Route(_serve, None, {200: wire.Liveness}, query=wire.OnBehalf), "422"),
+        ("GET /x", Route(_serve, None, {200: wire.Liveness}, query=wire.Paging), "400 422"),
+        ("GET /x", Route(_serve, None, {200: Media("a/b")}, headers=wire.AppendHeaders), "422"),
+        ("POST /x", Route(_serve, None, {200: Media("a/b")}, body=_Body), "400 413 422"),
+        ("POST /x", Route(_serve, None, {201: Media("a/b")}, errors=(Conflict,)), "409"),
+    ],
+)
+def test_what_a_route_may_answer_follows_from_what_it_takes(
+    name: str, route: Route, statuses: str
+) -> None:
+    ((_, methods),) = openapi.document({name: route})["paths"].items()
+    (operation,) = methods.values()
+    always = {*map(str, route.answers), "429", "500", "502", "504"}
+    assert set(operation["responses"]) == always | set(statuses.split())
+    assert (operation["summary"], operation["description"][:14]) == ("Do it", "Now, and well.")
+
+
+def test_a_path_s_parameter_that_is_nothing_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="_PATHS"):
+        openapi.document({"GET /x/{colour}": Route(_serve, None, {200: wire.Liveness})})

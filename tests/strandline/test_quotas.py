@@ -1,0 +1,206 @@
+"""One instance's slices, and the row that they are leased from, at their edges."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from strandline.config import Settings
+from strandline.db import Asker, Database
+from strandline.errors import QuotaExceeded, Unavailable
+from strandline.quotas import Quotas
+from strandline.store import keys, quotas
+from strandline.store.quotas import Limits
+from tests.support import KEY_SECRET, Base
+
+RATE, AT_ONCE = 6, 100
+"""A unit in ten seconds: none comes while a test runs that a rest of it does not ask for."""
+BURST_SECONDS = 1000.0
+
+
+@pytest.fixture
+def database(base: Base) -> Iterator[Database]:
+    with closing(Database(base.url)) as database:
+        access = database.access(Asker.background("acme"))
+        with access.transaction():
+            keys.add_tenant(access)
+        yield database
+
+
+@pytest.fixture
+def instance(database: Database) -> Quotas:
+    return another(database)
+
+
+def another(database: Database) -> Quotas:
+    settings = Settings(
+        database_url="",
+        bucket="",
+        key_secret=KEY_SECRET,
+        tenant_requests_per_minute=RATE,
+        tenant_appends_per_minute=60_000,
+        tenant_stored_bytes=100_000,
+        tenant_burst_seconds=BURST_SECONDS,
+    )
+    return Quotas(database, settings)
+
+
+def left(instance: Quotas) -> int:
+    """How many requests are granted until one is refused, one by one."""
+    for n in range(10 * AT_ONCE):
+        try:
+            instance.spend("acme", "requests", 1)
+        except QuotaExceeded:
+            return n
+    raise AssertionError("no limit")
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """This process's clock goes on; the database's does not."""
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
+
+
+def set_back(base: Base, seconds: int) -> None:
+    """As if all this had been so long ago for the database."""
+    base.rows("update quotas set paid_at = paid_at - make_interval(secs => %s)", seconds)
+
+
+def test_what_is_used_grows_again_at_the_limits_pace(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    assert left(instance) == AT_ONCE
+    set_back(base, 30)
+    assert left(another(database)) == 3
+    set_back(base, 10**6)
+    assert left(another(database)) == AT_ONCE, "more than the burst was saved up"
+
+
+def test_retry_after_is_when_it_is_worth_it(base: Base, database: Database) -> None:
+    assert left(another(database)) == AT_ONCE
+    with pytest.raises(QuotaExceeded) as refused:
+        another(database).spend("acme", "requests", 3)
+    assert 25 <= refused.value.retry_after <= 30
+    set_back(base, refused.value.retry_after)
+    another(database).spend("acme", "requests", 3)
+
+
+def test_a_clock_that_was_put_back_heals_within_the_burst(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    """The database moved to a machine whose clock is a year behind: nobody waits for a year."""
+    instance.spend("acme", "requests", 1)
+    set_back(base, -365 * 86400)
+    with pytest.raises(QuotaExceeded) as refused:
+        another(database).spend("acme", "requests", 1)
+    assert refused.value.retry_after <= 10
+
+
+def test_what_is_not_spent_lapses(
+    base: Base, database: Database, instance: Quotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a changed limit holds everywhere after a minute, and no frozen instance wakes with
+    units of yesterday; nor does what is given back outlive its slice."""
+    instance.spend("acme", "appends", 1)
+    access = database.access(Asker.background("acme"))
+    with access.transaction():
+        quotas.set_limits(access, Limits(appends_per_minute=0))
+    instance.spend("acme", "appends", 999)
+    instance.give_back("acme", "appends", 999)
+    later(monkeypatch, 61)
+    instance.give_back("acme", "appends", 10)
+    with pytest.raises(QuotaExceeded, match="appends: the tenant's quota is 0"):
+        instance.spend("acme", "appends", 1)
+
+
+def test_a_refusal_is_forgotten_at_its_time(
+    base: Base, instance: Quotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert left(instance) == AT_ONCE
+    set_back(base, 1000)
+    assert left(instance) == 0, "it asked again before its time"
+    later(monkeypatch, 11)
+    assert left(instance) == AT_ONCE
+
+
+def test_limits_are_set_and_read(database: Database) -> None:
+    access = database.access(Asker.background("acme"))
+    assert quotas.limits(access) == Limits()
+    wanted = Limits(requests_per_minute=0, stored_bytes=2**40)
+    with access.transaction():
+        assert quotas.set_limits(access, wanted)
+    assert quotas.limits(access) == wanted
+    nobody = database.access(Asker.background("nobody"))
+    assert quotas.limits(nobody) is None
+    with nobody.transaction():
+        assert not quotas.set_limits(nobody, wanted)
+
+
+def test_a_lease_waits_for_no_disk(base: Base, database: Database, instance: Quotas) -> None:
+    """As the transaction itself ends: asked by a trigger at commit."""
+    base.rows("create table commits (mode text)")
+    base.rows("grant insert on commits to public")
+    base.rows(
+        "create function note_mode() returns trigger language plpgsql as $$ begin"
+        " insert into commits values (current_setting('synchronous_commit')); return null; end $$"
+    )
+    base.rows(
+        "create constraint trigger note_mode after update on quotas initially deferred"
+        " for each row execute function note_mode()"
+    )
+    database.connection().execute("set synchronous_commit = on")  # a test's server is in a hurry
+    instance.spend("acme", "requests", 1)
+    assert base.rows("select * from commits") == [("off",)]
+    assert database.connection().execute("show synchronous_commit").fetchone() == ("on",)
+
+
+def test_a_database_that_is_away_is_no_doubt_about_anything_stored(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    """A lease that broke is Unavailable, not Unsure: the request had stored nothing."""
+    pid = database.connection().info.backend_pid
+    base.rows("select pg_terminate_backend(%s, 5000)", pid)
+    with pytest.raises(Unavailable) as error:
+        instance.spend("acme", "requests", 1)
+    assert error.value.code == "unavailable"
+    instance.spend("acme", "requests", 1)
+
+
+def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
+    base: Base, instance: Quotas
+) -> None:
+    """One thread leases; the other gives up at its deadline, and both are served afterwards."""
+    instance.spend("acme", "requests", 1)
+    with psycopg.connect(base.admin_url) as blocker, ThreadPoolExecutor(1) as pool:
+        blocker.execute("select from quotas for update")
+        leasing = pool.submit(instance.spend, "acme", "requests", 1)
+        while not base.rows("select from pg_stat_activity where wait_event_type = 'Lock'"):
+            assert not leasing.done()
+        with pytest.raises(Unavailable):
+            instance.spend("acme", "requests", 1, time.monotonic() + 0.2)
+        blocker.rollback()
+        leasing.result(10)
+    instance.spend("acme", "requests", 1)
+
+
+def test_threads_share_a_slice(base: Base, instance: Quotas) -> None:
+    """Eight threads at once: a hundred units are a hundred requests, whoever gets them."""
+    got: list[int] = []
+    threads = [threading.Thread(target=lambda: got.append(left(instance))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(got) == AT_ONCE
+    assert base.rows("select leased from quotas") == [(AT_ONCE,)]
+
+
+def test_nothing_costs_nothing(base: Base, instance: Quotas) -> None:
+    instance.spend("acme", "requests", 0)
+    instance.give_back("acme", "requests", 5)
+    assert base.rows("select from quotas") == []
+    assert left(instance) == AT_ONCE, "what was never spent cannot be given back"
