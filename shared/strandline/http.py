@@ -229,8 +229,8 @@ class Route:
     records: bool = False
     """Its row in the audit trail commits with what it changes."""
     numbers_only: bool = False
-    """It shows counts and times, nothing that anybody said. What is scraped so leaves no row in the
-    audit trail, which its scrapes would bury; a call of it that is refused does."""
+    """It shows counts and times, nothing that anybody said: served, it leaves no row in the audit
+    trail, which a scraper's calls would bury; refused, it does."""
     gives: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of its answers by name, and what each says; all but Content-Type."""
 

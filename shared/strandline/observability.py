@@ -1,16 +1,45 @@
 """What is seen of the service: structured log lines, one a request and one a job, which are its
 metrics too; all lines of one share its trace id. Ids, counts and sizes, never memory."""
 
+import logging
 import re
 import secrets
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Literal
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from pydantic_core import to_json
 
-logger = Logger(service="strandline", use_rfc3339=True)
+_SERVICE = "strandline"
+_OF_EVERY_RECORD = logging.makeLogRecord({}).__dict__.keys()
+
+
+class Lines(LambdaPowertoolsFormatter):
+    """Powertools' line in a fraction of its time: a line a request was a tenth of an append."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object: the record's own members, this thread's, and those given with it."""
+        if record.exc_info or record.stack_info:
+            return super().format(record)
+        line: dict[str, object] = {
+            "level": record.levelname,
+            "location": f"{record.funcName}:{record.lineno}",
+            "message": record.getMessage(),
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(
+                timespec="milliseconds"
+            ),
+            "service": _SERVICE,
+            **self.thread_safe_get_current_keys(),
+        }
+        line |= {n: v for n, v in record.__dict__.items() if n not in _OF_EVERY_RECORD}
+        return to_json(line, fallback=str).decode()
+
+
+logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=Lines())
 
 NAMESPACE = "Strandline"
 """Of the metrics in CloudWatch."""

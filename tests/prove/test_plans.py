@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from strandline import ranking
 from strandline.cursors import Position
 from strandline.db import Access, Asker, Database
 from strandline.local.postgres import EmbeddedPostgres
@@ -120,13 +122,16 @@ def worked(access: Access) -> object:
 def hot(crowd: Crowd) -> dict[str, Hot]:
     """Every hot statement. The bounds: a point takes a handful; a list a hundred of the tenant's
     newest events for each of its page, or for words twenty, then those that hold the words; what
-    that leaves open, and recall, the view."""
+    that leaves open, and recall, the view. A filter takes of recall the events that hold the words,
+    the nearest ten times over, and, where those are too few, all in view."""
     view, in_view = crowd.scopes // 4, crowd.events // 3
     reach, words = 100 * (PAGE + 1), crowd.events // 10
     page = 20 * PAGE
+    most, nearest = words + 2 * view + in_view + page, 10 * ranking.CANDIDATES
     wide, narrow, gone = (WIDE,), (NARROW,), (GONE,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
+    day = (datetime.now(UTC) - timedelta(seconds=crowd.events * 5)).isoformat()  # half of all time
     return {
         "append one": Hot((), appended(1), 60),
         "append fifty": Hot((), appended(50), 50 * 60),
@@ -148,9 +153,18 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
         "list by common word": Hot(wide, listed(text=COMMON), reach + 3 * words),
         "list by rare word": Hot(wide, listed(text=RARE), reach + words),
         "list by a word of nobody": Hot(wide, listed(text="unheardof"), reach),
-        "recall": Hot(wide, recalled(f"the {COMMON}"), words + 2 * view + in_view + page),
-        "recall of a rare word": Hot(wide, recalled(RARE), words + 2 * view + in_view + page),
+        "recall": Hot(wide, recalled(f"the {COMMON}"), most),
+        "recall of a rare word": Hot(wide, recalled(RARE), most),
         "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 3 * view),
+        "recall by role": Hot(wide, recalled(COMMON, role="agent"), most + words + nearest),
+        "recall by time": Hot(wide, recalled(COMMON, since=day), most + words + nearest),
+        "recall by a role of nobody": Hot(
+            wide, recalled(COMMON, role="system"), most + words + nearest + in_view
+        ),
+        "recall of a session": Hot(
+            wide, recalled(COMMON, session_id="session-2"), 2 * (words + view)
+        ),
+        "recall of few by role": Hot(narrow, recalled(COMMON, role="agent"), crowd.events // 10),
         "recall of few": Hot(narrow, recalled(COMMON), crowd.events // 10),
         "worker": Hot((), worked, 20 * 60),
     }
@@ -258,6 +272,18 @@ create policy in_view on {table} to strandline_app using (
         select from scope_members m where m.tenant_id = {table}.tenant_id
             and m.scope_id = {table}.scope_id and m.participant = any (current_viewer())))
 """
+_WORDS_THEN_ALL_EVENTS = """
+create or replace function search_events(
+    p_query tsquery, p_scopes uuid[], p_filter jsonb, p_limit int)
+returns table (event_id uuid, start_char int, end_char int, rank real)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select w.event_id, w.start_char, w.end_char, ts_rank(w.words, p_query) from event_search w
+    where w.tenant_id = current_tenant() and w.participants @> current_viewer()
+        and w.words @@ p_query and (p_filter = '{}' or exists (
+            select from events e
+            where e.tenant_id = w.tenant_id and e.event_id = w.event_id and passes(e, p_filter)))
+    order by 4 desc limit p_limit $$
+"""
 # What is broken, by which statement, and where it shows.
 _BROKEN = {
     "events by subquery": (_BY_SUBQUERY.format(table="events"), "list of the silent"),
@@ -267,6 +293,12 @@ _BROKEN = {
     "no payloads": ("drop index events_blob", "payload"),
     "no words": ("drop index event_search_words", "recall without a vector"),
     "no members": ("alter table scope_members drop constraint scope_members_pkey", "scopes"),
+    "a filter by subquery": (_WORDS_THEN_ALL_EVENTS, "recall by role"),
+    "no sessions of a scope": ("drop index events_lane", "recall of a session"),
+    "no events by key": (
+        "alter table events drop constraint events_pkey cascade",
+        "recall by role",
+    ),
     "no vectors by scope": (
         "alter table event_vectors drop constraint event_vectors_pkey",
         "recall of few",

@@ -1,7 +1,7 @@
 """The log: append, and every way to read events back."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -31,16 +31,33 @@ class Outcome:
     turned_dirty: bool | None
 
 
+_READERS: Sequence[Callable[[str], Any]] = (
+    int,
+    str,
+    UUID,
+    UUID,
+    int,
+    str,
+    datetime.fromisoformat,
+    int,
+    json.loads,
+    "t".__eq__,
+)
+"""How each field of Outcome is read from Postgres' text."""
+
+
 def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
     """Store the items, one function call in one round trip. Where one item of an atomic call is
     neither created nor replayed, nothing was stored."""
     document = to_json([item.as_json() for item in items]).decode()
-    return access.call(
-        Outcome,
-        "select * from append_events("
-        "%(tenant)s, %(viewer)s, %(writer)s, %(items)s::jsonb, %(atomic)s)",
-        {"items": document, "atomic": atomic},
+    rows = access.call(
+        "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
+    return [Outcome(*map(_read, _READERS, row)) for row in rows]
+
+
+def _read(read: Callable[[str], Any], value: bytes | None) -> Any:
+    return None if value is None else read(value.decode())
 
 
 @dataclass(frozen=True)

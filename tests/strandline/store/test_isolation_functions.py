@@ -241,6 +241,7 @@ UNASKED = {
     "some_scopes_in_view": "select unnest(some_scopes_in_view(10))",
     "events_with_words": "select * from events_with_words('tide | late')",
     "newest_reach_back": "select 1 where newest_reach_back(null, 0) is not null",
+    "nearest_passing": "select * from nearest_passing('[1]', '', null, '{\"role\": \"user\"}', 10)",
     "newest_of_many": "select * from newest_of_many('{}', null, null, null, null, null, 10)",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
     "append_items": "select unnest(append_items(array[]::append_item[], '{}', false))",

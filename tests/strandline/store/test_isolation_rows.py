@@ -199,7 +199,8 @@ def test_a_setting_left_on_the_session_is_noticed(
 
 
 @pytest.mark.parametrize(
-    "part", ["and w.participants @> current_viewer()", "w.tenant_id = current_tenant() and"]
+    "part",
+    ["and w.participants @> (select current_viewer())", "w.tenant_id = current_tenant() and"],
 )
 def test_a_definer_function_without_its_test_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str
