@@ -91,6 +91,7 @@ def _costs(
     ):
         sides = {
             strandline_system.NAME: StrandlineSide(ours, conversation.speakers),
+            "plain_insert": BareSide(bare.connection, embedder, in_order=False),
             bare_postgres.NAME: BareSide(bare.connection, embedder),
         }
         found = cost.of_calls(

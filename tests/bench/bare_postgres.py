@@ -23,7 +23,8 @@ create table turns (
     text text, metadata jsonb default '{}', recorded_at timestamptz default now(),
     words tsvector, embedding vector,
     primary key (conversation, position), unique (conversation, key));
-create index on turns using gin (words)
+create index on turns using gin (words);
+create table conversations (conversation text primary key, length int not null default 0)
 """
 
 STORE = """
@@ -35,6 +36,27 @@ select %(conversation)s, %(position)s, %(key)s, %(session)s, %(speaker)s, %(said
     %(embedding)s::vector
 on conflict do nothing
 """
+
+# The same work as an append: the turn's place is the conversation's next, taken under the lock of its
+# row, and the turn before it is looked up, not told.
+STORE_NEXT = """
+with taken as (
+    update conversations set length = length + 1 where conversation = %(conversation)s
+    returning length - 1 as position)
+insert into turns
+    (conversation, position, key, session, speaker, said_at, text, words, embedding)
+select %(conversation)s, taken.position, %(key)s, %(session)s, %(speaker)s, %(said_at)s, %(text)s,
+    setweight(to_tsvector('english', %(dated)s), 'A')
+        || setweight(to_tsvector('english', coalesce((
+            select before.speaker || ': ' || before.text from turns before
+            where before.conversation = %(conversation)s
+                and before.position = taken.position - 1 and before.session = %(session)s),
+            '')), 'B'),
+    %(embedding)s::vector
+from taken
+on conflict do nothing
+"""
+TAKE = "update conversations set length = length + %(count)s where conversation = %(conversation)s"
 
 # Full text: any word of the question, this turn and its date at 1, the turn before at 0.7, log of
 # the length. Vectors: cosine. Fused by reciprocal rank with K = 10, weighted 1 : 0.5.

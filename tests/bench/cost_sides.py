@@ -20,7 +20,7 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
-from tests.bench.bare_postgres import SEARCH, STORE, rows_of
+from tests.bench.bare_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
 from tests.bench.cost import Call
 from tests.bench.locomo import DEPTH, Conversation, Turn
 from tests.bench.strandline_system import Strandline, event_of
@@ -129,14 +129,23 @@ class StrandlineSide:
 
 
 class BareSide:
-    """Plain statements on one table, prepared by the driver."""
+    """Plain statements on one table, prepared by the driver.
 
-    def __init__(self, connection: psycopg.Connection[Any], embedder: Embedder) -> None:
+    In order, it does what no log can do without: a turn's place is taken under the lock of its
+    conversation. Else the caller gives places, and the turn before each: a plain insert.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], embedder: Embedder, *, in_order: bool = True
+    ) -> None:
         self._connection = connection
         self._embedder = embedder
+        self._in_order = in_order
 
     def writes(self, lane: str, turns: Sequence[Turn], size: int) -> list[Call]:
-        """An insert; or, in one transaction, many in one pipeline."""
+        """One statement; or, in one transaction, many in one pipeline."""
+        lane = f"{lane} {self._in_order}"
+        self._connection.execute("insert into conversations values (%s)", (lane,))
 
         def store(part: Sequence[Row]) -> Call:
             return lambda: self._store(part)
@@ -146,6 +155,7 @@ class BareSide:
 
     def searches(self, lane: str, conversation: Conversation) -> list[Call]:
         """One statement that gives the turns themselves."""
+        lane = f"{lane} {self._in_order}"
         rows = rows_of(lane, conversation.turns)
         vectors = self._embedder.embed([str(row["dated"]) for row in rows], timeout=60.0)
         pairs = zip(rows, vectors, strict=True)
@@ -164,9 +174,11 @@ class BareSide:
 
     def _store(self, part: Sequence[Row]) -> None:
         if len(part) == 1:
-            self._connection.execute(STORE, part[0])
+            self._connection.execute(STORE_NEXT if self._in_order else STORE, part[0])
             return
         with self._connection.transaction(), self._connection.cursor() as cursor:
+            if self._in_order:
+                cursor.execute(TAKE, {**part[0], "count": len(part)})
             cursor.executemany(STORE, part)
 
 

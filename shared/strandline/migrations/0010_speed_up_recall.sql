@@ -1,6 +1,6 @@
 -- Recall for a caller in thousands of scopes: who asks is read once, not for every piece that holds a
--- word, and a filter looks up by key the events whose words matched, never through all events.
--- Planned each time: generic plans know neither whether there is a filter nor how few the scopes are.
+-- word, and a filter looks up events by key, best words first, until it has enough. Planned each time:
+-- a generic plan knows neither whether there is a filter nor how few the scopes are.
 
 grant create on schema public to strandline_search;
 set local role strandline_search;  -- a function is replaced by its owner alone
@@ -8,19 +8,24 @@ create or replace function search_events(p_query tsquery, p_scopes uuid[], p_fil
 returns table (event_id uuid, start_char int, end_char int, rank real)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan as $$
-    select w.event_id, w.start_char, w.end_char, ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, p_query, 1)
-    from event_search w
+    select w.event_id, w.start_char, w.end_char, w.rank
+    from (
+        select w.event_id, w.piece, w.start_char, w.end_char,
+            ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, p_query, 1) as rank
+        from event_search w
+        where w.tenant_id = current_tenant() and w.participants @> (select current_viewer())
+            and (p_scopes is null or w.scope_id = any (p_scopes))
+            and w.words @@ p_query
+        order by rank desc, w.event_id desc, w.piece
+        limit case when p_filter = '{}' then p_limit end) w
     cross join lateral (
         select where p_filter = '{}'
         union all
         (select from events e
-         where p_filter <> '{}' and e.tenant_id = w.tenant_id and e.event_id = w.event_id
+         where p_filter <> '{}' and e.tenant_id = current_tenant() and e.event_id = w.event_id
             and passes(e, p_filter)
          offset 0)) passing
-    where w.tenant_id = current_tenant() and w.participants @> (select current_viewer())
-        and (p_scopes is null or w.scope_id = any (p_scopes))
-        and w.words @@ p_query
-    order by 4 desc, w.event_id desc, w.piece
+    order by w.rank desc, w.event_id desc, w.piece
     limit p_limit
 $$;
 reset role;

@@ -198,7 +198,11 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: Base) -> None:
     ("function", "part", "instead"),
     [
         ("search_events", "and passes(e, p_filter)", ""),
-        ("search_events", "4 desc, w.event_id desc", "4 desc, w.event_id"),
+        (
+            "search_events",
+            "order by w.rank desc, w.event_id desc",
+            "order by w.rank desc, w.event_id",
+        ),
         ("nearest_passing", "or cardinality(v_nearest) < v_most", "or true"),
         ("nearest_passing", "and v.event_id <> all (v_nearest)", ""),
         ("nearest_passing", "distance, v.event_id limit v_most", "distance desc limit v_most"),
