@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -392,9 +393,14 @@ def _key(request: wire.AppendRequest, idempotency_key: str | None) -> tuple[str,
 def _cited_pieces(text: str | None, name: str | None) -> list[dict[str, object]]:
     """A cited payload is found by its name too, which is no part of its text."""
     pieces = _pieces(text or "")
-    pieces[0]["text"] = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
+    pieces[0]["text"] = "\n".join(filter(None, (_composed(name or ""), str(pieces[0]["text"]))))
     return pieces
 
 
 def _pieces(text: str) -> list[dict[str, object]]:
-    return [{"start": s, "end": e, "text": text[s:e]} for s, e in ranking.pieces(text)]
+    """Places count in the text as it came; its words are indexed composed, as questions are."""
+    return [{"start": s, "end": e, "text": _composed(text[s:e])} for s, e in ranking.pieces(text)]
+
+
+def _composed(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -39,6 +39,9 @@ class Lines(LambdaPowertoolsFormatter):
         return to_json(line, fallback=str).decode()
 
 
+# What no line shows is not looked up for each (Logging HOWTO, "Optimization").
+logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
 logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=Lines())
 
 NAMESPACE = "Strandline"

@@ -37,8 +37,8 @@ select %(conversation)s, %(position)s, %(key)s, %(session)s, %(speaker)s, %(said
 on conflict do nothing
 """
 
-# The same work as an append: the turn's place is the conversation's next, taken under the lock of its
-# row, and the turn before it is looked up, not told.
+# The same work as an append: the turn's place is the conversation's next, taken under the lock of
+# its row, and the turn before it is looked up, not told.
 STORE_NEXT = """
 with taken as (
     update conversations set length = length + 1 where conversation = %(conversation)s

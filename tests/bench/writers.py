@@ -31,7 +31,8 @@ _PREPARED = 6000
 """Calls a writer has ready in a round: more than it gets done."""
 
 # What no append can do without: a scope's next seq under its row lock, a key that is stored once,
-# row-level security in force, one round trip. No text, no words, no edges, no answer but the seq.
+# row-level security in force, in the driver's own transaction with one pipeline. No text, no words,
+# no edges, no answer but the seq.
 BARE_TABLES = """
 create table logs (tenant text, scope int, last_seq bigint not null default 0,
     primary key (tenant, scope)) with (fillfactor = 70);
@@ -186,7 +187,7 @@ def _bare(
     params = {"tenant": TENANT, "scope": scope, "key": key, "body": text}
 
     def call() -> None:
-        with connection.pipeline():  # one implicit transaction, as the service's own
+        with connection.transaction(), connection.pipeline():
             connection.execute(_TENANT, (TENANT,))
             stored = connection.execute(_TRANSACTION, params)
         if stored.fetchone() is None:

@@ -85,6 +85,12 @@ begin
     return p_items;
 end $$;
 
+-- Its texts come in NFC: the service brings what is not plain ASCII into it.
+create or replace function speaker_words(p_label text, p_text text) returns tsvector
+language sql immutable parallel safe
+    return setweight(to_tsvector('pg_catalog.english', coalesce(p_label, '')), 'D')
+        || setweight(to_tsvector('pg_catalog.english', p_text), 'A');
+
 -- The index's pieces of events that have their seq. The words of an event's first piece are followed
 -- by those of the event before it in its lane (scope and session).
 create function append_pieces(p_items append_item[]) returns append_piece[]
@@ -419,8 +425,8 @@ set local role strandline_guard;
 create or replace function refuse_erased_event() returns trigger
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 begin
-    if (select bool_or(held.erased_at is not null)
-        from (select distinct tenant_id, event_id from citing order by 1, 2) c
+    if (select bool_or(held.erased_at is not null)  -- no filter: it would reach below the lock
+        from (select tenant_id, event_id from citing order by 1, 2) c
         cross join lateral (
             select e.erased_at from events e
             where e.tenant_id = c.tenant_id and e.event_id = c.event_id for key share) held) then
@@ -435,7 +441,7 @@ begin
     if (select bool_or(held.erased_at is not null)
         from (
             select tenant_id, event_id from citing
-            union
+            union all
             select tenant_id, cited_id from citing where cited_id is not null
             order by 1, 2) c
         cross join lateral (
