@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from datetime import datetime
@@ -16,32 +17,46 @@ class Position(NamedTuple):
 
     mark: str
     at: datetime
-    scope_id: UUID
+    row_id: UUID
+    """What tells rows of one moment apart: a scope's id, a key's, an audit row's."""
     seq: int = 0
 
 
 _SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", re.ASCII)
 
 
-def encode(position: Position) -> str:
-    """The word for a position."""
-    fields = [position.mark, position.at.isoformat(), str(position.scope_id), position.seq]
+def fingerprint(*what: object) -> str:
+    """What a list is: its name, who asks, what it is narrowed by."""
+    document = json.dumps(what, sort_keys=True, default=str)
+    return hashlib.sha256(document.encode()).hexdigest()[:16]
+
+
+def encode(position: Position, of: str) -> str:
+    """The word for a position in the list that `of` is the fingerprint of."""
+    fields = [position.mark, position.at.isoformat(), str(position.row_id), position.seq, of]
     document = json.dumps(fields)
     return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
 
 
-def decode(cursor: str | None) -> Position | None:
-    """The position of a word. Raises Malformed for one that we never gave."""
+def decode(cursor: str | None, of: str) -> Position | None:
+    """The position of a word. Raises Malformed for one that we never gave, or gave for another
+    list: there it would silently leave rows out."""
     if cursor is None:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         document = cast(object, json.loads(base64.b64decode(padded, altchars=b"-_", validate=True)))
-        mark, at, scope_id, seq = cast("tuple[str, str, str, int]", document)
+        mark, at, row_id, seq, given_of = cast("tuple[str, str, str, int, str]", document)
         moment = datetime.fromisoformat(at)
         counted = type(seq) is int and 0 <= seq < 2**63
+        if given_of != of:
+            raise Malformed(
+                "cursor: belongs to another list: send it back where it came from, with the same "
+                "filters, participants and credential",
+                field="cursor",
+            )
         if _is_snapshot(mark) and moment.tzinfo is not None and counted:
-            return Position(mark, moment, UUID(scope_id), seq)
+            return Position(mark, moment, UUID(row_id), seq)
     except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
         pass  # refused below, like a mark that is none
     raise Malformed("cursor: send back next_cursor as it was given", field="cursor")

@@ -25,7 +25,7 @@ _CONNECT_SECONDS = 20
 """Aurora at rest needs up to 15 s to wake; a request has 25."""
 
 _ROLE_MILLISECONDS = 20_000
-"""A little less than the role's own statement_timeout, see roles.sql."""
+"""The role's own statement_timeout, see roles.sql: it binds a call that says none itself."""
 
 _TRUSTED_SECONDS = 1.0
 """A connection used this recently is not asked whether it is alive."""

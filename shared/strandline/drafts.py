@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -244,9 +243,7 @@ def finish(made: Draft, n: int, targets: Sequence[tuple[UUID | None, str | None]
 
 
 def _bytes(event: NewEvent) -> int:
-    text = (event.content or "").encode()
-    payload = event.blob_size or 0 if event.blob_stored else 0
-    return len(text) + len(_COMPACT.encode(event.metadata).encode()) + payload
+    return len((event.content or "").encode()) + len(_COMPACT.encode(event.metadata).encode())
 
 
 def differing(
@@ -393,14 +390,9 @@ def _key(request: wire.AppendRequest, idempotency_key: str | None) -> tuple[str,
 def _cited_pieces(text: str | None, name: str | None) -> list[dict[str, object]]:
     """A cited payload is found by its name too, which is no part of its text."""
     pieces = _pieces(text or "")
-    pieces[0]["text"] = "\n".join(filter(None, (_composed(name or ""), str(pieces[0]["text"]))))
+    pieces[0]["text"] = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
     return pieces
 
 
 def _pieces(text: str) -> list[dict[str, object]]:
-    """Places count in the text as it came; its words are indexed composed, as questions are."""
-    return [{"start": s, "end": e, "text": _composed(text[s:e])} for s, e in ranking.pieces(text)]
-
-
-def _composed(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    return [{"start": s, "end": e, "text": text[s:e]} for s, e in ranking.pieces(text)]

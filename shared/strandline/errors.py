@@ -7,6 +7,7 @@ StrandlineError
 ├── Forbidden                403  a credential that holds, but not for this
 ├── NotFound                 404  absent, or another's: the same answer for both
 ├── Conflict                 409  a key used again with another request
+│   └── StateConflict        409  what is there already, or has ended
 ├── TooLarge                 413  over a limit of size
 ├── BatchRefused             424  another item of an atomic batch was refused
 ├── QuotaExceeded            429  the tenant used up what it may for now
@@ -71,6 +72,12 @@ class Conflict(StrandlineError):
     """This key was used before, with another request."""
 
     code = "key_conflict"
+
+
+class StateConflict(Conflict):
+    """What is there now does not allow that: it exists already, or has ended."""
+
+    code = "state_conflict"
 
 
 class TooLarge(StrandlineError):

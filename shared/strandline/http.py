@@ -3,7 +3,6 @@
 import base64
 import functools
 import json
-import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BaseModel
 
-from strandline import wire
+from strandline import trail, wire
 from strandline.config import settings
 from strandline.db import NOBODY, Access, Asker
 from strandline.errors import (
@@ -34,7 +33,6 @@ from strandline.errors import (
 from strandline.observability import logger, measured, trace_of, traced
 from strandline.principals import Principal, Right
 from strandline.service import Service
-from strandline.store import audit
 from strandline.store.audit import Act
 from strandline.store.quotas import Quota
 
@@ -52,8 +50,6 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Unavailable: 503,
 }
 _REQUEST_SECONDS = 25.0
-_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""A tenant's name, a key's id, a UUID, a CID; shorter than a token, and without its underscore."""
 
 
 class Request:
@@ -69,14 +65,21 @@ class Request:
         self.counted: dict[str, float] = {}
         """Metrics for its log line: names out of `observability.METRICS`."""
         self._event = event
+        self.sees_all = False
+        """Whether it reads all of its tenant's memory."""
+        self.acts_on: str | None = None
+        """The tenant that an operator acts on, if not the credential's own."""
         self._principal: Principal | None = None
-        self._sees_all = False
-        self._acts_on: str | None = None
 
     @property
     def name(self) -> str:
         """The operation asked for, as the routes name it: "METHOD /resource/{id}"."""
         return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
+
+    @property
+    def sent_path(self) -> str:
+        """The path as it was sent, a slash at its end included."""
+        return str(self._event.get("path", ""))
 
     @property
     def id(self) -> str:
@@ -95,6 +98,11 @@ class Request:
         """The request's headers by lower-case name."""
         raw: Mapping[str, str] = self._event.get("headers") or {}
         return {name.lower(): value for name, value in raw.items()}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a credential was asked for and held, whatever it allows."""
+        return self._principal is not None
 
     @property
     def principal(self) -> Principal:
@@ -119,14 +127,14 @@ class Request:
         """The database on behalf of who asks and of `participants`, for a read."""
         principal = self.principal
         viewer = principal.viewer(participants)
-        self._sees_all = not viewer
+        self.sees_all = not viewer
         asker = Asker(principal.tenant, viewer, principal.user or NOBODY)
         return self.service.database.access(asker, self.deadline)
 
     def operator(self, tenant: str | None = None) -> Access:
         """The database in the tenant that an operator acts on (by default the credential's own),
         on behalf of a viewer in whose presence nothing was ever said."""
-        self._acts_on = tenant
+        self.acts_on = tenant
         asker = Asker(tenant or self.principal.tenant, (NOBODY,))
         return self.service.database.access(asker, self.deadline)
 
@@ -136,31 +144,15 @@ class Request:
         who = self.principal
         return Act(self.name, who.tenant, who.key_id or None, who.user, self.id)
 
-    def leave_trace(self, route: "Route", error: Exception | None = None) -> None:
-        """Put a call into the audit trail, if it is an operator's or an admin's or reads all of a
-        tenant's memory: into that of the tenant it was about, or, where it was refused and so did
-        nothing there, of the caller's own. Raises Unavailable."""
-        privileged = route.right in ("admin", "operator") or self._sees_all
-        if self._principal is None or not privileged or isinstance(error, QuotaExceeded):
-            return
-        if isinstance(error, Forbidden):
-            self.spend("requests", 1)  # who may not do this fills no trail with it either
-        code = error.code if isinstance(error, StrandlineError) else StrandlineError.code
-        named, tenant = self._named(), None if error else self._acts_on
-        audit.add(self.operator(tenant), self.act, named, code if error else "done")
-
-    def _named(self) -> dict[str, str]:
-        """The ids that the path and the body name, if they look like some: whatever else a caller
-        wrote there is not for the trail, least of all a token."""
-        named: Mapping[str, str] = self._event.get("pathParameters") or {}
-        ids = {name: unquote(value) for name, value in named.items()}
-        if self._acts_on:
-            ids["tenant"] = self._acts_on
-        return {name: value for name, value in ids.items() if _ID.fullmatch(value)}
+    @property
+    def named(self) -> dict[str, str]:
+        """The parts of the path by name, decoded."""
+        raw: Mapping[str, str] = self._event.get("pathParameters") or {}
+        return {name: unquote(value) for name, value in raw.items()}
 
     def path(self, name: str) -> str:
         """A part of the path, decoded."""
-        return unquote(str(self._event["pathParameters"][name]))
+        return self.named[name]
 
     def path_id(self, name: str) -> UUID:
         """An id in the path. Raises NotFound: what is no id names nothing."""
@@ -311,12 +303,31 @@ def _served(routes: Mapping[str, Route], request: Request) -> Answer:
         if route.right not in (None, "issued", "operator"):
             request.spend("requests", 1)
         result = route.serve(request)
-    except Exception as error:
-        request.leave_trace(route, error)
+    except StrandlineError as error:
+        _leave_trace(route, request, error)
         raise
+    except Exception as error:
+        fault = _fault(error, request.id)  # told to the log first: the trail may fail as well
+        _leave_trace(route, request, fault)
+        raise fault from error
     if not (route.records or route.numbers_only):
-        request.leave_trace(route)
+        _leave_trace(route, request)
     return result
+
+
+def _leave_trace(route: Route, request: Request, error: StrandlineError | None = None) -> None:
+    """Put a call into the audit trail, if it is an operator's or an admin's or reads all of a
+    tenant's memory. Raises Unavailable where that cannot be, but for a fault or a dependency away:
+    such an answer tells nothing of a tenant, and stays as true as it was."""
+    privileged = route.right in ("admin", "operator") or request.sees_all
+    if not (privileged and request.is_known):
+        return
+    call = trail.Call(request.act, request.principal.tenant, request.acts_on, request.named)
+    try:
+        trail.leave(request.service, call, request.deadline, error)
+    except Unavailable:
+        if error is None or status_of(error) < 500:
+            raise
 
 
 def status_of(error: StrandlineError) -> int:

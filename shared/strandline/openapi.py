@@ -81,7 +81,7 @@ _PATHS: Mapping[str, Mapping[str, Any]] = {
     },
     "tenant": {
         "description": "A tenant's name.",
-        "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
+        "schema": {"type": "string", "pattern": wire.TENANT_PATTERN},
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
 }
@@ -148,7 +148,7 @@ def document(routes: Mapping[str, Route], examples: Sequence[Example] = ()) -> d
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": _refusals(),
+            "responses": _refusals(routes),
             "securitySchemes": {
                 "ApiKey": {
                     "type": "apiKey",
@@ -326,9 +326,15 @@ def _refusal_name(status: int) -> str:
     return _GATEWAY[status][0] if status in _GATEWAY else by_status[status]
 
 
-def _refusals() -> dict[str, Any]:
-    """Every answer that is an error, by its name."""
-    said = {status: f"`{kind.code}`: {inspect.getdoc(kind)}" for kind, status in STATUS.items()}
+def _refusals(routes: Mapping[str, Route]) -> dict[str, Any]:
+    """Every answer that is an error, by its name: its status's own code first, then those that
+    routes of theirs raise."""
+    raised = {kind for name, route in routes.items() for kind in refusals(name, route)}
+    narrower = sorted(raised - STATUS.keys(), key=lambda kind: kind.code)
+    said: dict[int, str] = {}
+    for kind in (*STATUS, *narrower):
+        words = f"`{kind.code}`: {inspect.getdoc(kind)}"
+        said[_status(kind)] = " ".join(filter(None, [said.get(_status(kind)), words]))
     said |= {status: words for status, (_, words) in _GATEWAY.items()}
     made: dict[str, Any] = {}
     for status in sorted(said):

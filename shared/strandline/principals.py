@@ -26,7 +26,7 @@ class Principal:
         """Raises Forbidden unless the credential has this right; admin reads and writes."""
         if right in self.rights or ("admin" in self.rights and right in ("read", "write")):
             return
-        raise Forbidden(f"This credential lacks the scope {right!r}.", scope=right)
+        raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
 
     def viewer(self, asked: Sequence[str] | None) -> tuple[str, ...]:
         """The set Q this reader asks for: the participants named, and the bound user by itself.

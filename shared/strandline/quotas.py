@@ -75,12 +75,13 @@ class Quotas:
             return
         held = self._held(tenant, quota)
         with _locked(held.lock, deadline):
-            need = units - held.left()
+            left = held.left()  # once: what lapses from here on is spent all the same
+            need = units - left
             if need > 0 and not held.refuses(need):
-                self._lease(held, tenant, quota, need, deadline)
-            if units > held.left():
+                left += self._lease(held, tenant, quota, need, deadline)
+            if units > left:
                 raise _refusal(held, quota, units)
-            held.units -= units
+            held.units = left - units
 
     def give_back(self, tenant: str, quota: Quota, units: int) -> None:
         """Return units of a spend that came to nothing. Where their slice has lapsed they are
@@ -98,7 +99,7 @@ class Quotas:
 
     def _lease(
         self, held: _Slice, tenant: str, quota: Quota, need: int, deadline: float | None
-    ) -> None:
+    ) -> int:
         asked_at = time.monotonic()
         access = self._database.access(Asker.background(tenant), deadline)
         try:
@@ -107,9 +108,10 @@ class Quotas:
             raise Unavailable from error
         held.limit, held.at_once = got.limit, got.at_once
         if got.granted:
-            held.units, held.lapses_at = held.left() + got.granted, asked_at + _LAPSE_SECONDS
+            held.lapses_at = asked_at + _LAPSE_SECONDS
         else:
             held.refused, held.refused_until = need, time.monotonic() + got.retry_after
+        return got.granted
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def spoken_date(moment: datetime) -> str:
-    """The day as people say it: 8 May 2023. The same words as spoken_date in SQL."""
+    """The day as people say it: 8 May 2023. The same words as append indexes."""
     return f"{moment.astimezone(UTC):%-d %B %Y}"
 
 

@@ -1,8 +1,8 @@
 """What goes over the wire: request and answer types, and the limits they keep."""
 
 import json
-import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    JsonValue,
     ValidationError,
     WithJsonSchema,
 )
@@ -76,8 +77,8 @@ def checked(value: Any) -> Any:
 def _check(value: Any, place: str, depth: int) -> None:
     if isinstance(value, str):
         _check_text(value, place)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
+    elif isinstance(value, (int, float)):
+        if not -sys.float_info.max <= value <= sys.float_info.max:  # nor is NaN
             raise Invalid(
                 f"{place or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
                 field=place or "body",
@@ -798,6 +799,10 @@ class AuditEntry(_Answer):
     route: str
     target: dict[str, str]
     """Ids of what it was about."""
+    details: dict[str, JsonValue]
+    """What was made or changed. Of a key its `rights`, `user` and `expires_at`, and of one that was
+    rotated `old_expires_at`; of a tenant the limits named, each as `{"from", "to"}`, where null is
+    the deployment's default."""
     outcome: str
     """`done`, or the code of the error that refused it."""
     request_id: str

@@ -327,7 +327,7 @@ def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
     base.rows("update api_keys set expires_at = now() where key_id = %s", expired["key_id"])
     for ended in (revoked, expired):
         reply = rotate(gateway, operator, ended["key_id"])
-        assert (reply.status, reply.error["code"]) == (409, "key_conflict")
+        assert (reply.status, reply.error["code"]) == (409, "state_conflict")
     assert len(gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"]) == 5
 
 
@@ -414,7 +414,7 @@ def test_no_other_right_does_what_an_operator_may(
         for method, path in places(admin.ROUTES):
             reply = gateway.call(method, path, key=token, raw=b"{not json")
             assert (reply.status, reply.error["code"]) == (403, "forbidden"), path
-            assert reply.error["details"] == {"scope": "operator"}
+            assert reply.error["details"] == {"right": "operator"}
             assert gateway.call(method, path, raw=b"{not json").status == 401
     after = base.rows("select k::text from api_keys k") + base.rows("select * from tenants")
     assert sorted(after, key=str) == sorted(before, key=str)

@@ -1,11 +1,14 @@
 """What a scope stores is counted where its events get their seq: once, and only what was stored."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
 
+from strandline.local.aws import LocalAws
 from tests.support import Base, Gateway, said
+from tests.uploads import citing, objects, uploaded
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 EMPTY = len("{}")
@@ -72,3 +75,42 @@ def test_a_payload_counts_for_the_request_that_brings_it(gateway: Gateway, base:
     assert reply.status == 201, reply.text
     assert reply.body["blob"]["size"] == len(text)
     assert counted(base) == len(text) + 2 * EMPTY
+
+
+def test_a_payload_that_many_events_of_a_request_bring_counts_once(
+    gateway: Gateway, base: Base
+) -> None:
+    key, text = gateway.key(), "long " * 20_000
+    begun = uploaded(gateway, key, b"put " * 20_000, mime_type="application/octet-stream")
+    events = [said(text), said(text), *(citing(begun["cid"]) for _ in range(3))]
+    reply = gateway.call("POST", BATCH, {"events": events}, key=key)
+    assert reply.body["stored"] == 5, reply.text
+    assert counted(base) == len(text) + 80_000 + 5 * EMPTY
+
+
+def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAws) -> None:
+    key = gateway.key("refusals")
+    for event in (said("First.", source_event_key="k"), said("Here.", session_id="s")):
+        assert gateway.call("POST", PATH, event, key=key).status == 201
+    before = objects(aws, "refusals/")
+    for n, (refused, status) in enumerate(
+        [
+            ({"source_event_key": "k"}, 409),
+            ({"session_id": "s", "participants": ["user:alice", "user:bob"]}, 422),
+            ({"edges": [{"event_id": str(uuid.uuid4())}]}, 422),
+        ]
+    ):
+        long = gateway.call("POST", PATH, {**said(f"{n} " * 50_000), **refused}, key=key)
+        assert long.status == status, long.text
+        begun = uploaded(gateway, key, f"{n}!".encode() * 50_000)
+        cited = gateway.call("POST", PATH, {**citing(begun["cid"]), **refused}, key=key)
+        assert cited.status == status, cited.text
+    assert objects(aws, "refusals/") == before
+
+
+def test_a_replay_of_a_large_event_is_answered_again(gateway: Gateway) -> None:
+    key, large = gateway.key(), said("large " * 20_000, source_event_key="k")
+    first, again = (gateway.call("POST", PATH, large, key=key) for _ in range(2))
+    assert (first.status, again.status) == (201, 201)
+    assert again.text == first.text
+    assert again.headers["Idempotent-Replayed"] == "true"

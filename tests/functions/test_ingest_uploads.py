@@ -379,7 +379,11 @@ def test_of_several_uploads_of_one_payload_the_one_that_was_put_counts(
     second = begin(gateway, key, DATA, name="second.bin")
     assert first["upload_id"] != second["upload_id"]
     assert put(first, DATA)[0] == 200
-    assert cite(gateway, key, first["cid"]).body["blob"]["name"] == "first.bin"
+    for n in range(20):  # however many were never put since
+        begin(gateway, key, DATA, name=f"{n}.bin")
+    twice = [citing(first["cid"]), citing(first["cid"])]
+    reply = gateway.call("POST", BATCH, {"events": twice}, key=key)
+    assert [item["event"]["blob"]["name"] for item in reply.body["results"]] == ["first.bin"] * 2
 
 
 def test_a_store_that_tells_no_checksum_is_read(

@@ -341,3 +341,28 @@ def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: To
         reply = gateway.call("POST", "/api/v1/events/query", query, key=key)
         events = [event for scope in reply.body["scopes"] for event in scope["events"]]
         assert len(events) == found, text
+
+
+def test_a_cursor_of_another_list_is_refused(gateway: Gateway, tell: Told) -> None:
+    key = gateway.key()
+    for n in range(3):
+        tell(key, f"note {n}")
+        tell(key, "other", "user:bob", f"agent:{n}")
+    q = {"limit": 1, "participants": ALICE}
+    query = {"limit": 1, "participants": [ALICE]}
+    events = gateway.call("GET", "/memories/list", key=key, query=q).body["next_cursor"]
+    asked = gateway.call("POST", "/api/v1/events/query", query, key=key).body["next_cursor"]
+    for reply in (
+        gateway.call("GET", "/api/v1/scopes", key=key, query={**q, "cursor": events}),
+        gateway.call("GET", "/memories/list", key=key, query={**q, "cursor": asked}),
+        gateway.call(
+            "GET", "/memories/list", key=key, query={"participants": "user:bob", "cursor": events}
+        ),
+        gateway.call(
+            "POST", "/api/v1/events/query", {**query, "cursor": asked, "role": "agent"}, key=key
+        ),
+    ):
+        assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
+        assert "another list" in reply.error["message"]
+    again = gateway.call("POST", "/api/v1/events/query", {**query, "cursor": asked}, key=key)
+    assert again.status == 200

@@ -402,3 +402,9 @@ def test_the_document_names_every_metric_with_its_unit(gateway: Gateway, reposit
         assert re.search(rf"^\| `{name}` \| {unit} \|", document, re.MULTILINE), name
     for name in scraped(gateway, gateway.key(rights=["admin"])):
         assert f"| `{name}` |" in document, name
+
+
+def test_the_page_is_found_with_a_slash_at_its_end(gateway: Gateway) -> None:
+    moved = gateway.call("GET", "/docs/")
+    assert (moved.status, moved.headers["Location"]) == (308, "../docs")
+    assert gateway.call("GET", "/docs").status == 200

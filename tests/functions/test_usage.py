@@ -4,13 +4,14 @@ import hashlib
 import importlib
 import json
 import urllib.request
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from strandline.config import settings
 from strandline.db import Asker
-from strandline.store import quotas
+from strandline.errors import Unavailable, Unsure
+from strandline.store import quotas, uploads
 from strandline.store.quotas import Limits
 from tests.support import EVENTS, Base, Gateway, Reply, said
 
@@ -202,16 +203,48 @@ def test_the_sweep_sets_the_level_to_the_truth(gateway: Gateway, base: Base) -> 
     (leased,) = base.rows("select level from quotas where quota = 'stored_bytes'")[0]
     assert leased == 1_000_000, "a slice of the level"
     gateway.tick()
-    assert use(gateway, key)["stored_bytes"]["used"] == leased + truth, "slices may yet be spent"
+    assert use(gateway, key)["stored_bytes"]["used"] == leased, "the slice may yet be spent"
     base.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
     gateway.tick()
-    assert use(gateway, key)["stored_bytes"]["used"] == leased + truth, "counted again too soon"
+    assert use(gateway, key)["stored_bytes"]["used"] == leased, "counted again too soon"
     base.rows("update quotas set measured_at = measured_at - interval '11 minutes'")
     gateway.tick()
     assert use(gateway, key)["stored_bytes"]["used"] == truth
     stored = gateway.call("GET", USAGE, key=key).body["stored"]
     assert (stored["bytes"], stored["scopes"], stored["events"]) == (truth, 1, 2)
     assert base.rows("select * from tenants_to_measure(now(), 100)") == [], "nothing has changed"
+
+
+def test_counting_leaves_room_for_what_is_free(gateway: Gateway, base: Base) -> None:
+    """What was just stored is counted once, not as stored and as on its way."""
+    key = gateway.key()
+    limit(gateway, stored_bytes=1_000_000)
+    upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 550_000}
+    assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == 201
+    gateway.tick()
+    assert base.rows("select measured from quotas where measured_at is not null") == [(550_000,)]
+    assert 550_000 <= use(gateway, key)["stored_bytes"]["used"] <= 550_000 + 1000
+    assert gateway.call("POST", POST, said("x" * 100_000), key=key).status == 201
+
+
+@pytest.mark.parametrize(
+    ("failure", "again"), [(Unavailable, 201), (RuntimeError, 201), (Unsure, 429)]
+)
+def test_an_upload_that_was_not_begun_costs_nothing(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, failure: type[Exception], again: int
+) -> None:
+    """Unless it may have been begun after all."""
+
+    def fail(*_: object) -> NoReturn:
+        raise failure
+
+    key = gateway.key()
+    limit(gateway, stored_bytes=10_000)
+    upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 6000}
+    with monkeypatch.context() as broken:
+        broken.setattr(uploads, "begin", fail)
+        assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status >= 500
+    assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == again
 
 
 def test_an_upload_is_paid_for_once(gateway: Gateway, base: Base) -> None:
@@ -259,3 +292,16 @@ def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
     found = "select tenant_id from quotas where measured is not null"
     assert base.rows(found) == [("globex",)]
     assert "tenant not measured" in caplog.text
+
+
+def test_a_replay_is_answered_whatever_the_quota(gateway: Gateway) -> None:
+    key, event = gateway.key(), said("x" * 400, source_event_key="k")
+    limit(gateway, stored_bytes=500)
+    first = gateway.call("POST", POST, event, key=key)
+    assert first.status == 201, first.text
+    again = gateway.call("POST", POST, event, key=key)
+    assert (again.status, again.text) == (201, first.text)
+    other = gateway.call("POST", POST, {**event, "content": "y" * 400}, key=key)
+    assert other.status == 409
+    new = gateway.call("POST", POST, {**event, "source_event_key": "new"}, key=key)
+    is_refused(new, "stored_bytes")

@@ -13,6 +13,8 @@ TENANT, OTHER = "acme", "globex"
 SPACE, DIMENSIONS = "crowd/384", 384
 WIDE, NARROW, GONE, HELPER = "user:wide", "user:narrow", "user:gone", "agent:helper"
 """In a quarter of the scopes; in five; in a quarter, which all fell silent early; in all."""
+UPLOADER = "user:uploader"
+"""Who asked for half of the uploads, a tenth of which are past their time."""
 COMMON, RARE = "harbour", "zebrafish"
 """A word of every tenth event, and one of every five-hundredth."""
 
@@ -28,6 +30,10 @@ class Crowd:
     event_id: UUID
     cid: str
     blob_cid: str
+    shared_cid: str
+    """A payload of two in seven of the scopes."""
+    upload_cid: str
+    """Of a hundredth of the uploads of UPLOADER, each under its own name."""
 
 
 def lay_down(base: Base, events: int, scopes: int) -> Crowd:
@@ -51,9 +57,11 @@ def lay_down(base: Base, events: int, scopes: int) -> Crowd:
                 "space": SPACE,
                 "common": COMMON,
                 "rare": RARE,
+                "uploader": UPLOADER,
             }
             for statement in _FILL:
                 administrator.execute(statement, params)
+        administrator.execute(_OTHER_TENANTS, {"tenants": max(scopes // 4, 1000)})
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute("vacuum analyze")
         named = administrator.execute(_NAMES, {"tenant": TENANT}).fetchone()
@@ -116,15 +124,40 @@ _FILL = (
     from event_plan e join scope_plan s using (n) order by i
     """,
     """
-    update events set blob_cid = 'blob-' || md5(event_id::text), blob_size = 9, content = null
-    where tenant_id = %(tenant)s and seq = 3 and metadata = '{"pier": 3}'
+    update events set blob_size = 9, mime_type = 'image/png', content = null, blob_cid = case
+        when seq = 2 then 'cid-shared' else 'blob-' || md5(event_id::text) end
+    where tenant_id = %(tenant)s and (seq = 3 and metadata = '{"pier": 3}'
+        or seq = 2 and metadata in ('{"pier": 4}', '{"pier": 5}'))
+    """,
+    """
+    insert into blobs (tenant_id, cid, writer, size)
+    select distinct tenant_id, blob_cid, speaker, 9 from events
+    where tenant_id = %(tenant)s and blob_cid is not null
+    union all
+    select %(tenant)s, 'uncited-' || n, 'user:p' || n %% 500, 9
+    from generate_series(1, %(events)s / 10) n
+    """,
+    """
+    insert into uploads (tenant_id, upload_id, writer, cid, size, file_name, remove_at, created_at)
+    select %(tenant)s, md5(%(tenant)s || 'upload' || n)::uuid,
+        case when n %% 2 = 0 then %(uploader)s else 'user:p' || n end,
+        'cid-upload-' || n %% 100, 9, 'file ' || n,
+        now() + case when n %% 10 = 4 then -1 else 1 end * n * interval '1 minute', '-infinity'
+    from generate_series(1, %(events)s / 10) n
+    """,
+    """
+    insert into audit_log (tenant_id, audit_id, at, route, outcome)
+    select %(tenant)s, md5(%(tenant)s || 'audit' || n)::uuid, now() - n * interval '1 s',
+        'GET /memories/list', 'done'
+    from generate_series(1, %(events)s / 2) n
     """,
     """
     insert into event_search (tenant_id, scope_id, event_id, piece, start_char, end_char,
         participants, words)
     select tenant_id, scope_id, event_id, 0, 0, 0, participants,
         speaker_words(split_part(speaker, ':', 2), coalesce(content, 'a file'))
-            || setweight(to_tsvector('pg_catalog.english', spoken_date(recorded_at)), 'C')
+            || setweight(to_tsvector('pg_catalog.english', to_char(
+                recorded_at at time zone 'UTC', 'FMDD FMMonth YYYY')), 'C')
     from events where tenant_id = %(tenant)s
     """,
     """
@@ -172,15 +205,26 @@ _FILL = (
     where v.tenant_id = %(tenant)s and v.event_id < '40000000-0000-0000-0000-000000000000'
     """,
     """
-    insert into api_keys (tenant_id, key_id, secret_hash, scopes)
-    select %(tenant)s, %(tenant)s || n, sha256((%(tenant)s || n)::bytea), '{read}'
-    from generate_series(1, 2000) n
+    insert into api_keys (tenant_id, key_id, secret_hash, scopes, created_at)
+    select %(tenant)s, case when n = 7 then %(tenant)s || n else md5(%(tenant)s || n) end,
+        sha256((%(tenant)s || n)::bytea), '{read}', now() - n * interval '1 s'
+    from generate_series(1, greatest(%(events)s / 10, 2000)) n
     """,
     "drop table scope_plan, event_plan",
 )
 
+_OTHER_TENANTS = """
+with made as (
+    insert into tenants (tenant_id)
+    select 'tenant-' || n from generate_series(1, %(tenants)s) n returning tenant_id)
+insert into quotas (tenant_id, quota, level, measured, measured_at)
+select tenant_id, quota, 9, 9, now()
+from (select tenant_id from made union all values ('acme'), ('globex')) t,
+    unnest(array['requests', 'appends', 'stored_bytes']) quota
+"""
+
 _NAMES = """
-select s.scope_id, e.event_id, e.cid, b.blob_cid
+select s.scope_id, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0'
 from (select scope_id from scopes
       where tenant_id = %(tenant)s and participants @> array['user:wide', 'user:narrow']
       order by last_seq desc limit 1) s
@@ -189,6 +233,6 @@ cross join lateral (
     where tenant_id = %(tenant)s and scope_id = s.scope_id order by seq limit 1) e
 cross join (
     select blob_cid from events
-    where tenant_id = %(tenant)s and blob_cid is not null and participants @> array['user:wide']
+    where tenant_id = %(tenant)s and blob_cid like 'blob-%%' and participants @> array['user:wide']
     order by event_id limit 1) b
 """

@@ -46,6 +46,11 @@ def quiet(gateway: Gateway, key: str, seconds: float) -> float:
     return sorted(taken)[math.ceil(len(taken) * 0.95) - 1]
 
 
+def bound(noise: Noise) -> float:
+    """What its limit lets the noisy tenant have at most, in that time."""
+    return SHARE / 60 * (noise.seconds + BURST_SECONDS) + 2 * SLICE
+
+
 class Sides:
     """Both tenants."""
 
@@ -84,7 +89,7 @@ def test_a_noisy_tenant_does_not_slow_its_neighbour(
     refused asks for a connection once a second in each of the two functions, to ask again."""
     full = bool(request.config.getoption("--full"))
     sides, ratios = Sides(gateway, base, elsewhere, SHARE), list[float]()
-    for _ in range(15 if full else 3):
+    for _ in range(9 if full else 3):
         alone, beside, noise = sides.compare(10 if full else 2)
         ratios.append(beside / alone)
         print(
@@ -93,11 +98,9 @@ def test_a_noisy_tenant_does_not_slow_its_neighbour(
             f" {noise.answers[429]}, connections for those {noise.asked_for_nothing}"
         )
         assert set(noise.answers) <= {200, 201, 429}
-        assert noise.granted <= SHARE / 60 * (noise.seconds + BURST_SECONDS) + 2 * SLICE
+        assert noise.granted <= bound(noise)
         assert noise.answers[429] > 0
         assert noise.asked_for_nothing <= 2 * (noise.seconds + 1)
-        if full and len(ratios) >= 5 and statistics.median(ratios) <= 2:
-            break
     print(f"\nmedian of {len(ratios)} rounds: {statistics.median(ratios):.2f} times")
     if full:
         assert statistics.median(ratios) <= 2
@@ -108,10 +111,9 @@ def test_without_a_limit_the_noise_is_not_bounded(
 ) -> None:
     """What the proof above rests on can be missing, and is seen then."""
     alone, beside, noise = Sides(gateway, base, elsewhere, 10**9).compare(2)
-    bound = SHARE / 60 * (noise.seconds + BURST_SECONDS)
     print(
         f"\nwithout a limit: p95 {alone:.1f} ms, beside it {beside:.1f} ms;"
-        f" granted {noise.granted}, where its share were {bound:.0f}"
+        f" granted {noise.granted}, where its share were {bound(noise):.0f}"
     )
-    assert noise.answers[429] == 0
-    assert noise.answers.total() == noise.granted
+    assert set(noise.answers) == {200, 201}
+    assert noise.granted > bound(noise)

@@ -72,7 +72,7 @@ def test_the_settings_end_with_the_transaction(database: Database) -> None:
         raise RuntimeError
     assert who_is_left(database) == NOT_ANYBODY
     timeout = database.connection().execute("show statement_timeout").fetchone()
-    assert timeout == ("25s",)  # the role's own
+    assert timeout == ("20s",)  # the role's own
 
 
 def fail_half_way(access: Access, expected: Who, *, ours: bool) -> None:

@@ -84,6 +84,13 @@ def test_every_error_that_has_a_status_is_told() -> None:
             assert kind.__name__ in told
 
 
+def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
+    told = document()["components"]["responses"]["Conflict"]["description"]
+    assert told.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
+    own = openapi.document({"POST /x": Route(_serve, None, {201: Media("a/b")})})
+    assert "state_conflict" not in str(own)
+
+
 def test_its_server_is_beside_it() -> None:
     """So that a stage's or a custom domain's base path needs no setting."""
     assert [server["url"] for server in document()["servers"]] == ["./"]

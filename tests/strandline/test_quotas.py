@@ -187,6 +187,86 @@ def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
     instance.spend("acme", "requests", 1)
 
 
+def test_a_slice_that_lapses_while_it_is_spent_refuses_nobody(
+    instance: Quotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its units were there when it was looked at: no refusal out of numbers of before."""
+    instance.spend("acme", "appends", 1)
+    real, looks = time.monotonic, iter([0])
+    monkeypatch.setattr(time, "monotonic", lambda: real() + next(looks, 61))
+    instance.spend("acme", "appends", 1)
+
+
+def level(database: Database) -> int:
+    """Of the stored bytes, after they were counted."""
+    access = database.access(Asker.background("acme"))
+    with access.transaction():
+        quotas.measure(access)
+    (use,) = quotas.usage(access, {"stored_bytes": 0}, 0.0)
+    return use.taken
+
+
+def store(base: Base, stored: int) -> None:
+    """As many bytes lie in the log."""
+    base.rows("delete from scopes")
+    base.rows(
+        "insert into scopes (tenant_id, scope_id, participants, stored_bytes)"
+        " values ('acme', gen_random_uuid(), '{user:a}', %s)",
+        stored,
+    )
+
+
+def minutes_pass(base: Base, minutes: int) -> None:
+    """For leases and counts."""
+    base.rows(
+        "update quotas set recent_since = recent_since - make_interval(mins => %s),"
+        " measured_at = measured_at - make_interval(mins => %s)",
+        minutes,
+        minutes,
+    )
+
+
+def test_what_is_on_its_way_is_held_whatever_was_committed_since_the_last_count(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    """A count, much stored, and long after that a lease nobody has seen the end of: it is no room
+    for others, though more than that was committed since the count."""
+    instance.spend("acme", "stored_bytes", 10_000)
+    store(base, 10_000)
+    assert level(database) == 10_000
+    instance.spend("acme", "stored_bytes", 50_000)
+    store(base, 60_000)
+    minutes_pass(base, 7)
+    another(database).spend("acme", "stored_bytes", 20_000)
+    assert level(database) == 80_000
+    minutes_pass(base, 7)
+    assert level(database) == 60_000, "it lapsed"
+
+
+def test_what_is_removed_is_free_once_nothing_recent_may_be_held_for_it(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    """The level is too high by no more than was leased in the last minutes."""
+    instance.spend("acme", "stored_bytes", 70_000)
+    minutes_pass(base, 7)
+    another(database).spend("acme", "stored_bytes", 10_000)
+    store(base, 30_000)
+    assert level(database) == 30_000 + 10_000
+    minutes_pass(base, 7)
+    assert level(database) == 30_000
+
+
+def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
+    base: Base, database: Database, instance: Quotas
+) -> None:
+    store(base, 50_000)
+    instance.spend("acme", "stored_bytes", 20_000)
+    assert level(database) == 70_000
+    assert level(database) == 70_000
+    minutes_pass(base, 7)
+    assert level(database) == 50_000
+
+
 def test_threads_share_a_slice(base: Base, instance: Quotas) -> None:
     """Eight threads at once: a hundred units are a hundred requests, whoever gets them."""
     got: list[int] = []

@@ -96,7 +96,10 @@ class GatewayApp:
         try:
             body = await _read_body(scope, receive)
         except TooLarge:
-            message = "A request's body is at most 10 MiB."
+            message = (
+                "body: over 10 MiB, at most 4 MiB. Send fewer events at once, or put a large "
+                "payload into the store by itself: POST /api/v1/uploads."
+            )
             return error_answer(413, "too_large", message, request_id, connection="close")
         return await self._invoke(handler, _request(scope, body, request_id), match)
 

@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -144,10 +145,19 @@ class _Keeper:
                     logger.error("the database does not start: %s", error)
 
 
+class _PrivateLog(RotatingFileHandler):
+    """A log for its owner's eyes: it names tenants and scopes."""
+
+    def _open(self) -> TextIOWrapper:
+        stream = super()._open()
+        os.fchmod(stream.fileno(), 0o600)
+        return stream
+
+
 @contextmanager
 def _logging_to(file: Path) -> Generator[None]:
     """Every line into `file` and one older; on the terminal warnings alone."""
-    every = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=1)
+    every = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
     every.setFormatter(logger.registered_formatter)
     terminal, level = logger.registered_handler, logger.registered_handler.level
     ours = logging.getLogger(logger.name)

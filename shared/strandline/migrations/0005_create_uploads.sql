@@ -41,13 +41,15 @@ grant execute on function tenants_with_uploads to strandline_app;
 alter function tenants_with_uploads owner to strandline_planner;
 
 -- On whose behalf a tenant's uploads past their time are to be removed: for background work in this
--- tenant, which sees no user's rows by itself.
+-- tenant, which sees no user's rows by itself. The longest due first; planned with the moment, which
+-- says that they are few.
 create function writers_of_uploads(p_now timestamptz, p_limit int)
 returns table (writer text)
-language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select distinct u.writer from uploads u
+language sql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan as $$
+    select u.writer from uploads u
     where u.tenant_id = current_tenant() and current_viewer() = '{}' and u.remove_at <= p_now
-    order by 1 limit p_limit
+    group by u.writer order by min(u.remove_at), u.writer limit p_limit
 $$;
 revoke execute on function writers_of_uploads from public;
 grant execute on function writers_of_uploads to strandline_app;

@@ -6,6 +6,40 @@
 -- What a scope's events hold, in bytes; counted where seq is given, so that it costs no write.
 alter table scopes add column stored_bytes bigint not null default 0;
 grant update (stored_bytes) on scopes to strandline_app;
+
+-- What was stored before is counted now, tenant by tenant: the owner sees nothing without one. A
+-- payload counts for the first event of its writer that holds it.
+do $$
+declare
+    v_tenants text[];
+    v_tenant text;
+    v_counted bigint;
+begin
+    set local role strandline_planner;
+    v_tenants := array(select t.tenant_id from tenants t order by 1);
+    reset role;
+    foreach v_tenant in array v_tenants loop
+        perform set_config('strandline.tenant', v_tenant, true),
+            set_config('strandline.viewer', '{}', true);
+        with held as (
+            select e.scope_id, coalesce(octet_length(e.content), 0) + octet_length(e.metadata::text)
+                + case when e.blob_cid is not null and not exists (
+                    select from events earlier
+                    where earlier.tenant_id = e.tenant_id and earlier.blob_cid = e.blob_cid
+                        and earlier.writer = e.writer
+                        and (earlier.recorded_at, earlier.event_id) < (e.recorded_at, e.event_id))
+                    then e.blob_size else 0 end as bytes
+            from events e where e.tenant_id = v_tenant)
+        update scopes s set stored_bytes = sums.bytes
+        from (select scope_id, sum(bytes) as bytes from held group by scope_id) sums
+        where s.tenant_id = v_tenant and s.scope_id = sums.scope_id;
+        get diagnostics v_counted = row_count;
+        if v_counted <> (select count(*) from scopes s where s.last_seq > 0) then
+            raise exception 'counted % scopes of tenant %, not all of them', v_counted, v_tenant;
+        end if;
+    end loop;
+    perform set_config('strandline.tenant', '', true), set_config('strandline.viewer', '', true);
+end $$;
 -- bytes: what the item adds to its scope. The others are the log's to give, whatever a request says.
 alter type append_item
     add attribute bytes bigint,
@@ -62,7 +96,10 @@ declare
 begin
     for v_last in 1 .. cardinality(p_items) loop
         v_item := p_items[v_last];
-        v_bytes := v_bytes + coalesce(v_item.bytes, 0);
+        -- Releases before this one do not count.
+        v_bytes := v_bytes + coalesce(v_item.bytes, coalesce(octet_length(v_item.content), 0)
+            + octet_length(v_item.metadata::text)
+            + case when v_item.blob_stored then v_item.blob_size else 0 end);
         continue when v_item.scope_id = p_items[v_last + 1].scope_id;
         loop
             -- The clock is read under the lock: within a scope it never falls.
@@ -85,11 +122,14 @@ begin
     return p_items;
 end $$;
 
--- Its texts come in NFC: the service brings what is not plain ASCII into it.
+-- In NFC, as questions are. Postgres looks at every character for that; plain ASCII it need not.
+create function composed(p_text text) returns text language sql immutable parallel safe
+    return case when octet_length(p_text) = length(p_text) then p_text else normalize(p_text, NFC) end;
+
 create or replace function speaker_words(p_label text, p_text text) returns tsvector
 language sql immutable parallel safe
-    return setweight(to_tsvector('pg_catalog.english', coalesce(p_label, '')), 'D')
-        || setweight(to_tsvector('pg_catalog.english', p_text), 'A');
+    return setweight(to_tsvector('pg_catalog.english', composed(coalesce(p_label, ''))), 'D')
+        || setweight(to_tsvector('pg_catalog.english', composed(p_text)), 'A');
 
 -- The index's pieces of events that have their seq. The words of an event's first piece are followed
 -- by those of the event before it in its lane (scope and session).

@@ -17,6 +17,21 @@ create or replace function scopes_in_view() returns uuid[] language sql stable p
     set search_path = pg_catalog, public, pg_temp
     return some_scopes_in_view(null);
 
+-- At most so many of these scopes (null, or more than that: of all in view) that have a session of this
+-- name: a list of a session looks into no other. Nobody has two of a name in what they see, but names
+-- such as "default" are in as many scopes of a tenant as it has users.
+create function scopes_with_session(p_session_id text, p_scopes uuid[], p_most int) returns uuid[]
+language sql stable parallel safe set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off
+    return case when cardinality(p_scopes) < p_most then array(
+        select s.scope_id from sessions s
+        where s.tenant_id = current_tenant() and s.session_id = p_session_id
+            and s.scope_id = any (p_scopes))
+    else array(
+        select s.scope_id from sessions s
+        where s.tenant_id = current_tenant() and s.session_id = p_session_id
+        limit p_most) end;
+
 -- Is an event past a list's cursor, in its snapshot, and one of those asked for?
 create function is_listed(
     e events, p_narrowing jsonb, p_mark pg_snapshot, p_at timestamptz, p_after uuid, p_seq bigint)
@@ -58,11 +73,20 @@ create function any_of(p_query tsquery) returns tsquery language sql immutable p
         select coalesce(string_agg(lexeme[1], ' | '), '')::tsquery
         from regexp_matches(p_query::text, '''(?:[^'']|'''')*''', 'g') lexeme);
 
+-- Append says it by itself by now.
+drop function spoken_date;
+
+-- An address to its payload's earliest event, without a look at all that cite it.
+drop index events_blob;
+create index events_blob on events (tenant_id, blob_cid, recorded_at, event_id)
+    where blob_cid is not null;
+
 grant create on schema public to strandline_search;
 
 -- How far back the tenant's newest events reach, so many of them from a moment on; -infinity where
--- there are no more. Nothing of an event but when it was recorded: who asks sees no more than before,
--- and knows how much it looks through to see it.
+-- there are no more. For any viewer, and past the test of visibility, as it has to count what is not in
+-- view; it gives one moment and nothing else: no event, no id, no participant. All that it tells is how
+-- busy the asker's own tenant was lately, and a list reads what it shows under row-level security.
 create function newest_reach_back(p_at timestamptz, p_events int) returns timestamptz
 language sql stable security definer set search_path = pg_catalog, public, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -145,7 +169,10 @@ begin
         return query
             select e.* from (
                 select head.scope_id
-                from unnest((select scopes_in_view())) view (scope_id)
+                from unnest((
+                    select case when p_narrowing ? 'session_id'
+                        then scopes_with_session(p_narrowing ->> 'session_id', null, null)
+                        else scopes_in_view() end)) view (scope_id)
                 cross join lateral (
                     select e.scope_id, e.recorded_at from events e
                     where e.tenant_id = current_tenant() and e.scope_id = view.scope_id

@@ -27,8 +27,8 @@ alter role strandline_app login;
 -- start-up options, so these lie on the role.
 alter role strandline_app set idle_in_transaction_session_timeout = '10s';
 alter role strandline_app set lock_timeout = '10s';
--- As long as a request may take; what has less time left, or more, says so in its transaction.
-alter role strandline_app set statement_timeout = '25s';
+-- What has less time left than this, or more, says so in its transaction (see db.py).
+alter role strandline_app set statement_timeout = '20s';
 -- Times are read and written in UTC, whatever the server's zone: year 1 has no earlier one.
 alter role strandline_app set timezone = 'UTC';
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from strandline import wire
 from strandline.config import settings
 from strandline.db import Access
-from strandline.errors import Conflict, NotFound
+from strandline.errors import NotFound, StateConflict
 from strandline.http import Answer, Request, Route, answer
 from strandline.services import keys, tenants
 
@@ -94,8 +94,8 @@ def revoke_key(request: Request) -> Answer:
 
 
 def list_trail(request: Request) -> Answer:
-    """What admins and operators did in a tenant, newest first: ids and no words. What was refused
-    lies with the tenant of whoever asked. This call is in the next one's answer."""
+    """What admins and operators did in a tenant, newest first: ids, rights and numbers, no words.
+    What was refused lies with the tenant of whoever asked. This call is in the next answer."""
     page = request.query(wire.ListQuery)
     return answer(tenants.list_trail(_tenant(request), page.limit, page.cursor))
 
@@ -124,7 +124,7 @@ ROUTES = {
         "operator",
         {201: wire.TenantDetails},
         body=wire.TenantIn,
-        errors=(Conflict,),
+        errors=(StateConflict,),
         records=True,
     ),
     "GET /api/v1/admin/tenants": Route(
@@ -144,7 +144,7 @@ ROUTES = {
         "operator",
         {201: wire.RotatedOut},
         body=wire.RotateIn,
-        errors=(Conflict,),
+        errors=(StateConflict,),
         records=True,
     ),
     f"DELETE {_KEY}": Route(revoke_key, "operator", {200: wire.KeyOut}, records=True),

@@ -46,7 +46,8 @@ def get_openapi(request: Request) -> Answer:
 def get_docs(request: Request) -> Answer:
     """A page to read this document, and to try it. Works without the internet, and talks to this
     service alone; a key that is entered stays in the tab."""
-    del request
+    if request.sent_path.endswith("/"):  # the page names its files beside itself
+        return text("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
     headers = {
         "Cache-Control": "no-cache",
         "Content-Security-Policy": _POLICY,
@@ -95,8 +96,9 @@ ROUTES = {
     "GET /docs": Route(
         get_docs,
         None,
-        {200: _HTML},
+        {200: _HTML, 308: _HTML},
         gives={
+            "Location": "Where it lies, for a path that ends with a slash.",
             **_FRESH,
             **_NOSNIFF,
             "Content-Security-Policy": "Nothing from another host, no script within the page.",

@@ -15,7 +15,9 @@ from strandline.errors import (
     BatchRefused,
     Conflict,
     Invalid,
+    QuotaExceeded,
     StrandlineError,
+    TooLarge,
     Unavailable,
     Unsure,
 )
@@ -24,6 +26,7 @@ from strandline.principals import Principal
 from strandline.quotas import Quotas
 from strandline.services import cite
 from strandline.store import events
+from strandline.store.quotas import Quota
 
 _STORED = ("created", "replayed")
 _REFUSALS = {
@@ -79,10 +82,13 @@ def append(
         access = database.access(asking, deadline)
         made = _with_citations(access, blobs, made, results, deadline)
         items = _finished(access, made, results)
+        items = _with_payloads(access, made, items, results)
     if items and not (atomic and results):
-        costs = {item.n: _cost(item, made[item.n]) for item in items}
-        with _charged(quotas, principal.tenant, costs, results, deadline):
-            _put_payloads(blobs, principal.tenant, [made[item.n] for item in items], deadline)
+        access = database.access(asking, deadline)
+        costs = _weighed(made, items)
+        with _charged(quotas, access, items, costs, results, deadline):
+            brought = [made[item.n] for item in items if item.blob_stored]
+            _put_payloads(blobs, principal.tenant, brought, deadline)
             _store(database.access(asking, deadline), hints, made, items, atomic, results)
     return [results.get(n) or Appended(error=BatchRefused()) for n in range(len(bodies))]
 
@@ -90,19 +96,31 @@ def append(
 @contextmanager
 def _charged(
     quotas: Quotas,
-    tenant: str,
+    access: Access,
+    items: Sequence[NewEvent],
     costs: Mapping[int, int],
     results: Mapping[int, Appended],
     deadline: float | None,
 ) -> Generator[None]:
     """Spend what the items cost, by their n, before they are stored, and give back what made no
-    event. After Unsure all stays spent: it may be in the log."""
-    quotas.spend(tenant, "appends", len(costs), deadline)
+    event. After Unsure all stays spent: it may be in the log. Where a quota is used up, what the
+    log has or refuses already is answered all the same: it costs nothing."""
+    tenant = access.asker.tenant
+    spent: dict[Quota, Mapping[int, int]] = {}
     unused: Collection[int] = costs.keys()
-    unspent = True
     try:
-        quotas.spend(tenant, "stored_bytes", sum(costs.values()), deadline)
-        unspent = False
+        try:
+            prices: dict[Quota, Mapping[int, int]] = {
+                "appends": dict.fromkeys(costs, 1),
+                "stored_bytes": costs,
+            }
+            for quota, each in prices.items():
+                quotas.spend(tenant, quota, sum(each.values()), deadline)
+                spent[quota] = each
+        except (QuotaExceeded, TooLarge):
+            keyed = all(item.source_event_key is not None for item in items)
+            if not keyed or len(events.foreseen(access, items)) < len(items):
+                raise
         yield
         unused = [n for n in costs if n not in results or not results[n].created]
     except Unsure:
@@ -110,9 +128,8 @@ def _charged(
         raise
     finally:
         if unused:
-            quotas.give_back(tenant, "appends", len(unused))
-            if not unspent:
-                quotas.give_back(tenant, "stored_bytes", sum(costs[n] for n in unused))
+            for quota, each in spent.items():
+                quotas.give_back(tenant, quota, sum(each[n] for n in unused))
 
 
 def _put_payloads(blobs: Blobs, tenant: str, made: Sequence[Draft], deadline: float | None) -> None:
@@ -129,10 +146,36 @@ def _put_payloads(blobs: Blobs, tenant: str, made: Sequence[Draft], deadline: fl
             raise Unavailable("An upload that this request cites was just removed. Try again.")
 
 
-def _cost(item: NewEvent, made: Draft) -> int:
-    """What an event uses of the stored bytes. An upload was paid for when it was begun."""
-    upload = made.cited and made.cited.upload
-    return item.bytes - (upload.size if upload else 0)
+def _with_payloads(
+    access: Access,
+    made: Mapping[int, Draft],
+    items: Sequence[NewEvent],
+    results: dict[int, Appended],
+) -> list[NewEvent]:
+    """The items without those that would be refused, whose payloads must not lie in the store
+    uncited and unpaid for; what the log has already brings none again. Only requests that bring
+    payloads cost this look."""
+    bringing = {item.n: item for item in items if item.blob_stored}
+    found = events.foreseen(access, list(bringing.values())) if bringing else {}
+    for n, refusal in found.items():
+        bringing[n].blob_stored = False
+        if refusal is not None:
+            results[n] = Appended(error=_refusal(refusal, made[n], bringing[n], None))
+    return [item for item in items if found.get(item.n) is None]
+
+
+def _weighed(made: Mapping[int, Draft], items: Sequence[NewEvent]) -> dict[int, int]:
+    """What the items use of the stored bytes, by their n. A payload counts once a request, for the
+    first that brings it; an upload was paid for when it was begun."""
+    costs = {item.n: item.bytes for item in items}
+    seen: set[str | None] = set()
+    for item in items:
+        if item.blob_stored and item.blob_cid not in seen:
+            seen.add(item.blob_cid)
+            size = item.blob_size or 0
+            item.bytes += size
+            costs[item.n] += 0 if made[item.n].payload is None else size
+    return costs
 
 
 def asker(principal: Principal) -> Asker:
@@ -208,7 +251,9 @@ def _store(
     by_n = {item.n: item for item in items}
     outcomes = events.append(access, items, atomic)
     undone = atomic and any(said.outcome not in _STORED for said in outcomes)
-    by_n |= _as_stored(access, made, outcomes, by_n)
+    if not undone:
+        dirty = {o.scope_id for o in outcomes if o.turned_dirty and o.scope_id is not None}
+        hints.send(access.asker.tenant, sorted(dirty))
     for said in outcomes:
         if said.outcome not in _STORED:
             error = _refusal(said.outcome, made[said.n], by_n[said.n], said.stored)
@@ -216,9 +261,10 @@ def _store(
         elif not undone:
             receipt = _receipt(said, by_n[said.n])
             results[said.n] = Appended(receipt, replayed=said.outcome == "replayed")
-    if not undone:
-        dirty = {o.scope_id for o in outcomes if o.turned_dirty and o.scope_id is not None}
-        hints.send(access.asker.tenant, sorted(dirty))
+    if not undone:  # last: what follows a commit may fail, and must take nothing of it back
+        stored = _as_stored(access, made, outcomes, by_n)
+        for said in (said for said in outcomes if said.n in stored):
+            results[said.n] = Appended(_receipt(said, stored[said.n]), replayed=True)
 
 
 def _as_stored(
@@ -255,6 +301,9 @@ def _receipt(said: events.Outcome, item: NewEvent) -> wire.Receipt:
 def _refusal(
     outcome: str, made: Draft, item: NewEvent, stored: Mapping[str, Any] | None
 ) -> StrandlineError:
+    if outcome == "blob_not_found" and (made.payload or (made.cited and made.cited.upload)):
+        # It brings a payload and left it out, because its key was known: not any more.
+        raise Unavailable("What this request meets in the log just changed. Try again.")
     if outcome != "conflict":
         name, message = _REFUSALS[outcome]
         return Invalid(message, field=name, reason=outcome)

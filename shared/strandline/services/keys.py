@@ -9,7 +9,7 @@ from strandline import cursors, wire
 from strandline.auth import new_token
 from strandline.cursors import Position
 from strandline.db import Access
-from strandline.errors import Conflict, Invalid, NotFound
+from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.participants import normalize
 from strandline.principals import RIGHTS
 from strandline.services.tenants import require_name
@@ -67,7 +67,7 @@ def make_key(
         if act.tenant is None:
             keys.add_tenant(access)
         made = _add(access, deployment_secret, user, rights, label, expires_at)
-        audit.add(access, act, {"key_id": made.key_id})
+        audit.add(access, act, {"key_id": made.key_id}, _told(made.key))
     return made
 
 
@@ -84,8 +84,8 @@ def rotate_key(
     `overlap`, or when it would have anyway. Without `expires_at` the successor holds as long as the
     key was made for.
 
-    Raises NotFound, Invalid for an unusable expiry, and Conflict for a key that has ended or has a
-    successor already: of two callers at once one rotates.
+    Raises NotFound, Invalid for an unusable expiry, and StateConflict for a key that has ended or
+    has a successor already: of two callers at once one rotates.
     """
     now = datetime.now(UTC)
     _require_ahead(expires_at, now)
@@ -98,7 +98,8 @@ def rotate_key(
             expires_at = now + (old.expires_at - old.created_at)
         made = _add(access, deployment_secret, old.user_name, old.scopes, old.label, expires_at)
         ended = keys.succeed(access, key_id, made.key_id, now + overlap)
-        audit.add(access, act, {"key_id": key_id, "rotated_to": made.key_id})
+        about = {"key_id": key_id, "rotated_to": made.key_id}
+        audit.add(access, act, about, {**_told(made.key), "old_expires_at": _moment(ended)})
     return Rotated(made, ended)
 
 
@@ -123,11 +124,12 @@ def get_key(access: Access, key_id: str) -> wire.KeyOut:
 
 def list_keys(access: Access, limit: int, cursor: str | None) -> wire.KeyPage:
     """The keys of the asker's tenant, newest first."""
-    rows = keys.newest(access, cursors.decode(cursor), limit)
+    of = cursors.fingerprint("keys", access.asker.tenant)
+    rows = keys.newest(access, cursors.decode(cursor, of), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.created_at, UUID(last.key_id))
     return wire.KeyPage(
-        keys=[shown(row) for row in rows], next_cursor=after and cursors.encode(after)
+        keys=[shown(row) for row in rows], next_cursor=after and cursors.encode(after, of)
     )
 
 
@@ -143,6 +145,17 @@ def shown_once(made: NewKey) -> wire.NewKeyOut:
 
 def _fields(key: keys.Key) -> dict[str, object]:
     return {**vars(key), "user": key.user_name, "rights": key.scopes}
+
+
+def _told(key: keys.Key) -> dict[str, object]:
+    """What the trail says of a key that was made: what it may, as whom, until when. Not what it is
+    called: a label is somebody's words."""
+    return {"rights": key.scopes, "user": key.user_name, "expires_at": _moment(key)}
+
+
+def _moment(key: keys.Key) -> str | None:
+    """When a key expires, as the trail spells it."""
+    return key.expires_at and key.expires_at.astimezone(UTC).isoformat()
 
 
 def _add(
@@ -178,10 +191,10 @@ def _require_ahead(expires_at: datetime | None, now: datetime) -> None:
 
 def _require_rotatable(key: keys.Key, now: datetime) -> None:
     if key.rotated_to is not None:
-        raise Conflict(
+        raise StateConflict(
             "key_id: this key has a successor, `rotated_to`: rotate that one",
             field="key_id",
             rotated_to=key.rotated_to,
         )
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
-        raise Conflict("key_id: this key has ended: make a new one", field="key_id")
+        raise StateConflict("key_id: this key has ended: make a new one", field="key_id")

@@ -76,7 +76,8 @@ def get_event(access: Access, event_id: UUID) -> wire.EventOut:
 def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
     """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
     narrowing = query.narrowing()
-    after = cursors.decode(query.cursor)
+    of = _of("events/query", access, narrowing, query.scope_id, query.text)
+    after = cursors.decode(query.cursor, of)
     seen = events.newest(
         access,
         narrowing=narrowing,
@@ -101,42 +102,48 @@ def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
             )
             for scope_id, found in by_scope.items()
         ],
-        next_cursor=_next(seen.rows[: len(page)]),
+        next_cursor=_next(seen.rows[: len(page)], of),
     )
 
 
 def list_events(access: Access, limit: int, cursor: str | None) -> wire.EventPage:
     """Everything in view, newest first."""
+    of = _of("memories/list", access)
     rows = events.newest(
         access,
         narrowing={},
         scope_id=None,
         text=None,
-        after=cursors.decode(cursor),
+        after=cursors.decode(cursor, of),
         limit=limit,
         page_bytes=wire.PAGE_BYTES,
     ).rows
     page = fitting(map(shown, rows))
-    return wire.EventPage(events=page, next_cursor=_next(rows[: len(page)]))
+    return wire.EventPage(events=page, next_cursor=_next(rows[: len(page)], of))
 
 
-def _next(rows: Sequence[events.Listed]) -> str | None:
+def _of(name: str, access: Access, *narrowed: object) -> str:
+    return cursors.fingerprint(name, access.asker.tenant, access.asker.viewer, *narrowed)
+
+
+def _next(rows: Sequence[events.Listed], of: str) -> str | None:
     """Where the next page begins, if the list goes on: a page ends by bytes or by number."""
     if not rows or rows[0].available == len(rows):
         return None
     last = rows[-1]
-    return cursors.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq))
+    return cursors.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq), of)
 
 
 def list_scopes(access: Access, limit: int, cursor: str | None) -> wire.ScopePage:
     """Scopes in view, newest first."""
-    rows = scopes.newest(access, cursors.decode(cursor), limit)
+    of = _of("scopes", access)
+    rows = scopes.newest(access, cursors.decode(cursor, of), limit)
     page = fitting(wire.ScopeOut.model_validate(vars(row)) for row in rows)
     if len(page) < limit and len(page) == len(rows):
         return wire.ScopePage(scopes=page, next_cursor=None)
     last = rows[len(page) - 1]
     after = Position(last.mark, last.created_at, last.scope_id)
-    return wire.ScopePage(scopes=page, next_cursor=cursors.encode(after))
+    return wire.ScopePage(scopes=page, next_cursor=cursors.encode(after, of))
 
 
 def get_scope(access: Access, scope_id: UUID) -> wire.ScopeOut:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from strandline import cursors, wire
 from strandline.cursors import Position
 from strandline.db import Access
-from strandline.errors import Conflict, Invalid, Malformed, NotFound
+from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.quotas import Quotas
 from strandline.services.usage import usage
 from strandline.store import audit, keys, quotas
@@ -28,28 +28,33 @@ def require_name(tenant: str) -> None:
 
 
 def make_tenant(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
-    """Make the asker's tenant, with `limits` by their names. Raises Conflict where there is one:
-    nothing of it is changed."""
+    """Make the asker's tenant, with `limits` by their names. Raises StateConflict where there is
+    one: nothing of it is changed."""
     with access.transaction():
         if not keys.add_tenant(access):
-            raise Conflict(
+            raise StateConflict(
                 "tenant_id: this tenant is there already; its limits change by PATCH",
                 field="tenant_id",
             )
         if limits:
             quotas.set_limits(access, Limits(**limits))
-        audit.add(access, act, {})
+        audit.add(access, act, {}, _changes(Limits(), limits))
 
 
 def change_limits(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
     """Set the limits named, of the asker's tenant; the others stay. Raises NotFound."""
     with access.transaction():
-        if keys.hold_tenant(access) is None:  # or of two callers at once one would undo the other
+        if not keys.hold_tenant(access):  # or of two callers at once one would undo the other
             raise NotFound
         before = quotas.limits(access)
         assert before is not None, "the tenant is held"
         quotas.set_limits(access, Limits(**{**vars(before), **limits}))
-        audit.add(access, act, {})
+        audit.add(access, act, {}, _changes(before, limits))
+
+
+def _changes(before: Limits, limits: Mapping[str, int | None]) -> dict[str, object]:
+    """What the trail says of limits: each that was named, its number before and after."""
+    return {name: {"from": vars(before)[name], "to": limit} for name, limit in limits.items()}
 
 
 def require_tenant(access: Access) -> None:
@@ -84,10 +89,11 @@ def list_tenants(access: Access, limit: int, cursor: str | None) -> wire.TenantP
 
 def list_trail(access: Access, limit: int, cursor: str | None) -> wire.AuditPage:
     """What admins and operators did in the asker's tenant, newest first."""
-    rows = audit.newest(access, cursors.decode(cursor), limit)
+    of = cursors.fingerprint("audit", access.asker.tenant)
+    rows = audit.newest(access, cursors.decode(cursor, of), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.at, last.audit_id)
     return wire.AuditPage(
         entries=[wire.AuditEntry.model_validate(vars(row)) for row in rows],
-        next_cursor=after and cursors.encode(after),
+        next_cursor=after and cursors.encode(after, of),
     )

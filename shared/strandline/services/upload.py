@@ -10,7 +10,7 @@ from strandline.blobs import REMOVED_AT_ONCE, Blobs
 from strandline.cid import cid_of_sha256, sha256_of_cid
 from strandline.config import Settings
 from strandline.db import Access, Asker, Database
-from strandline.errors import Invalid, StrandlineError, TooLarge
+from strandline.errors import Invalid, StrandlineError, TooLarge, Unsure
 from strandline.observability import logger
 from strandline.quotas import Quotas
 from strandline.store import uploads
@@ -50,7 +50,13 @@ def begin_upload(
     begun = standing.begun
     if begun is None:
         quotas.spend(access.asker.tenant, "stored_bytes", asked.size, deadline)
-        begun = uploads.begin(access, *about, limits.upload_grace_seconds)
+        try:
+            begun = uploads.begin(access, *about, limits.upload_grace_seconds)
+        except Unsure:  # it may be there, and is paid for
+            raise
+        except Exception:
+            quotas.give_back(access.asker.tenant, "stored_bytes", asked.size)
+            raise
     return _put_here(access.asker.tenant, blobs, begun, cid, asked.size, digest, limits)
 
 

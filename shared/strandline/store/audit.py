@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -30,16 +31,24 @@ class _Added:
     audit_id: UUID
 
 
-def add(access: Access, act: Act, target: Mapping[str, str], outcome: str = "done") -> None:
+def add(
+    access: Access,
+    act: Act,
+    target: Mapping[str, str],
+    details: Mapping[str, object] | None = None,
+    *,
+    outcome: str = "done",
+) -> None:
     """A row in the trail of the asker's tenant: by itself, or in the transaction of what it tells.
-    `target` holds ids alone: no words, nothing secret. `outcome` is `done`, or an error's code."""
+    `target` holds ids alone, `details` what was made or changed, as JSON: rights, a user, moments,
+    numbers; no words, nothing secret. `outcome` is `done`, or an error's code."""
     access.fetch(
         _Added,
         """
         insert into audit_log (tenant_id, audit_id, actor_tenant, actor_key_id, actor_user, route,
-            target, outcome, request_id)
+            target, details, outcome, request_id)
         values (%(tenant)s, %(audit_id)s, %(actor_tenant)s, %(actor_key_id)s, %(actor_user)s,
-            %(route)s, %(target)s, %(outcome)s, %(request_id)s)
+            %(route)s, %(target)s, %(details)s, %(outcome)s, %(request_id)s)
         returning audit_id
         """,
         {
@@ -50,6 +59,7 @@ def add(access: Access, act: Act, target: Mapping[str, str], outcome: str = "don
             "actor_user": act.user,
             "route": act.route,
             "target": json.dumps(dict(target)),
+            "details": json.dumps(dict(details or {})),
             "outcome": outcome,
             "request_id": act.request_id,
         },
@@ -67,6 +77,7 @@ class Entry:
     actor_user: str | None
     route: str
     target: Mapping[str, str]
+    details: Mapping[str, Any]
     outcome: str
     request_id: str
     mark: str
@@ -79,7 +90,8 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Entry
         Entry,
         """
         select a.audit_id, a.at, a.actor_tenant, a.actor_key_id, a.actor_user, a.route, a.target,
-            a.outcome, a.request_id, coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            a.details, a.outcome, a.request_id,
+            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
         from audit_log a
         where (%(mark)s::text is null or seen_by(a.xid, %(mark)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (a.at, a.audit_id) < (%(at)s, %(id)s::uuid))
@@ -89,7 +101,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Entry
         {
             "mark": after and after.mark,
             "at": after and after.at,
-            "id": after and after.scope_id,
+            "id": after and after.row_id,
             "limit": limit,
         },
     )

@@ -49,15 +49,50 @@ _READERS: Sequence[Callable[[str], Any]] = (
 def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
     """Store the items, one function call in one round trip. Where one item of an atomic call is
     neither created nor replayed, nothing was stored."""
-    document = to_json([item.as_json() for item in items]).decode()
+    document = _document([item.as_json() for item in items])
     rows = access.call(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
     return [Outcome(*map(_read, _READERS, row)) for row in rows]
 
 
+def _document(items: Sequence[Mapping[str, object]]) -> str:
+    return to_json(items).decode()
+
+
 def _read(read: Callable[[str], Any], value: bytes | None) -> Any:
     return None if value is None else read(value.decode())
+
+
+@dataclass(frozen=True)
+class _Foreseen:
+    n: int
+    refusal: str | None
+
+
+def foreseen(access: Access, items: Sequence[NewEvent]) -> dict[int, str | None]:
+    """The items that an append would not store, as the log stands, by their n: why it would refuse
+    each, or nothing where its key is there already."""
+    rows = access.fetch(
+        _Foreseen,
+        """
+        with items as materialized (
+            select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
+        refused as materialized (select append_refusals(array(select i from items)) as codes),
+        known as (
+            select (items.i).n as n, (items.i).source_event_key is not null and exists (
+                select from event_keys k
+                where k.tenant_id = current_tenant() and k.writer = current_writer()
+                    and k.channel = (items.i).key_channel
+                    and k.source_event_key = (items.i).source_event_key) as there
+            from items)
+        select known.n,
+            case when not known.there then refused.codes ->> known.n::text end as refusal
+        from known, refused where known.there or refused.codes ? known.n::text
+        """,
+        {"items": _document([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+    )
+    return {row.n: row.refusal for row in rows}
 
 
 @dataclass(frozen=True)
@@ -222,14 +257,18 @@ def newest(
 ) -> Look[Listed]:
     """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
     on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
-    the first. Of each scope no more than a page's worth is looked at; of a wide view, or an admin's
-    without scopes to list, the tenant's newest events come first."""
+    the first. A session narrows the view to its scopes. Of a wide view, or an admin's without
+    scopes to list, the tenant's newest events come first."""
     return access.look(
         Listed,
         """
-        with view as materialized (
+        with asked as materialized (
             select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
                 else some_scopes_in_view(%(few)s + 1) end as scope_ids),
+        view as materialized (
+            select case when %(session_id)s::text is null then scope_ids
+                else scopes_with_session(%(session_id)s, scope_ids, %(few)s + 1) end as scope_ids
+            from asked),
         few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
         wanted as (
             select e.* from (select unnest(scope_ids) as scope_id from view, few where are) view
@@ -259,10 +298,11 @@ def newest(
         {
             "narrowing": json.dumps(narrowing),
             "scope_id": scope_id,
+            "session_id": narrowing.get("session_id"),
             "text": text,
             "mark": after and after.mark,
             "at": after and after.at,
-            "after": after and after.scope_id,
+            "after": after and after.row_id,
             "seq": after and after.seq,
             "few": FEW,
             "limit": limit,
@@ -279,11 +319,9 @@ def feed(
         Event,
         """
         with page as (
-            select e.event_id, e.seq,
-                sum(coalesce(octet_length(e.content), 0) + octet_length(e.metadata::text) + 1024)
-                    over (order by e.seq) as bytes,
+            select e.event_id, sum(e.bytes) over (order by e.seq) as bytes,
                 row_number() over (order by e.seq) as place
-            from (select * from events e
+            from (select e.event_id, e.seq, page_bytes(e) as bytes from events e
                   where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
                       and e.seq > %(after_seq)s and e.erased_at is null
                   order by e.seq limit %(limit)s) e)

@@ -55,14 +55,13 @@ def get_tenant(access: Access) -> Tenant | None:
     return rows[0] if rows else None
 
 
-def hold_tenant(access: Access) -> Tenant | None:
-    """As `get_tenant`, and until the transaction ends nobody else changes it."""
-    rows = access.fetch(
-        Tenant,
-        "select tenant_id, created_at from tenants where tenant_id = %(tenant)s for no key update",
+def hold_tenant(access: Access) -> bool:
+    """Let nobody else change the asker's tenant until the transaction ends; says whether it is."""
+    held = access.execute(
+        "select from tenants where tenant_id = %(tenant)s for no key update",
         {"tenant": access.asker.tenant},
     )
-    return rows[0] if rows else None
+    return held > 0
 
 
 def tenants(access: Access, after: str, limit: int) -> Sequence[Tenant]:
@@ -99,14 +98,13 @@ def add(
     label: str,
     expires_at: datetime | None,
 ) -> Key:
-    """Store a key of the asker's tenant."""
-    (row,) = access.fetch(
-        Key,
+    """Store a key of the asker's tenant; inside of `transaction`, like all that follows but `get`
+    and `newest`: what it did is read in a statement of its own, so that a key has one spelling."""
+    access.execute(
         """
         insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)
         values (%(tenant)s, %(key_id)s, %(secret_hash)s, %(user)s, %(scopes)s, %(label)s,
             %(expires_at)s)
-        returning key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to
         """,
         {
             "tenant": access.asker.tenant,
@@ -118,7 +116,7 @@ def add(
             "expires_at": expires_at,
         },
     )
-    return row
+    return _there(access, key_id)
 
 
 def get(access: Access, key_id: str) -> Key | None:
@@ -134,40 +132,35 @@ def get(access: Access, key_id: str) -> Key | None:
 
 def hold(access: Access, key_id: str) -> Key | None:
     """As `get`, and until the transaction ends nobody else changes it."""
-    rows = access.fetch(
-        Key,
-        "select key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to"
-        " from api_keys where key_id = %(key_id)s for no key update",
-        {"key_id": key_id},
+    access.execute(
+        "select from api_keys where key_id = %(key_id)s for no key update", {"key_id": key_id}
     )
-    return rows[0] if rows else None
+    return get(access, key_id)  # after the wait: as whoever held it before left it
 
 
 def succeed(access: Access, key_id: str, successor: str, until: datetime) -> Key:
     """Name a key's successor and let it end at `until`, or when it would have anyway."""
-    (row,) = access.fetch(
-        Key,
-        """
-        update api_keys set rotated_to = %(successor)s, expires_at = least(expires_at, %(until)s)
-        where key_id = %(key_id)s
-        returning key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to
-        """,
+    access.execute(
+        "update api_keys set rotated_to = %(successor)s,"
+        " expires_at = least(expires_at, %(until)s) where key_id = %(key_id)s",
         {"key_id": key_id, "successor": successor, "until": until},
     )
-    return row
+    return _there(access, key_id)
 
 
 def revoke(access: Access, key_id: str) -> Key | None:
     """Revoke a key of the asker's tenant; the first time counts."""
-    rows = access.fetch(
-        Key,
-        """
-        update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s
-        returning key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to
-        """,
+    access.execute(
+        "update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s",
         {"key_id": key_id},
     )
-    return rows[0] if rows else None
+    return get(access, key_id)
+
+
+def _there(access: Access, key_id: str) -> Key:
+    key = get(access, key_id)
+    assert key is not None, "this transaction wrote it"
+    return key
 
 
 @dataclass(frozen=True)
@@ -193,7 +186,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         {
             "mark": after and after.mark,
             "at": after and after.at,
-            "key_id": after and after.scope_id.hex,
+            "key_id": after and after.row_id.hex,
             "limit": limit,
         },
     )

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from psycopg.rows import class_row
-
-from strandline.db import Access, Connection, translated
+from strandline.db import Access, Connection
+from strandline.store.tenants import named
 
 type Quota = Literal["requests", "appends", "stored_bytes"]
 
@@ -119,29 +118,32 @@ def usage(access: Access, defaults: Mapping[Quota, int], burst_seconds: float) -
     return list(rows)
 
 
-@dataclass(frozen=True)
-class _Tenant:
-    tenant_id: str
-
-
 def due(connection: Connection, seconds: int, limit: int) -> list[str]:
     """Tenants whose stored bytes were counted at least `seconds` ago and have changed since."""
-    with translated(), connection.cursor(row_factory=class_row(_Tenant)) as cursor:
-        rows = cursor.execute(
-            "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
-            (seconds, limit),
-        ).fetchall()
-    return [row.tenant_id for row in rows]
+    return named(
+        connection,
+        "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
+        (seconds, limit),
+    )
 
 
 def measure(access: Access) -> None:
     """Count what the asker's tenant stores, and set the level of its quota to that and to what
     instances may still hold; inside of `transaction`. Counts first and locks the row then, so that
-    no lease waits for the counting; what was leased meanwhile is among the recent units."""
+    no lease waits for the counting; what was leased meanwhile is among the recent units.
+
+    What may be held is no more than the recent units, and no more than the level has beyond the
+    truth: each unit was added to it when leased. The smaller one counts, so the level never rises
+    by counting, and is never below what is stored and held. It is above that by what lapsed or was
+    removed, but for no more than was leased in the last 3 to 6 minutes. A level below the truth
+    (data older than its quota, leases lost in a crash) says nothing: all recent units count then.
+    """
     access.execute(
         """
         update quotas q set
-            level = truth.bytes + recent_units(q, now()),
+            level = truth.bytes + case
+                when q.level < truth.bytes then recent_units(q, now())
+                else least(recent_units(q, now()), q.level - truth.bytes) end,
             measured = truth.bytes, measured_scopes = truth.scopes, measured_events = truth.events,
             measured_at = now()
         from (

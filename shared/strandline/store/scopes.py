@@ -59,7 +59,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         {
             "mark": after and after.mark,
             "at": after and after.at,
-            "scope_id": after and after.scope_id,
+            "scope_id": after and after.row_id,
             "limit": limit,
         },
     )

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
-from strandline.db import Access, Connection, translated
+from strandline.db import Access, Connection
+from strandline.store.tenants import named
 
 
 @dataclass(frozen=True)
 class Known:
     """What this writer's transactions know of a CID: that it may be cited, an upload, or nothing.
-    Of several uploads each has a row, the newest first."""
+    Of several uploads each has a row, the newest first: where the CID is first asked for and is not
+    citable. Elsewhere the newest stands for all."""
 
     place: int
     cid: str
@@ -34,25 +35,36 @@ def known(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Kn
     return access.fetch(
         Known,
         """
-        select w.place, w.cid,
-            exists (
-                select from blobs b
-                where b.tenant_id = current_tenant() and b.cid = w.cid
+        with wanted as (
+            select w.place, w.cid, citable.found is not null as citable, held.mime_type as held_as
+            from jsonb_to_recordset(%(wanted)s::jsonb)
+                as w (place int, cid text, participants text[])
+            left join lateral (  -- by address, however many CIDs the planner takes these for
+                (select 1 as found from blobs b
+                 where b.tenant_id = current_tenant() and b.cid = w.cid
                     and b.writer = current_writer())
-            or exists (
-                select from events e
+                union all
+                (select 1 from events e
+                 where e.tenant_id = current_tenant() and e.blob_cid = w.cid
+                    and (e.participants @> w.participants or current_writer() <> '*')
+                 limit 1)
+                limit 1) citable on true
+            left join lateral (
+                select e.mime_type from events e
                 where e.tenant_id = current_tenant() and e.blob_cid = w.cid
-                    and (e.participants @> w.participants or current_writer() <> '*')) as citable,
-            (select e.mime_type from events e
-             where e.tenant_id = current_tenant() and e.blob_cid = w.cid and e.mime_type is not null
-             order by e.recorded_at, e.event_id limit 1) as held_as,
-            u.upload_id, u.size, u.mime_type, u.file_name
-        from jsonb_to_recordset(%(wanted)s::jsonb) as w (place int, cid text, participants text[])
+                    and e.mime_type is not null
+                order by e.recorded_at, e.event_id limit 1) held on true),
+        first as (
+            select *, row_number() over (partition by cid order by citable, place) = 1 as is_first
+            from wanted)
+        select w.place, w.cid, w.citable, w.held_as, u.upload_id, u.size, u.mime_type, u.file_name
+        from first w
         left join lateral (
             select * from uploads u
             where u.tenant_id = current_tenant() and u.writer = current_writer() and u.cid = w.cid
                 and u.remove_at > now()
-            order by u.upload_id desc limit 8) u on true
+            order by u.upload_id desc
+            limit case when w.citable or not w.is_first then 1 end) u on true
         order by w.place, u.upload_id desc
         """,
         {"wanted": json.dumps(wanted)},
@@ -139,16 +151,9 @@ def begin(
     return begun
 
 
-@dataclass(frozen=True)
-class _Tenant:
-    tenant_id: str
-
-
 def tenants(connection: Connection) -> list[str]:
     """Tenants with uploads past their time."""
-    with translated(), connection.cursor(row_factory=class_row(_Tenant)) as cursor:
-        rows = cursor.execute("select * from tenants_with_uploads(now())").fetchall()
-    return [row.tenant_id for row in rows]
+    return named(connection, "select * from tenants_with_uploads(now())", ())
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,18 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgvector import HalfVector
-from psycopg.rows import class_row
 
-from strandline.db import Access, Connection, translated
+from strandline.db import Access, Connection
+from strandline.store.tenants import named
 
 LEASE_SECONDS = 120
 """How long a scope's work belongs to one worker: a batch takes seconds, a dead worker's scope is
 taken up again by the sweep."""
 
 
-@dataclass(frozen=True)
-class _Tenant:
-    tenant_id: str
-
-
 def tenants(connection: Connection, space: str) -> list[str]:
     """Tenants with work due, or with events that have no vector in this space."""
-    with translated(), connection.cursor(row_factory=class_row(_Tenant)) as cursor:
-        rows = cursor.execute("select * from tenants_with_work(%s, now())", (space,)).fetchall()
-    return [row.tenant_id for row in rows]
+    return named(connection, "select * from tenants_with_work(%s, now())", (space,))
 
 
 def name_unembedded(access: Access, space: str) -> int:

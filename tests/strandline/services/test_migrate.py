@@ -140,3 +140,29 @@ def test_roles_are_prepared_again_without_harm(empty: Base) -> None:
     with psycopg.connect(empty.admin_url, autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     assert run(empty, [ONE]) == [ONE.name]
+
+
+def test_what_was_stored_before_bytes_were_counted_is_counted(empty: Base) -> None:
+    """0008 counts tenant by tenant, as the owner: a payload once, for who brought it first."""
+    run(empty, migrations()[:7])
+    event = """
+        insert into events (tenant_id, event_id, scope_id, seq, participants, channel, role, type,
+            origin, writer, content, blob_cid, blob_size, recorded_at, cid)
+        values (%s, gen_random_uuid(), %s, %s, '{user:alice}', 'http', 'user', 'message', 'user',
+            '*', %s, %s, %s, now() + %s * interval '1 second', 'cid')
+    """
+    scope = "00000000-0000-8000-8000-000000000001"
+    for tenant in ("acme", "beta"):
+        empty.rows("insert into tenants (tenant_id) values (%s)", tenant)
+        empty.rows(
+            "insert into scopes (tenant_id, scope_id, participants, last_seq)"
+            " values (%s, %s, '{user:alice}', 3)",
+            tenant,
+            scope,
+        )
+        empty.rows(event, tenant, scope, 1, "x" * 1000, None, None, 1)
+        empty.rows(event, tenant, scope, 2, None, "blob", 70_000, 2)
+        empty.rows(event, tenant, scope, 3, None, "blob", 70_000, 3)
+    run(empty)
+    stored = empty.rows("select tenant_id, stored_bytes from scopes order by 1")
+    assert stored == [("acme", 71_006), ("beta", 71_006)]

@@ -35,6 +35,9 @@ NARROWINGS: list[dict[str, object]] = [
     {"role": "agent"},
     {"speaker": "user:a"},
     {"session_id": "s1", "role": "user"},
+    {"session_id": "s1"},
+    {"session_id": "s7"},
+    {"session_id": "s of nobody"},
     {"metadata": {"pier": 3}},
     {"since": "2026-05-01T00:02:00Z", "until": "2026-05-01T00:04:00Z"},
 ]
@@ -96,11 +99,16 @@ insert into scope_members (tenant_id, participant, scope_id, participants)
 _EVENTS = """
 insert into events (tenant_id, event_id, scope_id, seq, participants, session_id, channel, role,
     type, origin, speaker, writer, content, metadata, recorded_at, cid, erased_at)
-select tenant_id, md5('event' || i)::uuid, scope_id, seq, participants, 's' || i %% 2, 'http',
+select tenant_id, md5('event' || i)::uuid, scope_id, seq, participants,
+    's' || case when i %% 3 = 0 then 1 else n %% 20 end, 'http',
     (array['user', 'agent'])[1 + i %% 2], 'message', 'user', 'user:' || chr(97 + i %% 6), '*',
     array_to_string(words, ' '), jsonb_build_object('pier', i %% 5), at, 'cid' || i,
     case when i %% 40 = 0 then now() end
 from said join plan using (n) where i %% 2 = %(half)s
+"""
+_SESSIONS = """
+insert into sessions (tenant_id, session_id, scope_id, participants, writer)
+select distinct tenant_id, session_id, scope_id, participants, '*' from events
 """
 _WORDS = """
 insert into event_search (tenant_id, scope_id, event_id, piece, start_char, end_char, participants,
@@ -148,6 +156,7 @@ def marks(base: Base) -> list[str]:
         for half in (0, 1):
             found += _snapshot(administrator)
             administrator.execute(_EVENTS, {"half": half})
+        administrator.execute(_SESSIONS)
         administrator.execute(_WORDS)
         return found + _snapshot(administrator)
 
@@ -209,7 +218,7 @@ def _params(ask: Ask) -> dict[str, object]:
         "text": ask.text,
         "mark": ask.after and ask.after.mark,
         "at": ask.after and ask.after.at,
-        "after": ask.after and ask.after.scope_id,
+        "after": ask.after and ask.after.row_id,
         "seq": ask.after and ask.after.seq,
     }
 
@@ -227,6 +236,12 @@ _FAULTS = {
     "a payload's words in one piece only": ("any_of", "' | '", "' & '"),
     "negations needed": ("needed_words", "<> 'T'", "<> ''"),
     "a page of the newest scopes": ("newest_of_many", "e.seq desc limit 1)", "e.seq limit 1)"),
+    "a session in few of its scopes": (
+        "scopes_with_session",
+        "LIMIT scopes_with_session.p_most",
+        "LIMIT 1",
+    ),
+    "a session's other scopes": ("scopes_with_session", "< p_most", "= 0"),
     "what lies further back forgotten": ("newest_of_many", "'-infinity' then", "v_back_to then"),
 }
 
