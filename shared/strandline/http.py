@@ -302,6 +302,8 @@ def _served(routes: Mapping[str, Route], request: Request) -> Answer:
         request.admit(route)
         if route.right not in (None, "issued", "operator"):
             request.spend("requests", 1)
+        if route.query is None and route.right is not None:
+            request.query(wire.NoQuery)
         result = route.serve(request)
     except StrandlineError as error:
         _leave_trace(route, request, error)

@@ -176,7 +176,7 @@ def refusals(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     and body."""
     raised: set[type[StrandlineError]] = set(route.errors)
     if route.right is not None:
-        raised.add(Unauthorized)
+        raised |= {Unauthorized, Invalid}  # a query parameter that it does not know
     if route.right not in (None, "issued"):
         raised |= {Forbidden, Unavailable, QuotaExceeded}
     parameters = path_parameters(name)

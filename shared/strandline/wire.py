@@ -105,7 +105,12 @@ def _check_text(text: str, place: str) -> None:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_OBJECT = "must be a JSON object"
+_PLAIN = {
+    "Input should be a valid dictionary": "must be a JSON object",
+    "Extra inputs are not permitted": "is no name that is known here",
+    "Field required": "is required",
+}
+"""pydantic's words that a caller would not understand."""
 _PLACE = 80
 """How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
@@ -118,7 +123,9 @@ def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
     said = (e["msg"].removeprefix("Value error, ") for e in found)
-    plain = (_OBJECT if "valid dictionary" in message else message for message in said)
+    plain = (
+        next((p for m, p in _PLAIN.items() if message.startswith(m)), message) for message in said
+    )
     fields = list(zip(places, plain, strict=False))
     raise Invalid(
         f"{fields[0][0]}: {fields[0][1]}",
@@ -320,6 +327,10 @@ class BatchRequest(_Request):
     events: list[Annotated[Any, _Item]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """All or none."""
+
+
+class NoQuery(_Request):
+    """A route without query parameters: a misspelt one is refused, as everywhere."""
 
 
 class OnBehalf(_Request):

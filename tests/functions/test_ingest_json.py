@@ -291,3 +291,11 @@ def test_no_batch_makes_the_service_fail(
     check: Callable[[str, object], None], bodies: list[object], atomic: bool
 ) -> None:
     check(BATCH, {"events": bodies, "atomic": atomic})
+
+
+def test_a_query_parameter_that_no_route_knows_is_refused(gateway: Gateway, base: Base) -> None:
+    key = gateway.key()
+    body = said("hi")
+    assert_refused(gateway.call("POST", EVENTS, body, key=key, query={"dry": 1}), 422, "dry")
+    assert_refused(gateway.call("GET", "/api/v1/usage", key=key, query={"x": 1}), 422, "x")
+    assert nothing_stored(base)

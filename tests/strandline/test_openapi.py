@@ -134,8 +134,8 @@ def _serve(request: Request) -> Any:
     ("name", "route", "statuses"),
     [
         ("GET /x", Route(_serve, None, {200: wire.Liveness}), ""),
-        ("GET /x", Route(_serve, "issued", {200: wire.Liveness}), "401"),
-        ("GET /x", Route(_serve, "read", {200: wire.Liveness}), "401 403 503"),
+        ("GET /x", Route(_serve, "issued", {200: wire.Liveness}), "401 422"),
+        ("GET /x", Route(_serve, "read", {200: wire.Liveness}), "401 403 422 503"),
         ("GET /x/{x_id}", Route(_serve, None, {200: wire.Liveness}), "404"),
         ("GET /x/{cid}", Route(_serve, None, {200: wire.Liveness}), "404 422"),
         ("GET /x", Route(_serve, None, {200: wire.Liveness}, query=wire.OnBehalf), "422"),
