@@ -349,7 +349,8 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
 
 
 def _refusal(error: StrandlineError, request_id: str) -> Answer:
-    headers = {"Retry-After": str(error.retry_after)} if error.retryable else {}
+    waits = error.retryable or isinstance(error, QuotaExceeded)
+    headers = {"Retry-After": str(error.retry_after)} if waits else {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
     return answer({"error": error_body(error, request_id)}, status_of(error), headers)

@@ -141,15 +141,18 @@ def _refusal(held: _Slice, quota: Quota, units: int) -> StrandlineError:
             limit=held.limit,
             at_once=held.at_once,
         )
+    waiting_helps = held.at_once > 0 and quota != "stored_bytes"
     way_out = (
         f"try again in {retry_after} s, or ask the operator for more"
-        if held.at_once > 0 and quota != "stored_bytes"
+        if waiting_helps
         else "ask the operator for more"
     )
-    return QuotaExceeded(
+    refused = QuotaExceeded(
         f"{said}, and {units:,} more are not free now: {way_out}.",
         quota=quota,
         retry_after=retry_after,
         limit=held.limit,
         at_once=held.at_once,
     )
+    refused.retryable = waiting_helps
+    return refused

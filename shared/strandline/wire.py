@@ -712,8 +712,8 @@ class QuotaUse(_Answer):
     """Seconds until one more is free, 0 when one is. Stored bytes do not get free by waiting."""
     resets_at: datetime | None
     """Of a rate: when all is free again, if nothing more is used."""
-    ever: int
-    """Leased since ever: what was used, and what lapsed."""
+    leased: int
+    """Leased to the service's instances since ever: what was used, and what lapsed unspent."""
 
 
 class Stored(_Answer):

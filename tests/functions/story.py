@@ -17,7 +17,7 @@ _NAMES = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|b[a-z2-7]{58}"
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|strandline_[\w-]+|https?://\S+"
 )
-_SCORES, _USES = {"total", "text_score", "cosine"}, {"used", "remaining", "retry_after", "ever"}
+_SCORES, _USES = {"total", "text_score", "cosine"}, {"used", "remaining", "retry_after", "leased"}
 _OPAQUE = {"mark", "token", "next_cursor", *_SCORES, *_USES}
 
 

@@ -48,5 +48,5 @@ def _told(use: quotas.Use) -> wire.QuotaUse:
         remaining=remaining,
         retry_after=0 if remaining else wait,
         resets_at=full_at,
-        ever=use.leased,
+        leased=use.leased,
     )
