@@ -161,6 +161,11 @@ class Request:
         except ValueError:
             raise NotFound from None
 
+    @property
+    def has_query(self) -> bool:
+        """Whether anything stands behind the path."""
+        return bool(self._event.get("multiValueQueryStringParameters"))
+
     def query[Model: BaseModel](self, shape: type[Model]) -> Model:
         """The query string as its type; `participants` alone may stand there several times. Raises
         Invalid naming a parameter."""
@@ -302,7 +307,7 @@ def _served(routes: Mapping[str, Route], request: Request) -> Answer:
         request.admit(route)
         if route.right not in (None, "issued", "operator"):
             request.spend("requests", 1)
-        if route.query is None and route.right is not None:
+        if route.query is None and route.right is not None and request.has_query:
             request.query(wire.NoQuery)
         result = route.serve(request)
     except StrandlineError as error:
