@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from functions.ingest import handler as ingest
+from strandline.config import settings
 from strandline.hints import Hints
 from strandline.local.aws import LocalAws
 from strandline.models.embedding import Embedder
@@ -40,8 +41,10 @@ def race[Answer](
 
 
 @pytest.fixture
-def callers(gateway: Gateway) -> Iterator[ThreadPoolExecutor]:
-    """Threads that have a connection each, so that a race begins at once."""
+def callers(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
+    """Threads that have a connection each, so that a race begins at once; no quota is in the way."""
+    monkeypatch.setenv("STRANDLINE_TENANT_REQUESTS_PER_MINUTE", str(10**9))
+    settings.cache_clear()
     key, turn = gateway.key("elsewhere", "user:warm"), threading.Lock()
     gate = threading.Barrier(CALLERS, timeout=60)
 
