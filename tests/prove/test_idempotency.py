@@ -42,7 +42,7 @@ def race[Answer](
 
 @pytest.fixture
 def callers(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
-    """Threads that have a connection each, so that a race begins at once; no quota is in the way."""
+    """Threads that have a connection each, so that a race begins at once; no quota in the way."""
     monkeypatch.setenv("STRANDLINE_TENANT_REQUESTS_PER_MINUTE", str(10**9))
     settings.cache_clear()
     key, turn = gateway.key("elsewhere", "user:warm"), threading.Lock()
