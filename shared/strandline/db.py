@@ -91,8 +91,8 @@ class Access:
         """The rows of one function call that says by itself who asks: its first three parameters
         ($1, $2, $3) are tenant, viewer and writer, `params` follow. Values as Postgres spells them.
 
-        Spares an append what costs as much as its own work: a statement for the settings, and the
-        driver's adaptation of what goes and comes (docs/cost.md). Where less time is left than the
+        Spares an append a statement for the settings, and the driver's adaptation of what goes and
+        comes. Where less time is left than the
         role's own time-out gives, the settings go first all the same.
         """
         *asked, milliseconds = self._settings()
