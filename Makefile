@@ -1,13 +1,13 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo key test check format prove bench lock clean
+.PHONY: help setup run demo key test check format prove bench calibrate lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
@@ -44,6 +44,9 @@ prove: $(READY) ## run the proofs at the sizes that are promised
 bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
+
+calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
+	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")
 
 lock: $(READY) ## resolve the hashed requirement locks anew
 	@sh layers/lock.sh $(VENV)

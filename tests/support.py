@@ -1,5 +1,6 @@
 """What tests share: a migrated database a test, and the real handlers behind real proxy events."""
 
+import contextlib
 import importlib
 import json
 import secrets
@@ -21,6 +22,7 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.service import Service
+from strandline.services.jobs.frame import ShardFailed
 from strandline.services.keys import NewKey, make_key
 from strandline.services.migrate import migrate, prepare_roles
 
@@ -153,9 +155,31 @@ class Gateway:
         return Reply(result["statusCode"], result["headers"], result["body"])
 
     def tick(self) -> dict[str, Any]:
-        """The worker's sweep: an empty batch."""
-        worker = importlib.import_module("functions.worker.handler")
-        return worker.lambda_handler({"Records": []}, LambdaContext("worker", 120))
+        """A sweep of everything that is due."""
+        return self.run("sweeper")
+
+    def run(self, job: str, tenant: str | None = None) -> dict[str, Any]:
+        """A run of a job as the state machine does it, its shards one by one; each fails alone."""
+        handler = importlib.import_module(f"functions.{job}.handler")
+        run = str(uuid.uuid4())
+
+        def step(verb: str, **asked: object) -> dict[str, Any]:
+            event = {"verb": verb, "run": run, "input": {**asked, "job": job}}
+            return handler.lambda_handler(event, LambdaContext(job, 900))
+
+        if not step("plan", tenant=tenant)["shards"]:
+            return {}
+        for shard in handler.service.blobs.shards(run):
+            with contextlib.suppress(ShardFailed):
+                step("shard", **shard)
+        return step("finish")
+
+
+class Deaf:
+    """A state machine that never gets to what it is told to start."""
+
+    def start(self, job: str, tenant: str, run: str) -> None:
+        """Told, and forgotten."""
 
 
 def wire_handlers(
@@ -166,9 +190,9 @@ def wire_handlers(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     settings.cache_clear()
-    for name in ("ingest", "query", "admin", "worker"):
+    for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver"):
         service = Service()
-        service.__dict__["embedder"] = embedder
+        service.__dict__ |= {"embedder": embedder, "executions": Deaf()}
         services.append(service)
         monkeypatch.setattr(
             importlib.import_module(f"functions.{name}.handler"), "service", service

@@ -33,12 +33,12 @@ def test_handlers_decide_nothing() -> None:
 
 
 def test_the_table_and_the_routes_agree() -> None:
-    from strandline.routes import admin, docs, ingest, query
+    from strandline.routes import admin, docs, ingest, jobs_admin, query, sessions
 
     served = {
-        "ingest": set(ingest.ROUTES),
-        "query": set(query.ROUTES),
-        "admin": set(admin.ROUTES) | set(docs.ROUTES),
+        "ingest": set(ingest.ROUTES) | set(sessions.WRITES),
+        "query": set(query.ROUTES) | set(sessions.READS),
+        "admin": set(admin.ROUTES) | set(jobs_admin.ROUTES) | set(docs.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 
@@ -106,6 +106,8 @@ def test_public_names_are_explained() -> None:
         ("query", ("openai", "moto", "uvicorn")),
         ("admin", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("worker", ("openai", "moto", "uvicorn")),
+        ("sweeper", ("openai", "moto", "uvicorn")),
+        ("archiver", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("migrate", ("boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],
 )

@@ -1,14 +1,14 @@
-"""Tenants, keys and the audit trail over HTTPS, for operators; the API's document, for all."""
+"""Tenants, keys, the audit trail and jobs over HTTPS; the API's document, for all."""
 
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.http import serve
-from strandline.routes import admin, docs
+from strandline.routes import admin, docs, jobs_admin
 from strandline.service import Service
 
-ROUTES = admin.ROUTES | docs.ROUTES
+ROUTES = admin.ROUTES | jobs_admin.ROUTES | docs.ROUTES
 
 service = Service()
 

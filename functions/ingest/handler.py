@@ -5,8 +5,10 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.http import serve
-from strandline.routes.ingest import ROUTES
+from strandline.routes import ingest, sessions
 from strandline.service import Service
+
+ROUTES = ingest.ROUTES | sessions.WRITES
 
 service = Service()
 

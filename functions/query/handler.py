@@ -5,8 +5,10 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.http import serve
-from strandline.routes.query import ROUTES
+from strandline.routes import query, sessions
 from strandline.service import Service
+
+ROUTES = query.ROUTES | sessions.READS
 
 service = Service(model=True)
 

@@ -1,4 +1,4 @@
-"""Embed what is new, hinted by the queue; an empty batch takes whatever is due."""
+"""Embed what is new, hinted by the queue."""
 
 from typing import Any
 

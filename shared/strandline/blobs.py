@@ -1,15 +1,18 @@
 """Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL. What callers
-put by themselves waits under `_uploads/<tenant>/<upload_id>`, where no tenant's name can be."""
+put by themselves waits under `_uploads/<tenant>/<upload_id>`, where no tenant's name can be; what a
+run of a job works through lies under `_jobs/<run>/`."""
 
 import base64
 import codecs
 import functools
 import hashlib
+import json
 import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
@@ -35,7 +38,9 @@ def _config(read_timeout: int, attempts: int) -> Config:
 _GONE = (404, 412)
 _CHUNK_BYTES = 1024 * 1024
 REMOVED_AT_ONCE = 1000
-"""The most that S3 deletes in one call."""
+"""The most that S3 deletes, or lists, in one call."""
+_RUNS = "_jobs/"
+"""Where lists of parts lie: no tenant's name can be so."""
 
 _TEXT = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
@@ -68,6 +73,15 @@ class Uploaded:
     size: int
     sha256: bytes
     etag: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A payload as it lies in the store."""
+
+    cid: str
+    put_at: datetime
+    """When its bytes were last put, by the store's clock."""
 
 
 class Blobs:
@@ -164,14 +178,68 @@ class Blobs:
     def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
         """Remove what was uploaded, or never was, up to REMOVED_AT_ONCE; gives what is gone."""
         keys = {self._pending(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids}
+        return [keys[key] for key in self._remove(list(keys))]
+
+    def stored(self, tenant: str, after: str) -> list[Stored]:
+        """A tenant's payloads behind this address, in order, up to REMOVED_AT_ONCE; none at the
+        end."""
+        prefix = f"{tenant}/"
+        with _reachable():
+            answer = self._s3.list_objects_v2(
+                Bucket=self._bucket,
+                Prefix=prefix,
+                StartAfter=prefix + after,
+                MaxKeys=REMOVED_AT_ONCE,
+            )
+        found = answer.get("Contents", [])
+        return [Stored(one["Key"].removeprefix(prefix), one["LastModified"]) for one in found]
+
+    def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
+        """Remove payloads, up to REMOVED_AT_ONCE; gives what is gone, or never was there."""
+        prefix = f"{tenant}/"
+        return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
+
+    def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
+        """Store the list of a run's parts, as the state machine reads it; gives its key."""
+        key = f"{_RUNS}{run}/shards.json"
+        with _reachable():
+            self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
+        return key
+
+    def shards(self, run: str) -> list[dict[str, Any]]:
+        """A run's parts as they were planned; none once they are forgotten."""
+        with _reachable():
+            try:
+                answer = self._s3.get_object(Bucket=self._bucket, Key=f"{_RUNS}{run}/shards.json")
+            except ClientError as error:
+                if _status(error) in _GONE:
+                    return []
+                raise
+            return json.loads(answer["Body"].read())
+
+    def forget_run(self, run: str) -> None:
+        """Remove a run's list."""
+        self._remove([f"{_RUNS}{run}/shards.json"])
+
+    def forget_runs(self, before: datetime) -> int:
+        """Remove the lists of runs that began before, up to REMOVED_AT_ONCE of them; gives how
+        many."""
+        with _reachable():
+            answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS)
+        found = answer.get("Contents", [])
+        return len(self._remove([o["Key"] for o in found if o["LastModified"] < before]))
+
+    def _remove(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects in one call; gives the keys under which nothing lies any more."""
+        if not keys:
+            return []
         with _reachable():
             answer = self._s3.delete_objects(
                 Bucket=self._bucket,
                 Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
             )
-        for error in answer.get("Errors", []):
-            keys.pop(error.get("Key", ""), None)
-        return list(keys.values())
+        kept = {error.get("Key") for error in answer.get("Errors", [])}
+        return [key for key in keys if key not in kept]
 
     def check(self) -> None:
         """Raise Unavailable when the bucket does not answer."""

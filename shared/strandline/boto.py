@@ -6,6 +6,8 @@ import boto3
 from botocore.config import Config
 
 
-def client(service: Literal["s3", "sqs"], config: Config) -> Any:
+def client(
+    service: Literal["s3", "sqs", "bedrock-runtime", "stepfunctions"], config: Config
+) -> Any:
     """A client of this service in the environment's region and with its credentials."""
     return cast("Any", boto3).client(service, config=config)

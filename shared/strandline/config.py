@@ -5,9 +5,18 @@ import os
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from strandline.errors import Misconfigured
+from strandline.tuning import DEFAULTS, Tuning
 
 PREFIX = "STRANDLINE_"
 
@@ -38,6 +47,40 @@ class Settings(BaseModel):
     """Length of a vector; must match the model."""
     embedding_threads: int = Field(default=0, ge=0)
     """Threads of the local model; 0 leaves the choice to onnxruntime."""
+    llm_provider: Literal["none", "openai", "azure", "bedrock"] = "none"
+    """`none` leaves language tasks to the deterministic twin; `openai` is any endpoint that speaks
+    its protocol, `azure` Azure OpenAI, `bedrock` Amazon Bedrock with the function's own role."""
+    llm_base_url: str | None = None
+    """The endpoint: OpenAI's own when absent. Of `azure` the resource's address, required."""
+    llm_model: str = ""
+    """The model's name as its provider knows it; of `azure` the deployment's."""
+    llm_api_key: str | None = None
+    """The credential; of `bedrock` none."""
+    llm_api_version: str = ""
+    """Of `azure`, required: the api-version, as in 2024-10-21."""
+    llm_seconds: float = Field(default=10.0, gt=0, le=120)
+    """How long one answer may take."""
+    llm_summary_seconds: float = Field(default=20.0, gt=0, le=120)
+    """How long a summary may take."""
+    llm_calls_per_minute: int = Field(default=50, ge=0, le=100_000)
+    """Requests to the provider for one user, in the background for one scope."""
+    llm_failures: int = Field(default=5, ge=1, le=1000)
+    """After so many failures in a row the provider is left alone,"""
+    llm_rest_seconds: float = Field(default=60.0, gt=0, le=3600)
+    """for so long; then one request tries it."""
+    llm_usd_per_million_in: float = Field(default=0.0, ge=0, le=10_000)
+    """The price of a million tokens shown to the model. 0: costs are not counted."""
+    llm_usd_per_million_out: float = Field(default=0.0, ge=0, le=10_000)
+    """The price of a million tokens that it writes."""
+    llm_usd_per_month: float | None = Field(default=None, ge=0, le=10**9)
+    """What models may cost a tenant in a calendar month (UTC), unless an operator set it another
+    budget. Absent: no limit; 0 allows nothing."""
+    llm_characters: int = Field(default=24_000, ge=1000, le=1_000_000)
+    """The most characters of memory that one request shows to the model,"""
+    llm_event_characters: int = Field(default=2000, ge=100, le=100_000)
+    """and of one event."""
+    llm_max_tokens: int = Field(default=2000, ge=100, le=100_000)
+    """The most tokens that an answer may have; what a model thinks before it counts too."""
     query_vector_seconds: float = Field(default=1.0, gt=0)
     """How long recall waits for its query vector before it answers by full text alone."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
@@ -49,6 +92,11 @@ class Settings(BaseModel):
     upload_grace_seconds: int = Field(default=86_400, le=2_592_000)
     """How long an upload may wait to be cited, in seconds; then it is removed. At least twice
     `upload_seconds`, so that no URL outlives what it is for."""
+    blob_grace_seconds: int = Field(default=86_400, ge=3600, le=2_592_000)
+    """How old a payload that no event cites must be before it is removed, in seconds. An append
+    puts its payload first and has half a minute to cite it."""
+    state_machine: str = ""
+    """The ARN of the state machine that runs jobs; without it none is started by a request."""
     tenant_requests_per_minute: int = Field(default=6000, ge=0, le=10**9)
     """Requests a tenant may make, unless an operator set it another limit; 0 allows nothing. 6,000
     are 100 a second: at 100 ms each ten Lambda instances, of the 1,000 an account begins with."""
@@ -59,6 +107,10 @@ class Settings(BaseModel):
     tenant_burst_seconds: float = Field(default=10.0, ge=0, le=3600)
     """How many seconds' worth of a rate a tenant may use at once. Any minute sees a minute's worth
     and this; one unit at least."""
+
+    tuning: Json[Tuning] = DEFAULTS
+    """Thresholds of memory's formation that differ from their defaults, as a JSON object by name
+    (docs/heat.md has the table). What an operator sets for a tenant goes before them."""
 
     @field_validator("upload_grace_seconds")
     @classmethod
@@ -76,12 +128,18 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            wrong = [f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()]
+            wrong = [f"{_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise Misconfigured(
             f"Strandline does not start. {'; '.join(wrong)}. There is no default secret, and no "
             "mode without authentication; `make run` makes all settings for one machine.",
             variables=wrong,
         )
+
+
+def _variable(place: tuple[int | str, ...]) -> str:
+    """What is wrong: a variable, or a name within its JSON."""
+    variable, *within = (str(part) for part in place)
+    return ".".join((PREFIX + variable.upper(), *within))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.rows import class_row
 
 from strandline.errors import Misconfigured, Unavailable, Unsure
@@ -188,6 +188,14 @@ class Database:
         kept.used_at = time.monotonic()
         return kept.connection
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is in the middle of a transaction: no time to call anybody."""
+        kept = cast("_Kept | None", getattr(self._local, "kept", None))
+        return kept is not None and (
+            kept.connection.info.transaction_status == TransactionStatus.INTRANS
+        )
+
     def close(self) -> None:
         """Close every thread's connection: when the process, or a test, is done."""
         for connection in self._opened:
@@ -202,7 +210,8 @@ class _Kept:
     def usable(self) -> bool:
         """Not in the middle of a killed request, and, after a pause, still answering: a frozen
         Lambda thaws with a connection that may have died meanwhile."""
-        if self.connection.closed or self.connection.info.transaction_status != 0:
+        wire = self.connection.pgconn  # asked at every request: without the driver's layers
+        if wire.status != ConnStatus.OK or wire.transaction_status != TransactionStatus.IDLE:
             return False
         if time.monotonic() - self.used_at < _TRUSTED_SECONDS:
             return True
@@ -254,7 +263,7 @@ select r.rolsuper or r.rolbypassrls
     or exists (
         select from pg_roles other
         where other.rolname in ('strandline_owner', 'strandline_keys', 'strandline_search',
-                'strandline_planner', 'strandline_guard')
+                'strandline_planner', 'strandline_guard', 'strandline_append')
             and pg_has_role(r.oid, other.oid, 'member'))
 from pg_roles r where r.rolname = current_user
 """

@@ -13,8 +13,13 @@ StrandlineError
 ├── QuotaExceeded            429  the tenant used up what it may for now
 ├── Unavailable              503  a dependency is away: try again
 │   ├── EmbeddingUnavailable
+│   ├── ModelUnavailable
+│   │   └── ModelLate
 │   └── Unsure               503  the connection broke while a commit was under way
 ├── EmbeddingRefused         a text that this model will never embed
+├── ModelRefused             what a language model will not answer
+│   └── FormatRefused        not in this format: there may be a simpler one
+├── ModelUnusable            an answer of a language model that is none
 └── Misconfigured            the process must not start
 The edge maps classes to statuses in one table (`strandline.http`).
 """
@@ -126,6 +131,41 @@ class EmbeddingRefused(StrandlineError):
     """The embedding model will not take this text."""
 
     code = "embedding_refused"
+
+
+class ModelUnavailable(Unavailable):
+    """The language model cannot be reached, or is overloaded."""
+
+    code = "model_unavailable"
+
+
+class ModelLate(ModelUnavailable):
+    """The language model did not answer in time."""
+
+    code = "model_late"
+
+
+class ModelRefused(StrandlineError):
+    """The language model will not answer this."""
+
+    code = "model_refused"
+
+
+class FormatRefused(ModelRefused):
+    """The language model does not answer in the format that it was asked for."""
+
+    code = "model_format_refused"
+
+    def __init__(self, message: str, simpler: str) -> None:
+        super().__init__(message)
+        self.simpler = simpler
+        """The way to ask it next."""
+
+
+class ModelUnusable(StrandlineError):
+    """The language model's answer is too large, or none at all."""
+
+    code = "model_unusable"
 
 
 class Misconfigured(StrandlineError):

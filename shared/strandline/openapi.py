@@ -56,9 +56,10 @@ _TAGS = {
     "recall": "Ask, and get back memories that cite their events.",
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
-    "sessions": "One conversation of a scope.",
+    "sessions": "One conversation of a scope, with its short-term memory and its chains.",
     "uploads": "Large payloads, put into the store by the caller.",
     "usage": "What the tenant uses.",
+    "model-calls": "What language models were asked, and what it cost.",
     "health": "Is it up, and how is it?",
     "admin": "Tenants and keys, for operators.",
     "docs": "This document, and a page to read and try it.",
@@ -79,9 +80,17 @@ _PATHS: Mapping[str, Mapping[str, Any]] = {
         "description": "A key's public id.",
         "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     },
+    "job": {
+        "description": "A job's id; to start one, its name.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 64},
+    },
     "tenant": {
         "description": "A tenant's name.",
         "schema": {"type": "string", "pattern": wire.TENANT_PATTERN},
+    },
+    "session_id": {
+        "description": "The caller's own name of the session.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
 }

@@ -3,8 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from strandline.config import Settings
@@ -62,6 +61,9 @@ class Quotas:
         }
         """The limits of a tenant for which no operator set any."""
         self.burst_seconds = settings.tenant_burst_seconds
+        self.model_usd_per_month = settings.llm_usd_per_month
+        """The budget for language models of a tenant for which no operator set any; None is no
+        limit. It is spent by `metering`."""
         self._database = database
         self._slices: dict[tuple[str, Quota], _Slice] = {}
         self._lock = threading.Lock()
@@ -74,7 +76,8 @@ class Quotas:
         if units <= 0:
             return
         held = self._held(tenant, quota)
-        with _locked(held.lock, deadline):
+        _acquire(held.lock, deadline)
+        try:
             left = held.left()  # once: what lapses from here on is spent all the same
             need = units - left
             if need > 0 and not held.refuses(need):
@@ -82,6 +85,8 @@ class Quotas:
             if units > left:
                 raise _refusal(held, quota, units)
             held.units = left - units
+        finally:
+            held.lock.release()
 
     def give_back(self, tenant: str, quota: Quota, units: int) -> None:
         """Return units of a spend that came to nothing. Where their slice has lapsed they are
@@ -92,6 +97,8 @@ class Quotas:
                 held.units += max(0, units)
 
     def _held(self, tenant: str, quota: Quota) -> _Slice:
+        if held := self._slices.get((tenant, quota)):
+            return held
         with self._lock:
             if len(self._slices) >= _KEPT:
                 self._slices.clear()
@@ -114,16 +121,11 @@ class Quotas:
         return got.granted
 
 
-@contextmanager
-def _locked(lock: threading.Lock, deadline: float | None) -> Generator[None]:
+def _acquire(lock: threading.Lock, deadline: float | None) -> None:
     """One thread leases, the others wait for its slice: no longer than they may."""
     left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
     if not lock.acquire(timeout=left):
         raise Unavailable
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _refusal(held: _Slice, quota: Quota, units: int) -> StrandlineError:

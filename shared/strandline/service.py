@@ -11,11 +11,13 @@ from strandline.blobs import Blobs
 from strandline.config import settings
 from strandline.db import Database
 from strandline.errors import StrandlineError
+from strandline.executions import Executions
 from strandline.hints import Hints
-from strandline.models.choice import make_embedder
+from strandline.models.choice import make_embedder, make_provider
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.quotas import Quotas
+from strandline.reasoner import Reasoner
 
 
 class once[Value](functools.cached_property[Value]):
@@ -56,6 +58,10 @@ class Service:
         return Hints(settings().queue_url)
 
     @once
+    def executions(self) -> Executions:
+        return Executions(settings().state_machine)
+
+    @once
     def embedder(self) -> Embedder:
         return make_embedder(settings())
 
@@ -74,3 +80,7 @@ class Service:
     @once
     def quotas(self) -> Quotas:
         return Quotas(self.database, settings())
+
+    @once
+    def reasoner(self) -> Reasoner:
+        return Reasoner(self.database, settings(), make_provider(settings()))

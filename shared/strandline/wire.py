@@ -19,10 +19,12 @@ from pydantic import (
     JsonValue,
     ValidationError,
     WithJsonSchema,
+    create_model,
 )
 
 from strandline import participants
 from strandline.errors import Invalid, Malformed
+from strandline.tuning import Tuning
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BATCH = 500
@@ -244,24 +246,28 @@ type KeyRight = Literal["read", "write", "admin", "operator"]
 type Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
-class _Request(BaseModel):
+class RequestModel(BaseModel):
+    """What a caller sends: a name that is not known is refused."""
+
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class _Answer(BaseModel):
+class AnswerModel(BaseModel):
+    """What a caller gets: every field is there, if only as null."""
+
     model_config = ConfigDict(
         use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
     )
 
 
-class PartIn(_Request):
+class PartIn(RequestModel):
     """A run of an agent's message that one model wrote."""
 
     content: str
     model: str | None = Field(default=None, max_length=200)
 
 
-class EdgeIn(_Request):
+class EdgeIn(RequestModel):
     """A supporting event, by id or by CID, and how much it supports."""
 
     event_id: UUID | None = None
@@ -269,17 +275,15 @@ class EdgeIn(_Request):
     weight: float = Field(default=1.0, ge=0, le=1, strict=True)
 
 
-class BlobIn(_Request):
+class BlobIn(RequestModel):
     """A payload that is stored or uploaded already."""
 
     cid: Cid
 
 
-class AppendRequest(_Request):
-    """One canonical event."""
+class EventFields(RequestModel):
+    """What an event says, wherever it is appended."""
 
-    participants: Participants
-    """Everybody who took part; the exact set names the scope."""
     role: Role
     type: EventType = "message"
     content: str | None = None
@@ -296,7 +300,6 @@ class AppendRequest(_Request):
     """A file name for the payload."""
     speaker: Participant | None = None
     """Who says it; one of the participants. Found by itself where only one can be meant."""
-    session_id: SessionId | None = None
     channel: Channel = "http"
     source_event_key: SourceKey | None = None
     """The caller's own key for this event; the same (channel, key) is stored once."""
@@ -311,6 +314,14 @@ class AppendRequest(_Request):
     """May repeat the credential's user; another is refused."""
 
 
+class AppendRequest(EventFields):
+    """One canonical event."""
+
+    participants: Participants
+    """Everybody who took part; the exact set names the scope."""
+    session_id: SessionId | None = None
+
+
 class _Item:
     """An item of a batch is validated by itself, so that it fails alone; its type is told."""
 
@@ -321,7 +332,7 @@ class _Item:
         return handler(AppendRequest.__pydantic_core_schema__)
 
 
-class BatchRequest(_Request):
+class BatchRequest(RequestModel):
     """Up to 500 events in one transaction, each on its own unless `atomic`."""
 
     events: list[Annotated[Any, _Item]] = Field(min_length=1, max_length=MAX_BATCH)
@@ -329,11 +340,11 @@ class BatchRequest(_Request):
     """All or none."""
 
 
-class NoQuery(_Request):
+class NoQuery(RequestModel):
     """A route without query parameters: a misspelt one is refused, as everywhere."""
 
 
-class OnBehalf(_Request):
+class OnBehalf(RequestModel):
     """Query string of every read."""
 
     participants: Participants | None = None
@@ -359,14 +370,14 @@ class FeedQuery(OnBehalf):
     """At most so many."""
 
 
-class AppendHeaders(_Request):
+class AppendHeaders(RequestModel):
     """Headers of an append."""
 
     idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
     """A key of channel `http` for this request; in a batch the key of item i is `<key>#i`."""
 
 
-class Filters(_Request):
+class Filters(RequestModel):
     """What a read may be narrowed by; everything given must hold."""
 
     session_id: SessionId | None = None
@@ -411,7 +422,7 @@ class RecallRequest(Filters):
     """At most so many."""
 
 
-class ListQuery(_Request):
+class ListQuery(RequestModel):
     """Query string of an operator's list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
@@ -420,7 +431,7 @@ class ListQuery(_Request):
     """`next_cursor` of the page before."""
 
 
-class LimitsIn(_Request):
+class LimitsIn(RequestModel):
     """A tenant's limits. What is left out stays as it is, null is the deployment's default, 0
     allows nothing. They hold everywhere after a minute."""
 
@@ -429,15 +440,49 @@ class LimitsIn(_Request):
     """Events, in batches or not."""
     stored_bytes: Limit | None = Field(default=None, le=2**62)
     """Bytes of events and payloads."""
+    model_usd_per_month: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
+    """What language models may cost in a calendar month (UTC), in USD. Once that is spent the
+    deterministic twin does their work."""
 
 
-class TenantIn(LimitsIn):
+def _nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
+    """Tuning with null for what is not the tenant's own."""
+    fields: dict[str, Any] = {
+        name: Annotated[
+            field.annotation | None,
+            *field.metadata,
+            Field(default=None, description=field.description),
+        ]
+        for name, field in Tuning.model_fields.items()
+    }
+    return create_model("Nullable", __base__=base, **fields)
+
+
+class TuningIn(_nullable(RequestModel)):
+    """A tenant's thresholds. What is left out stays as it is, null is the deployment's."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class TuningOut(_nullable(AnswerModel)):
+    """What an operator set of a tenant's thresholds; null is the deployment's."""
+
+
+class TenantChange(LimitsIn):
+    """What an operator may change of a tenant: limits, and the thresholds of memory's formation."""
+
+    tuning: TuningIn | None = None
+    """Null: none of its own any more. Holds for what is formed from now on; for heat at once, but
+    when chains get cold is put right in the background."""
+
+
+class TenantIn(TenantChange):
     """A tenant to be made."""
 
     tenant_id: str = Field(pattern=TENANT_PATTERN)
 
 
-class KeyIn(_Request):
+class KeyIn(RequestModel):
     """A key to be made."""
 
     user: Participant | None = None
@@ -449,7 +494,7 @@ class KeyIn(_Request):
     """At most 3,650 days ahead. Absent: it does not expire."""
 
 
-class RotateIn(_Request):
+class RotateIn(RequestModel):
     """How a key is followed by another."""
 
     overlap_seconds: int = Field(default=86_400, ge=0, le=30 * 86_400, strict=True)
@@ -458,7 +503,7 @@ class RotateIn(_Request):
     """Of the successor. Absent: it holds as long as the old one was made for."""
 
 
-class BlobOut(_Answer):
+class BlobOut(AnswerModel):
     """A payload that an event holds: its address, size in bytes, type and file name."""
 
     cid: str
@@ -467,7 +512,7 @@ class BlobOut(_Answer):
     name: str | None
 
 
-class Receipt(_Answer):
+class Receipt(AnswerModel):
     """What an append acknowledges; the same again for a replay."""
 
     event_id: UUID
@@ -478,7 +523,7 @@ class Receipt(_Answer):
     blob: BlobOut | None
 
 
-class Refusal(_Answer):
+class Refusal(AnswerModel):
     """Why a request was refused."""
 
     code: str
@@ -493,13 +538,13 @@ class Refusal(_Answer):
     """Whether the same request may succeed later."""
 
 
-class Error(_Answer):
+class Error(AnswerModel):
     """The one shape of every error."""
 
     error: Refusal
 
 
-class UploadRequest(_Request):
+class UploadRequest(RequestModel):
     """A payload that the caller is going to put into the store by itself."""
 
     size: int = Field(ge=1, strict=True)
@@ -514,7 +559,7 @@ class UploadRequest(_Request):
     """A file name, for events that cite it and name none."""
 
 
-class UploadOut(_Answer):
+class UploadOut(AnswerModel):
     """Where and how to put the payload. An event may cite it (`blob: {"cid"}`) once it is there;
     until one does nobody can fetch it."""
 
@@ -532,7 +577,7 @@ class UploadOut(_Answer):
     """What no event cites until then is removed."""
 
 
-class UploadStored(_Answer):
+class UploadStored(AnswerModel):
     """The payload is stored already and this credential may cite it: there is nothing to put."""
 
     cid: str
@@ -540,7 +585,7 @@ class UploadStored(_Answer):
     stored: Literal[True] = True
 
 
-class BatchItem(_Answer):
+class BatchItem(AnswerModel):
     """One item's result: `status` is what it would have been alone."""
 
     status: int
@@ -548,7 +593,7 @@ class BatchItem(_Answer):
     error: Refusal | None = None
 
 
-class BatchAnswer(_Answer):
+class BatchAnswer(AnswerModel):
     """A batch's results, in the order of its items."""
 
     stored: int
@@ -557,7 +602,7 @@ class BatchAnswer(_Answer):
     results: list[BatchItem]
 
 
-class EdgeOut(_Answer):
+class EdgeOut(AnswerModel):
     """A supporting event, what the block commits to, and how much it supports."""
 
     event_id: UUID
@@ -565,7 +610,7 @@ class EdgeOut(_Answer):
     weight: float
 
 
-class PartOut(_Answer):
+class PartOut(AnswerModel):
     """A run of an agent's message, and the model that wrote it."""
 
     content: str | None
@@ -575,7 +620,7 @@ class PartOut(_Answer):
     model: str | None
 
 
-class EventOut(_Answer):
+class EventOut(AnswerModel):
     """An event as its readers see it."""
 
     event_id: UUID
@@ -601,7 +646,7 @@ class EventOut(_Answer):
     edges: list[EdgeOut]
 
 
-class ScopeEvents(_Answer):
+class ScopeEvents(AnswerModel):
     """A scope's share of a tree."""
 
     scope_id: UUID
@@ -610,7 +655,7 @@ class ScopeEvents(_Answer):
     """By seq."""
 
 
-class EventTree(_Answer):
+class EventTree(AnswerModel):
     """A rooted tree: the query, its scopes, their events."""
 
     query: Mapping[str, Any]
@@ -620,14 +665,14 @@ class EventTree(_Answer):
     next_cursor: str | None
 
 
-class EventPage(_Answer):
+class EventPage(AnswerModel):
     """Events, newest first."""
 
     events: list[EventOut]
     next_cursor: str | None
 
 
-class FeedPage(_Answer):
+class FeedPage(AnswerModel):
     """A scope's events after a seq, in order, gapless."""
 
     scope_id: UUID
@@ -638,7 +683,7 @@ class FeedPage(_Answer):
     """Ask again with this; nothing is missed and nothing comes twice."""
 
 
-class ScopeOut(_Answer):
+class ScopeOut(AnswerModel):
     """Who took part, and how far the scope's log goes."""
 
     scope_id: UUID
@@ -648,14 +693,14 @@ class ScopeOut(_Answer):
     created_at: datetime
 
 
-class ScopePage(_Answer):
+class ScopePage(AnswerModel):
     """Scopes, newest first."""
 
     scopes: list[ScopeOut]
     next_cursor: str | None
 
 
-class Score(_Answer):
+class Score(AnswerModel):
     """Why a hit stands where it stands."""
 
     total: float
@@ -667,14 +712,14 @@ class Score(_Answer):
     """Its place among events that have no vector yet, newest first."""
 
 
-class Piece(_Answer):
+class Piece(AnswerModel):
     """A range of characters of a payload's text: from start, up to but without end."""
 
     start_char: int
     end_char: int
 
 
-class Hit(_Answer):
+class Hit(AnswerModel):
     """A memory and where it comes from."""
 
     event: EventOut
@@ -683,7 +728,7 @@ class Hit(_Answer):
     score: Score
 
 
-class RecallAnswer(_Answer):
+class RecallAnswer(AnswerModel):
     """Memories, best first, and what the answer rested on."""
 
     hits: list[Hit]
@@ -696,7 +741,7 @@ class RecallAnswer(_Answer):
     """What this answer rested on: snapshot of the database, now, embedding space."""
 
 
-class QuotaUse(_Answer):
+class QuotaUse(AnswerModel):
     """A quota of the tenant. What an instance leased counts as used until it is spent or lapses."""
 
     name: Literal["requests", "appends", "stored_bytes"]
@@ -716,7 +761,7 @@ class QuotaUse(_Answer):
     """Leased to the service's instances since ever: what was used, and what lapsed unspent."""
 
 
-class Stored(_Answer):
+class Stored(AnswerModel):
     """What the tenant stores, as it was counted in the background."""
 
     bytes: int
@@ -725,44 +770,95 @@ class Stored(_Answer):
     measured_at: datetime
 
 
-class Usage(_Answer):
+class ModelUse(AnswerModel):
+    """What language models did for the tenant in this calendar month (UTC). Calls are added when
+    the work that they were made for is done."""
+
+    since: datetime
+    calls: int
+    """Requests to the provider."""
+    failures: int
+    """Of these, those without an answer of use."""
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    """By the prices that the deployment sets; 0 where it sets none."""
+    budget_usd: float | None
+    """Null: no limit."""
+    remaining_usd: float | None
+
+
+class ModelCallOut(AnswerModel):
+    """A request to a language model's provider: numbers and ids, no text."""
+
+    call_id: UUID
+    at: datetime
+    """When it began."""
+    task: str
+    """What was asked for, as in `summarise`."""
+    model: str
+    prompt: str
+    """Task and version of its prompt, as in `summarise/1`."""
+    tokens_in: int
+    """As the provider counts them; where it does not, about as many."""
+    tokens_out: int
+    cost_usd: float
+    milliseconds: float
+    outcome: Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
+    scope_id: UUID | None
+    """The scope whose text was shown."""
+    job: str | None
+    """The work that it was made for."""
+
+
+class ModelCallPage(AnswerModel):
+    """A tenant's calls of language models, newest first."""
+
+    calls: list[ModelCallOut]
+    next_cursor: str | None
+
+
+class Usage(AnswerModel):
     """What the tenant uses of what it may."""
 
     quotas: list[QuotaUse]
     stored: Stored | None
     """Absent until it was counted for the first time."""
+    models: ModelUse
 
 
-class TenantOut(_Answer):
+class TenantOut(AnswerModel):
     """A tenant, and since when it is."""
 
     tenant_id: str
     created_at: datetime
 
 
-class TenantLimits(_Answer):
+class TenantLimits(AnswerModel):
     """What an operator set for a tenant; null is the deployment's default."""
 
     requests_per_minute: int | None
     appends_per_minute: int | None
     stored_bytes: int | None
+    model_usd_per_month: float | None
 
 
 class TenantDetails(TenantOut):
     """A tenant, what it may use and what it uses."""
 
     limits: TenantLimits
+    tuning: TuningOut
     usage: Usage
 
 
-class TenantPage(_Answer):
+class TenantPage(AnswerModel):
     """Tenants, by name."""
 
     tenants: list[TenantOut]
     next_cursor: str | None
 
 
-class KeyOut(_Answer):
+class KeyOut(AnswerModel):
     """A key, without anything secret."""
 
     key_id: str
@@ -784,21 +880,21 @@ class NewKeyOut(KeyOut):
     """The credential itself: shown this once, and stored nowhere."""
 
 
-class RotatedOut(_Answer):
+class RotatedOut(AnswerModel):
     """A key's successor, and the key itself, which ends at its `expires_at`."""
 
     key: NewKeyOut
     old: KeyOut
 
 
-class KeyPage(_Answer):
+class KeyPage(AnswerModel):
     """A tenant's keys, newest first."""
 
     keys: list[KeyOut]
     next_cursor: str | None
 
 
-class AuditEntry(_Answer):
+class AuditEntry(AnswerModel):
     """What an admin or an operator did, or was refused."""
 
     audit_id: UUID
@@ -819,20 +915,20 @@ class AuditEntry(_Answer):
     request_id: str
 
 
-class AuditPage(_Answer):
+class AuditPage(AnswerModel):
     """A tenant's audit trail, newest first."""
 
     entries: list[AuditEntry]
     next_cursor: str | None
 
 
-class Liveness(_Answer):
+class Liveness(AnswerModel):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Health(_Answer):
+class Health(AnswerModel):
     """What the service needs, and whether it answers."""
 
     status: Literal["ok", "degraded", "unavailable"]
@@ -842,7 +938,7 @@ class Health(_Answer):
     """What endangers it although it answers, and what to do."""
 
 
-class FileOut(_Answer):
+class FileOut(AnswerModel):
     """Where a payload can be fetched for a short while."""
 
     cid: str

@@ -1,5 +1,5 @@
 """The bench: LoCoMo through the API and back, beside plain Postgres on the same machine: how well
-it is found again, and what a call costs.
+it is found again, what a call costs, and what becomes of it as chains.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench --locomo FILE
 """
@@ -22,7 +22,16 @@ import psycopg
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
 from strandline.models.local import LocalEmbedder
-from tests.bench import bare_postgres, cost, locomo, report, strandline_system, writers
+from tests.bench import (
+    bare_postgres,
+    chains,
+    cost,
+    locomo,
+    report,
+    strandline_system,
+    talks,
+    writers,
+)
 from tests.bench.cost import Known
 from tests.bench.cost_sides import BareSide, StrandlineSide, log_to_nowhere
 from tests.bench.locomo import Conversation, TurnId
@@ -69,9 +78,28 @@ def main() -> None:
                 quality[name] = _measured(name, system, conversations)
         if asked.cost:
             costs = _costs(asked, server, embedder, directory, conversations[0])
-    for line in [*report.table(quality), "", *report.cost_table(costs)]:
+        formed = _chains(server, embedder, directory, conversations) if asked.chains else {}
+    lines = [*report.table(quality), "", *report.cost_table(costs), "", *chains.lines(formed)]
+    for line in lines:
         print(line)
-    report.write(asked.out, environment, quality=quality, cost=costs)
+    report.write(asked.out, environment, quality=quality, cost=costs, chains=formed)
+
+
+def _chains(
+    server: EmbeddedPostgres,
+    embedder: Embedder,
+    directory: Path,
+    conversations: Sequence[Conversation],
+) -> dict[str, dict[str, float]]:
+    """How good chains are, how fast they are formed, and what a model would be asked for them."""
+    found = chains.of_quality(embedder, [talks.DEMO, talks.CORPUS])
+    found |= chains.of_locomo(embedder, conversations)
+    for name, model in (("forming", None), ("forming_with_a_model", chains.Counting())):
+        with strandline_system.opened(server, embedder, directory, name) as system:
+            if model:
+                chains.ask_instead(system, model)
+            found[name] = chains.of_forming(system, conversations, model)
+    return found
 
 
 def _costs(
@@ -115,6 +143,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"), metavar="JSON")
     parser.add_argument("--systems", nargs="*", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--no-cost", dest="cost", action="store_false", help="quality alone")
+    parser.add_argument("--no-chains", dest="chains", action="store_false", help="without chains")
     parser.add_argument("--singles", type=int, default=400, help="appends of one event")
     parser.add_argument("--batches", type=int, default=20, help="appends of 100 events")
     parser.add_argument("--asks", type=int, default=400, help="searches")

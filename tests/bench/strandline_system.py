@@ -16,6 +16,7 @@ from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
+from strandline.service import Service
 from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
 from tests.support import KEY_SECRET, Base, Gateway, Reply, make_template, wire_handlers
 
@@ -28,15 +29,16 @@ EMBEDDING_SECONDS = 300.0
 class Strandline:
     """The real handlers over one database; every conversation is a tenant of its own."""
 
-    def __init__(self, gateway: Gateway, base: Base) -> None:
+    def __init__(self, gateway: Gateway, base: Base, services: Sequence[Service]) -> None:
         self.gateway = gateway
         self.base = base
+        self.services = services
 
     def ranked(self, conversation: Conversation) -> Iterator[Sequence[TurnId]]:
         """Store and embed a conversation, then give the hits for each of its questions."""
         key = self.gateway.key(conversation.name.lower())
         people = [f"user:{name}" for name in conversation.speakers]
-        turns = self._store(conversation, people, key)
+        turns = self.store(conversation, key)
         self.embed()
         for question in conversation.questions:
             asked = {"query": question.text, "participants": people, "limit": DEPTH}
@@ -45,8 +47,9 @@ class Strandline:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
             yield [turns[hit["event"]["event_id"]] for hit in answer["hits"]]
 
-    def _store(self, conversation: Conversation, people: list[str], key: str) -> dict[str, TurnId]:
+    def store(self, conversation: Conversation, key: str) -> dict[str, TurnId]:
         """Every turn as an event, in batches; gives which turn an event is."""
+        people = [f"user:{name}" for name in conversation.speakers]
         stored: dict[str, TurnId] = {}
         for turns in itertools.batched(conversation.turns, BATCH, strict=False):
             body = {"events": [event_of(turn, people) for turn in turns]}
@@ -90,7 +93,7 @@ def opened(
         services = wire_handlers(environment, patch, embedder)
         gateway = Gateway(base.url)
         try:
-            yield Strandline(gateway, base)
+            yield Strandline(gateway, base, services)
         finally:
             for database in [gateway.database, *(service.database for service in services)]:
                 database.close()

@@ -4,10 +4,13 @@ the calls before it really gave."""
 import re
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
+from strandline.db import Asker
 from strandline.openapi import Example
+from strandline.store import jobs
 from tests.support import Gateway, Reply
 
 PAYLOAD = b"The buoy's chart, as bytes."
@@ -18,7 +21,10 @@ _NAMES = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|strandline_[\w-]+|https?://\S+"
 )
 _SCORES, _USES = {"total", "text_score", "cosine"}, {"used", "remaining", "retry_after", "leased"}
-_OPAQUE = {"mark", "token", "next_cursor", *_SCORES, *_USES}
+# What is judged and worded, by a model or its twin, and what changes by the second.
+_JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
+_WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
+_OPAQUE = {"mark", "token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_WARMTH}
 
 
 class Story:
@@ -37,9 +43,13 @@ class Story:
     def tell(self, example: Example) -> Reply:
         """Call one, and check that it answers as it says. Raises AssertionError."""
         real: Example = Example(**self._with_real_names(vars(example)))
+        if real.operation.endswith("/retry"):
+            self._fail_jobs()
         method, path = real.operation.split()
         for name, value in real.path.items():
             path = path.replace(f"{{{name}}}", quote(value))
+        if path.endswith("/context"):
+            self._gateway.tick()  # what was said meanwhile became a chain
         reply = self._gateway.call(
             method,
             path,
@@ -54,6 +64,12 @@ class Story:
         if real.operation == "POST /api/v1/uploads" and reply.status == 201:
             _put(reply.body)
         return reply
+
+    def _fail_jobs(self) -> None:
+        """What was started was not heard of for long."""
+        access = self._gateway.database.access(Asker.background("acme"))
+        with access.transaction():
+            jobs.expire(access, None, datetime.now(UTC) + timedelta(days=1))
 
     def _with_real_names(self, said: Any) -> Any:
         if isinstance(said, Mapping):

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from strandline.db import Asker
 from strandline.http import Answer, Request, answer
 from strandline.openapi import Example
 from strandline.services import read
+from strandline.store import jobs
 from tests.functions.contract import document, operations
 from tests.support import Gateway, Reply
 
@@ -31,7 +33,7 @@ type Place = tuple[str, ...]
 """Where an id stands: path, query, header or body, and the names that lead there; [] is an item."""
 
 # A name that ends in `_id` is an id; so are these.
-IDS = {"cid", "cursor", "tenant", "source_event_key", "Idempotency-Key"}
+IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"}
 NO_IDS = {"file"}  # of the page at /docs: everybody's
 # What a field does not stand beside.
 INSTEAD = {"blob": ("content", "parts", "model"), "cid": ("event_id", "sha256")}
@@ -101,6 +103,7 @@ class World:
     samples: dict[str, list[Sample]]
     owner: str
     operator: str
+    admin: str
     strangers: dict[str, "Stranger"] = field(default_factory=dict[str, "Stranger"])
 
 
@@ -125,6 +128,10 @@ def world(gateway: Gateway) -> World:
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
+
+    access = gateway.database.access(Asker.background("acme"))
+    with access.transaction():
+        job_id = jobs.queue(access, "archiver", "a run", datetime.now(UTC))
 
     def used(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""
@@ -151,14 +158,17 @@ def world(gateway: Gateway) -> World:
         "session_id": [Sample(used("session_id"), _uuid)],
         "cursor": [is_(page["next_cursor"], lambda: random_cursor)],
         "key_id": [is_(alices_key.key_id, lambda: uuid.uuid4().hex)],
+        "job": [is_(str(job_id), _uuid)],
         "tenant": [tenant],
         "tenant_id": [tenant],
         "user_id": [is_(ALICE, lambda: f"user:{_uuid()}")],
+        "agent_id": [is_("agent:helper", lambda: f"agent:{_uuid()}")],
         "source_event_key": [Sample(used("source_event_key"), _uuid)],
         "Idempotency-Key": [Sample(used("source_event_key"), _uuid)],
     }
     operator = gateway.key("operations", rights=("operator",))
-    made = World(gateway, samples, owner, operator)
+    admin = gateway.key("acme", rights=("read", "write", "admin"))
+    made = World(gateway, samples, owner, operator, admin)
     made.strangers = {
         "another user": Stranger(gateway.key(user=BOB), "acme", BOB),
         "another tenant's user of that name": Stranger(
@@ -176,9 +186,10 @@ def world(gateway: Gateway) -> World:
 
 def placed(example: Example, place: Place, value: str, who: str) -> Example:
     """A call as its example has it, on behalf of `who`, with `value` at this place; without the
-    example's keys, under which a second call would be a replay of the first."""
+    example's keys and session, by which a second call would meet the first."""
     part, *names = place
-    text = re.sub(r', "source_event_key": "[^"]*"', "", json.dumps(example.body))
+    named = r', "(source_event_key|session_id)": "[^"]*"'
+    text = re.sub(named, "", json.dumps(example.body))
     body = json.loads(text.replace(ALICE, who))
     asked = {k: who if k == "participants" else v for k, v in example.query.items()}
     made = replace(example, body=body, query=asked, headers={})
@@ -269,6 +280,7 @@ def test_what_is_asked_for_is_there(world: World) -> None:
             if method != "GET" or place[0] != "path":
                 continue
             key = world.operator if "/admin/" in name else world.owner
+            key = world.admin if "/admin/jobs" in name else key
             own = {n: world.samples[n][0].own() for n in openapi.path_parameters(name)}
             if name == "GET /file/{cid}":
                 own = {"cid": world.samples["cid"][1].own()}

@@ -14,7 +14,11 @@ from strandline.local.lambda_context import LambdaContext
 from tests.support import EVENTS, Base, Gateway, Reply, said
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
-CONTEXT: Any = LambdaContext("ingest", 29)
+
+
+def context() -> Any:
+    """A fresh one: its time runs from when it is made."""
+    return LambdaContext("ingest", 29)
 
 
 def event(name: str, key: str) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def event(name: str, key: str) -> dict[str, Any]:
 
 
 def test_an_event_is_stored_and_acknowledged(gateway: Gateway, base: Base) -> None:
-    result = lambda_handler(event("ingest.json", gateway.key()), CONTEXT)
+    result = lambda_handler(event("ingest.json", gateway.key()), context())
     assert (result["statusCode"], result["isBase64Encoded"]) == (201, False)
     assert result["headers"] == {"Content-Type": "application/json"}
     receipt = json.loads(result["body"])
@@ -64,7 +68,7 @@ def test_an_event_is_stored_and_acknowledged(gateway: Gateway, base: Base) -> No
 def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
     gateway: Gateway, base: Base
 ) -> None:
-    result = lambda_handler(event("ingest_batch.json", gateway.key()), CONTEXT)
+    result = lambda_handler(event("ingest_batch.json", gateway.key()), context())
     answer = json.loads(result["body"])
     assert (result["statusCode"], answer["stored"], answer["failed"]) == (200, 2, 1)
     assert [item["status"] for item in answer["results"]] == [201, 201, 422]
@@ -78,8 +82,8 @@ def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
 def test_the_same_event_delivered_twice_is_stored_once(gateway: Gateway, base: Base) -> None:
     proxied = event("ingest.json", gateway.key())
     first, second = (
-        lambda_handler(copy.deepcopy(proxied), CONTEXT),
-        lambda_handler(proxied, CONTEXT),
+        lambda_handler(copy.deepcopy(proxied), context()),
+        lambda_handler(proxied, context()),
     )
     assert (first["statusCode"], first["body"]) == (second["statusCode"], second["body"])
     assert "Idempotent-Replayed" not in first["headers"]
@@ -92,7 +96,7 @@ def test_a_body_in_base64_is_read(gateway: Gateway, base: Base) -> None:
     text = json.dumps(said("Grüße"), ensure_ascii=False)
     proxied["body"] = base64.b64encode(text.encode()).decode()
     proxied["isBase64Encoded"] = True
-    assert lambda_handler(proxied, CONTEXT)["statusCode"] == 201
+    assert lambda_handler(proxied, context())["statusCode"] == 201
     assert base.rows("select content from events") == [("Grüße",)]
 
 

@@ -618,8 +618,8 @@ def test_one_tenants_failure_stops_no_other(
     for tenant in ("acme", "broken", "zebra"):
         uploaded(gateway, gateway.key(tenant), DATA)
     age(base)
-    worker: Service = importlib.import_module("functions.worker.handler").service
-    real: Callable[..., Any] = worker.blobs.remove_uploads
+    sweeper: Service = importlib.import_module("functions.sweeper.handler").service
+    real: Callable[..., Any] = sweeper.blobs.remove_uploads
 
     def removing(tenant: str, upload_ids: Any) -> Any:
         if tenant == "broken":
@@ -627,8 +627,8 @@ def test_one_tenants_failure_stops_no_other(
         return real(tenant, upload_ids)
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker.blobs, "remove_uploads", removing)
-        assert gateway.tick() == {"batchItemFailures": []}
+        patch.setattr(sweeper.blobs, "remove_uploads", removing)
+        assert gateway.tick()["jobs_failed"] == 1
         assert base.rows("select tenant_id from uploads") == [("broken",)]
     gateway.tick()
     assert (base.rows("select count(*) from uploads"), objects(aws)) == ([(0,)], {})
@@ -639,8 +639,8 @@ def test_a_row_stays_until_its_object_is_gone(
 ) -> None:
     begun = uploaded(gateway, gateway.key(), DATA)
     age(base)
-    worker: Service = importlib.import_module("functions.worker.handler").service
-    store: Any = worker.blobs
+    sweeper: Service = importlib.import_module("functions.sweeper.handler").service
+    store: Any = sweeper.blobs
     said = {"Errors": [{"Key": pending_key("acme", begun), "Code": "InternalError"}]}
 
     def answering(**_: object) -> Any:

@@ -34,11 +34,15 @@ class Crowd:
     """A payload of two in seven of the scopes."""
     upload_cid: str
     """Of a hundredth of the uploads of UPLOADER, each under its own name."""
+    chained: UUID
+    """A scope of WIDE's with a chain."""
 
 
 def lay_down(base: Base, events: int, scopes: int) -> Crowd:
     """Fill the database as the superuser, without triggers: rows as append and worker leave them,
-    all embedded but the last of every fiftieth scope. The other tenant gets a tenth."""
+    all embedded but the last of every fiftieth scope; a chain for every ten events, of which every
+    twentieth was recalled just now; one chain of a scope holds all its events. The other tenant
+    gets a tenth."""
     chance = random.Random(3)
     pool = [HalfVector([chance.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
     with psycopg.connect(base.admin_url) as administrator:
@@ -104,11 +108,37 @@ _FILL = (
         from generate_series(1, %(events)s::int) i) i
     """,
     """
-    insert into scopes (tenant_id, scope_id, participants, last_seq, last_recorded_at, created_at)
-    select %(tenant)s, s.scope_id, s.participants, e.last_seq, e.last_at, e.first_at
+    insert into scopes (tenant_id, scope_id, participants, last_seq, folded_seq, last_recorded_at,
+        created_at)
+    select %(tenant)s, s.scope_id, s.participants, e.last_seq, e.last_seq, e.last_at, e.first_at
     from scope_plan s join (
         select n, max(seq) as last_seq, max(at) as last_at, min(at) as first_at
         from event_plan group by n) e using (n)
+    """,
+    """
+    insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
+        archived_at, last_event_at, created_at, importance, density, accessed_at, cold_at,
+        promote_until)
+    select %(tenant)s, md5(%(tenant)s || 'chain' || i)::uuid, s.scope_id, s.participants,
+        'session-' || i %% 9, 1, k.status, case when k.status = 'archived' then now() end,
+        now() - i * interval '1 min', now() - i * interval '1 min', 0.5, 0.5,
+        now() - i * interval '1 min',
+        now() + case when i %% 50 = 7 then -1 else 1 end * i * interval '1 min', now()
+    from generate_series(1, %(events)s / 10) i
+    join scope_plan s on s.n = 1 + i %% %(scopes)s,
+        lateral (select case i %% 10 when 4 then 'rejected' when 5 then 'archived' else 'active' end
+            as status) k
+    """,
+    """
+    insert into recalls (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at,
+        folded_at)
+    select c.tenant_id, md5(c.chain_id::text || r)::uuid, c.chain_id, c.scope_id, c.participants,
+        now() - r * interval '2 days',
+        case when r > 0 then now() - (r * 2 - 1) * interval '1 day' end
+    from chains c, generate_series(0, 16) r
+    where c.tenant_id = %(tenant)s and case when r = 0
+        then c.chain_id < '0ccccccc-0000-0000-0000-000000000000'
+        else c.chain_id > 'c0000000-0000-0000-0000-000000000000' end
     """,
     """
     insert into scope_members (tenant_id, participant, scope_id, participants)
@@ -198,6 +228,28 @@ _FILL = (
     where e.tenant_id = %(tenant)s and e.seq <= p.embedded_seq
     """,
     """
+    insert into chain_events
+        (tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)
+    select e.tenant_id, e.event_id, c.chain_id, e.scope_id, e.participants, e.seq, 1
+    from (select distinct on (scope_id) * from chains where tenant_id = %(tenant)s
+          order by scope_id, chain_id) c
+    join events e on e.tenant_id = c.tenant_id and e.scope_id = c.scope_id
+    """,
+    """
+    insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, made_at_seq,
+        closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic, summary,
+        entities, importance, density, quality, settings, models, content_hash)
+    select tenant_id, chain_id, 1, scope_id, participants, 1, 'break', 1, 1, 1, created_at,
+        last_event_at, 'a topic', 'a summary', '[]', importance, density, 0.5, '{}', '{}', ''
+    from chains where tenant_id = %(tenant)s
+    """,
+    """
+    insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
+    select c.tenant_id, %(space)s, c.scope_id, c.chain_id, c.participants, pool.embedding
+    from chains c join pool on pool.n = abs(hashtext(c.chain_id::text)) %% 200
+    where c.tenant_id = %(tenant)s and c.status = 'active'
+    """,
+    """
     insert into embedding_cache (tenant_id, space, text_hash, event_id, participants, embedding)
     select v.tenant_id, v.space, sha256(v.event_id::text::bytea), v.event_id, v.participants,
         v.embedding
@@ -224,7 +276,7 @@ from (select tenant_id from made union all values ('acme'), ('globex')) t,
 """
 
 _NAMES = """
-select s.scope_id, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0'
+select s.scope_id, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0', c.scope_id
 from (select scope_id from scopes
       where tenant_id = %(tenant)s and participants @> array['user:wide', 'user:narrow']
       order by last_seq desc limit 1) s
@@ -235,4 +287,8 @@ cross join (
     select blob_cid from events
     where tenant_id = %(tenant)s and blob_cid like 'blob-%%' and participants @> array['user:wide']
     order by event_id limit 1) b
+cross join (
+    select scope_id from chains
+    where tenant_id = %(tenant)s and participants @> array['user:wide'] and status = 'active'
+    order by chain_id limit 1) c
 """

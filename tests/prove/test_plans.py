@@ -19,7 +19,22 @@ from strandline import ranking
 from strandline.cursors import Position
 from strandline.db import NOBODY, Access, Asker, Connection, Database
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.store import audit, events, keys, metrics, quotas, scopes, search, uploads, work
+from strandline.services import fold_recalls
+from strandline.store import (
+    audit,
+    events,
+    keys,
+    metrics,
+    quotas,
+    recalls,
+    scopes,
+    search,
+    segments,
+    sessions,
+    uploads,
+    work,
+)
+from strandline.tuning import DEFAULTS
 from tests.prove.crowd import (
     COMMON,
     DIMENSIONS,
@@ -175,6 +190,7 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
     return {
         **around_requests(crowd),
         **in_the_background(crowd),
+        **around_sessions(crowd),
         "append one": Hot((), appended(1), 60),
         "append fifty": Hot((), appended(50), 50 * 60),
         "edges": Hot(wide, lambda a: events.edge_targets(a, [edge, by_cid]), 10),
@@ -258,16 +274,62 @@ def around_requests(crowd: Crowd) -> dict[str, Hot]:
     }
 
 
+def sessions_listed(access: Access) -> object:
+    """The first page of sessions, and the next."""
+    seen = sessions.newest(access, None, PAGE)
+    last = seen.rows[:PAGE][-1]
+    return sessions.newest(access, Position(seen.mark, last.created_at, last.place), PAGE)
+
+
+def around_sessions(crowd: Crowd) -> dict[str, Hot]:
+    """What is asked of one session, and the list of them: of a name that is in every scope those in
+    view are looked at, of a list a page in each."""
+    view, few, name = crowd.scopes // 4, 20 * PAGE, "session-0"
+    scope, now = crowd.chained, datetime.now(UTC) - timedelta(days=99)
+    chains = max(60, crowd.events // crowd.scopes * 20)
+    asked: dict[str, Any] = {"question": COMMON, "space": SPACE, "least": -1.0, "limit": PAGE}
+    shown: dict[str, Any] = {"statuses": ["active"], "after": None, "limit": PAGE}
+    return {
+        "session": Hot((WIDE,), lambda a: sessions.named(a, name, scope), 40),
+        "session of many": Hot(
+            (NARROW,), lambda a: sessions.named(a, name, None), 2 * crowd.scopes
+        ),
+        "session of many, of any": Hot(
+            (),
+            lambda a: sessions.named(a, name, None),
+            3 * crowd.scopes,
+            frozenset({"sessions"}),  # it is in every scope: most rows are looked at anyway
+        ),
+        "sessions": Hot((WIDE,), sessions_listed, 30 * view),
+        "sessions of few": Hot((NARROW,), sessions_listed, 5 * few),
+        "recent": Hot((WIDE,), lambda a: sessions.recent(a, name, scope, now), few),
+        "recent as shown": Hot((WIDE,), lambda a: sessions.shown(a, [crowd.event_id]), 8),
+        "latest chains": Hot((WIDE,), lambda a: segments.latest(a, scope, PAGE), 20 * PAGE),
+        "chains about": Hot(
+            (WIDE,),
+            lambda a: segments.about(a, scope, vector=_VECTOR, **asked),
+            crowd.events // 10 + chains,
+        ),
+        "segments": Hot((WIDE,), lambda a: segments.of_session(a, name, scope, **shown), 40 + few),
+        "begin a session": Hot((), inside(lambda a: sessions.meeting(a, "a new one", scope)), 2),
+        "end a session": Hot((), lambda a: sessions.end(a, name, scope, now), few),
+    }
+
+
 def in_the_background(crowd: Crowd) -> dict[str, Hot]:
     """What a scrape and each sweep read: of scopes and their progress all of one tenant or of
     everybody, to count bytes also all uploads and payloads, of quotas all; of uploads to remove
     those that are due."""
     of_all, due = crowd.scopes * 11 // 10, crowd.events // 10 // 5
-    counted = frozenset({"scopes", "scope_progress"})
+    counted, chains = frozenset({"scopes", "scope_progress"}), crowd.events // 10
     return {
         "metrics": Hot(
-            (), lambda a: metrics.counters(a, SPACE), 2 * of_all + of_all // 20, counted
+            (),
+            lambda a: metrics.counters(a, SPACE),
+            2 * of_all + of_all // 20 + chains + chains // 10,
+            counted | {"chains"},
         ),
+        **around_recalls(crowd),
         "measure": Hot(
             (),
             inside(quotas.measure),
@@ -286,6 +348,32 @@ def in_the_background(crowd: Crowd) -> dict[str, Hot]:
         "whose uploads are due": Hot((), Before(uploads.tenants), due),
         "who has uploads due": Hot((), lambda a: uploads.writers(a, 100), due),
         "uploads due": Hot((), lambda a: uploads.due(a, 500), due, writer=UPLOADER),
+    }
+
+
+def around_recalls(crowd: Crowd) -> dict[str, Hot]:
+    """What a recall of chains leaves, and what the sweeper makes of it: so many chains at a time,
+    whatever else waits, but all recalls that are to go; to name tenants, every one is looked at."""
+    now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, (WIDE,))
+    deployment, tenants = DEFAULTS, max(crowd.scopes // 4, 1000) + 2
+    waiting = crowd.events // 10 // 20 * 2
+    return {
+        "record a recall": Hot(
+            (WIDE,), lambda a: recalls.record(a, crowd.event_id, [given] * 50, now), 10
+        ),
+        "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
+        "go through chains": Hot((), lambda a: fold_recalls.rewarm(a, 50, deployment), 4 * 50),
+        "old recalls": Hot(
+            (),
+            lambda a: fold_recalls.prune(a, now - fold_recalls.KEPT, 50),
+            3 * 50 + crowd.events // 30,
+        ),
+        "whose recalls are due": Hot(
+            (),
+            Before(lambda c: fold_recalls.due(c, deployment, now)),
+            3 * tenants + waiting,
+            frozenset({"tenants"}),
+        ),
     }
 
 
@@ -414,6 +502,8 @@ _BROKEN = {
         " alter function lease_quota set enable_bitmapscan = off",
         "quota",
     ),
+    "no recalls by chain": ("drop index recalls_new", "whose recalls are due"),
+    "no recalls by age": ("drop index recalls_folded", "old recalls"),
     "no uploads by address": ("drop index uploads_cid", "announce"),
     "no uploads by time": ("drop index uploads_due", "whose uploads are due"),
     "no trail by time": ("alter table audit_log drop constraint audit_log_pkey", "trail"),

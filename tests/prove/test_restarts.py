@@ -5,232 +5,26 @@ under a load of every operation of every function. A write that was answered by 
 happened or not: what was acknowledged is there.
 """
 
-import hashlib
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
 from strandline import db
-from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.store import work
-from strandline.wire import Receipt
-from tests.prove.history import Acked, Findings, History, Op, judge, seeded, stored_in
+from strandline.store import jobs, sessions, work
+from tests.prove.history import Findings, judge, seeded, stored_in
+from tests.prove.load import BEFORE, WRITES, Load, every_read
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, Reply, wire_handlers
+from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, wire_handlers
 
-RESTARTS, WRITERS, READERS = 20, 3, 2
-EVENTS = "/api/v1/events"
+RESTARTS = 20
 BACK_SECONDS = 5.0
 """The longest from the database's return to the first success."""
 LEASE_SECONDS = 3
-"""Instead of two minutes, so that a lease can be seen to end."""
-PATIENCE_SECONDS = 27.0
-"""A request has 25, and an answer is not instant on a busy machine."""
-TENANTS = "/api/v1/admin/tenants"
-KEYS = f"{TENANTS}/{{tenant}}/keys"
-KEY = f"{KEYS}/{{key_id}}"
-READS = {"POST /api/v1/recall": {"query": "before"}, "POST /api/v1/events/query": {}}
-"""Operations that read, and are no GET, with a body."""
-ROUTES = {route for fn in FUNCTIONS for route in fn.routes}
-WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, f"POST {EVENTS}"}
-SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
-
-
-@dataclass
-class Load:
-    """Writers, readers and the worker's sweep, which go on whatever becomes of the database."""
-
-    gateway: Gateway
-    key: str
-    reads: list[tuple[str, str, object, int]]
-    """Method, path, body, and the status while the database is up."""
-    history: History = field(default_factory=History)
-    wrong: list[str] = field(default_factory=list[str])
-    """Answers that are neither a success nor a proper 503, and late ones."""
-    away: Counter[str] = field(default_factory=Counter[str])
-    """Proper 503s, by what was asked."""
-    served: int = 0
-    """Writes acknowledged: surely by the database."""
-    done: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[Any])
-    """A statement that gives a row each for what else was acknowledged, with its parameters."""
-    asked: Counter[str] = field(default_factory=Counter[str])
-    """Operations that write, as often as they were acknowledged."""
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def running(self) -> Generator[None]:
-        """Load while the block runs."""
-        with ThreadPoolExecutor(WRITERS + READERS + 3) as pool:
-            jobs = [pool.submit(self._write, n) for n in range(WRITERS)]
-            jobs += [pool.submit(self._read, n) for n in range(READERS)]
-            jobs += [pool.submit(job) for job in (self._sweep, self._write_more, self._operate)]
-            try:
-                yield
-            finally:
-                self._stop.set()
-            for job in jobs:
-                job.result()
-
-    def await_more(self, appends: int) -> None:
-        """Return once so many more were acknowledged, or something is wrong."""
-        wanted, deadline = self.served + appends, time.monotonic() + 60
-        while self.served < wanted and not self.wrong:
-            assert time.monotonic() < deadline, "nobody gets anywhere"
-            time.sleep(0.002)
-
-    def _asked(self, method: str, path: str, body: object, expected: int, **more: Any) -> Reply:
-        """One call, judged."""
-        asked, started = f"{method} {path}", time.monotonic()
-        reply = self.gateway.call(method, path, body, key=self.key, **more)
-        if time.monotonic() - started > PATIENCE_SECONDS:
-            self.wrong.append(f"{asked}: {time.monotonic() - started:.0f} s")
-        if reply.status == expected:
-            self.served += asked == f"POST {EVENTS}"
-        elif reply.status == 503 and reply.headers.get("Retry-After", "").isdecimal():
-            self.away[asked] += 1
-            if "error" in reply.body and reply.error["retryable"] is not True:
-                self.wrong.append(f"{asked}: a 503 that is not retryable")
-        else:
-            self.wrong.append(f"{asked}: {reply.status} {reply.text[:200]}")
-        return reply
-
-    def _write(self, number: int) -> None:
-        chance, turn = seeded("restarts", number), 0
-        again: Op | None = None
-        while not self._stop.is_set():
-            turn += 1
-            name = f"{number} {turn}"
-            keyed = f"key of {name}" if turn % 2 else None
-            op = again or Op(name, SCOPES[chance.randrange(len(SCOPES))], keyed)
-            body, key = op.request()
-            self.history.invoked.add(op)
-            headers = {} if key is None else {"Idempotency-Key": key}
-            reply = self._asked("POST", EVENTS, body, 201, headers=headers)
-            if reply.status == 201:
-                receipt = Receipt.model_validate(reply.body)
-                replayed = "Idempotent-Replayed" in reply.headers
-                self.history.acked.append(Acked(op, receipt, replayed))
-                again = None
-            else:
-                self.history.unknown.append(op)
-                again = op if key is not None else None
-                time.sleep(0.02)
-
-    def _write_more(self) -> None:
-        """Batches and uploads."""
-        for turn in count():
-            if self._stop.is_set():
-                return
-            ops = [Op(f"batch {turn} {n}", SCOPES[n], f"batch {turn}#{n}") for n in range(3)]
-            self.history.invoked.update(ops)
-            body = {"events": [op.request()[0] for op in ops], "atomic": True}
-            headers = {"Idempotency-Key": f"batch {turn}"}
-            reply = self._wrote("POST", f"{EVENTS}/batch", body, 200, headers=headers)
-            if reply is None:
-                self.history.unknown.extend(ops)
-            else:
-                receipts = [Receipt.model_validate(item["event"]) for item in reply["results"]]
-                self.history.acked += [
-                    Acked(*pair, False) for pair in zip(ops, receipts, strict=True)
-                ]
-            sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
-            begun = self._wrote("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
-            if begun is not None:
-                self._stored("select from uploads where upload_id = %s", begun["upload_id"])
-
-    def _operate(self) -> None:
-        """An operator's work: tenants, limits and keys."""
-        for turn in count():
-            if self._stop.is_set():
-                return
-            name = f"made-{turn}"
-            if self._wrote("POST", TENANTS, {"tenant_id": name}, 201) is None:
-                continue
-            self._stored("select from tenants where tenant_id = %s", name)
-            limit = {"requests_per_minute": turn}
-            if self._wrote("PATCH", f"{TENANTS}/{{tenant}}", limit, 200, tenant=name) is not None:
-                self._stored(
-                    "select from tenants where tenant_id = %s and requests_per_minute = %s",
-                    *(name, turn),
-                )
-            made = self._wrote("POST", KEYS, {}, 201, tenant=name)
-            if made is None:
-                continue
-            old = made["key_id"]
-            self._stored("select from api_keys where key_id = %s", old)
-            made = self._wrote("POST", f"{KEY}/rotate", {}, 201, tenant=name, key_id=old)
-            if made is not None:
-                self._stored(
-                    "select from api_keys where key_id = %s and rotated_to = %s",
-                    *(old, made["key"]["key_id"]),
-                )
-            if self._wrote("DELETE", KEY, None, 200, tenant=name, key_id=old) is not None:
-                self._stored(
-                    "select from api_keys where key_id = %s and revoked_at is not null", old
-                )
-
-    def _wrote(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        expected: int,
-        headers: Mapping[str, str] | None = None,
-        **ids: str,
-    ) -> Any:
-        """The answer to a write, or None where it is not known whether it happened."""
-        reply = self._asked(method, path.format(**ids), body, expected, headers=headers)
-        if reply.status != expected:
-            time.sleep(0.02)
-            return None
-        self.asked[f"{method} {path}"] += 1
-        return reply.body
-
-    def _stored(self, statement: str, *params: object) -> None:
-        self.done.append((statement, params))
-
-    def _read(self, number: int) -> None:
-        turn = number * 3
-        while not self._stop.is_set():
-            turn += 1
-            method, path, body, expected = self.reads[turn % len(self.reads)]
-            if self._asked(method, path, body, expected).status == 503:
-                time.sleep(0.02)
-
-    def _sweep(self) -> None:
-        """A schedule goes on after a failed run; the run says what failed it."""
-        while not self._stop.wait(0.05):
-            try:
-                self.gateway.tick()
-            except Unavailable:
-                self.away["sweep"] += 1
-            except Exception as error:
-                self.wrong.append(f"sweep: {error!r}")
-
-
-def every_read(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
-    """Every operation that reads, of whatever function, with its answer while all is well."""
-    said = Op("There before.", ("user:alice",)).request()[0]
-    first = gateway.call("POST", EVENTS, said, key=key).body
-    known = {name: first[name] for name in ("event_id", "scope_id", "cid")}
-    known |= {"tenant": "acme", "key_id": gateway.new_key().key.key_id, "file": "page.js"}
-    found: list[tuple[str, str, object, int]] = []
-    for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
-        method, path = route.format(**known).split()
-        body = READS.get(route)
-        found.append((method, path, body, gateway.call(method, path, body, key=key).status))
-    return found
+"""Instead of two minutes for a scope and twenty for a job, so that a lease can be seen to end."""
 
 
 @pytest.fixture
@@ -248,14 +42,16 @@ def served(
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000000",
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000000",
     }
-    monkeypatch.setattr(work, "LEASE_SECONDS", LEASE_SECONDS)
+    for leased in (work, jobs):
+        monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator"])
     reads = every_read(gateway, key)
-    assert {status for *_, status in reads} <= {200, 307, 404}
+    unserved = [path for _, path, _, status in reads if status not in (200, 307)]
+    assert [path.split("/")[1] for path in unserved] == ["file"], "no payload, but all the rest"
     load = Load(gateway, key, reads)
-    load.history.invoked.add(Op("There before.", ("user:alice",)))
+    load.history.invoked.add(BEFORE)
     yield server, load
     for database in [gateway.database, *(service.database for service in services)]:
         database.close()
@@ -277,6 +73,7 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
             if load.wrong:
                 break
         load.await_more(20)
+        load.await_every_write()
     return longest
 
 
@@ -300,10 +97,23 @@ def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     assert len(load.away) > 3
     assert judge(load.history, stored_in(base)) == Findings()
     assert set(load.asked) == WRITES
-    assert [done for done in load.done if base.rows(done[0], *done[1]) == []] == []
+    assert missing(load, base) == []
     if request.config.getoption("--full"):
         assert longest <= BACK_SECONDS
+    assert base.rows(HALVES) == []
     assert_no_work_is_stuck(load.gateway, base)
+
+
+def missing(load: Load, base: Base) -> list[str]:
+    """What was acknowledged and is not there: the statements that find nothing."""
+    return [statement for statement, params in load.done if base.rows(statement, *params) == []]
+
+
+HALVES = """
+    select min(source_event_key) from event_keys where source_event_key like 'in %%#%%'
+    group by split_part(source_event_key, '#', 1) having count(*) <> 2
+"""
+"""Interactions that are there by half."""
 
 
 def assert_no_work_is_stuck(gateway: Gateway, base: Base) -> None:
@@ -313,11 +123,13 @@ def assert_no_work_is_stuck(gateway: Gateway, base: Base) -> None:
         gateway.tick()
         time.sleep(0.1)
     assert base.rows("select scope_id, attempts, last_error from scope_work") == []
-    missing = (
+    not_embedded = (
         "select count(*) from events e where not exists ("
         "select from event_vectors v where v.event_id = e.event_id)"
     )
-    assert base.rows(missing) == [(0,)]
+    assert base.rows(not_embedded) == [(0,)]
+    assert base.rows("select scope_id from scopes where folded_seq <> last_seq") == []
+    assert base.rows("select count(*) > 0 from chain_versions") == [(True,)]
 
 
 def test_an_error_that_nobody_translates_is_noticed(
@@ -333,3 +145,25 @@ def test_an_error_that_nobody_translates_is_noticed(
     server, load = served
     restart(server, load, 4)
     assert any(": 500 " in wrong for wrong in load.wrong), load.wrong
+
+
+def test_an_acknowledgement_of_nothing_is_noticed(
+    served: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: sessions that do not end, jobs that are not tried again, and interactions
+    that lost their half, whatever the answers said."""
+
+    def only_say_so(*_: object) -> int:
+        return 3
+
+    server, load = served
+    base = Base(server, TEMPLATE)
+    monkeypatch.setattr(sessions, "end", only_say_so)
+    monkeypatch.setattr(jobs, "requeue", only_say_so)
+    restart(server, load, 0)
+    assert load.wrong == []
+    lost = "\n".join(missing(load, base))
+    assert "ended_at is not null" in lost
+    assert "attempts = 2" in lost
+    base.rows("delete from event_keys where source_event_key like 'in %%#agent'")
+    assert base.rows(HALVES) != []

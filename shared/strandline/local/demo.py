@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from strandline.local import scores
 from strandline.local.run import directory, port
+from strandline.local.scores import Found
 from strandline.local.service import key_file, running
 
 _BATCH = 20
 _QUESTIONS = 6
 _SHOWN = 3
+_NAMED = 6
 _PATIENCE_SECONDS = 60
 _BAR = 40
 
@@ -28,10 +31,15 @@ class Client:
 
     def post(self, path: str, body: object) -> dict[str, Any]:
         """The answer's body. Raises SystemExit with the service's own words for a refusal."""
+        return self._call(path, json.dumps(body).encode())
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The answer's body. Raises SystemExit as `post` does."""
+        return self._call(path, None)
+
+    def _call(self, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {"X-API-Key": self._key, "Content-Type": "application/json"}
-        request = urllib.request.Request(  # noqa: S310 -- our own address
-            self._url + path, json.dumps(body).encode(), headers
-        )
+        request = urllib.request.Request(self._url + path, body, headers)  # noqa: S310 -- our own
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
                 return json.load(answer)
@@ -110,13 +118,53 @@ def ask(client: Client, question: dict[str, Any]) -> set[str]:
     return {hit["event"]["event_id"] for hit in answer["hits"]}
 
 
-def _await_vectors(client: Client) -> None:
-    """The worker embeds in the background; the demo asks once it is through."""
-    asked = {"query": "anything", "participants": ["user:mara"], "limit": 100}
-    for _ in range(_PATIENCE_SECONDS * 4):
-        if not client.post("/api/v1/recall", asked)["not_yet_embedded"]:
-            return
-        time.sleep(0.25)
+def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
+    """Print the chains of the conversation's sessions, and how well they match what is expected of
+    them. `keys` are the events' by their ids."""
+    expected = scores.read(folder)
+    chains: dict[str, dict[str, Any]] = {}
+    for session in expected.lanes:
+        chains |= {chain["chain_id"]: chain for chain in _settled(client, session)}
+    print(f"\n{len(chains)} chains of {folder.name}'s sessions; the end of each is still open:")
+    for chain in sorted(chains.values(), key=lambda one: one["started_at"]):
+        named = ", ".join(entity["name"] for entity in chain["entities"][:_NAMED])
+        print(
+            f"  {chain['started_at'][:10]} {chain['session_id']} {chain['event_count']:3} events, "
+            f"heat {chain['heat']:.2f}  {chain['topic']}{f'  [{named}]' if named else ''}"
+            f"{'  (rejected)' if chain['rejected'] else ''}"
+        )
+    found = [
+        Found(
+            [keys[event] for event in chain["event_ids"]],
+            [entity["name"] for entity in chain["entities"]],
+        )
+        for chain in chains.values()
+    ]
+    print(f"Boundaries within {scores.TOLERANCE} event: {scores.boundaries(expected, found)}")
+    print(f"Entities: {scores.entities(expected, found)}")
+
+
+def _settled(client: Client, session: str) -> list[dict[str, Any]]:
+    """A session's chains, once the worker has formed what it can."""
+    path = f"/api/v1/sessions/{session}/segments?include=all&limit=100"
+    seen: list[dict[str, Any]] | None = None
+    for _ in range(_PATIENCE_SECONDS):
+        chains = client.get(path)["segments"]
+        if seen is not None and len(seen) == len(chains):
+            return chains
+        seen = chains
+        time.sleep(1)
+    return seen or []
+
+
+def _await_vectors(client: Client, folder: Path) -> None:
+    """The worker embeds in the background; the demo goes on once it is through."""
+    for people in sorted({tuple(sorted(event["participants"])) for event in events(folder)}):
+        asked = {"query": "anything", "participants": people, "limit": 1}
+        for _ in range(_PATIENCE_SECONDS * 4):
+            if not client.post("/api/v1/recall", asked)["not_yet_embedded"]:
+                break
+            time.sleep(0.25)
 
 
 def _answers(url: str) -> bool:
@@ -140,26 +188,43 @@ def _service() -> Generator[tuple[str, str]]:
         yield service.url, service.key
 
 
-def main() -> int:
-    """Feed and ask."""
-    folder = Path("events/demo")
-    with _service() as (url, key):
-        client = Client(url, key)
-        print(f"Feeding {folder / 'conversation.jsonl'} to {url}")
-        started = time.monotonic()
-        ids, cited = feed(client, folder)
-        print(f"  {len(ids)} events and {cited} citations in {time.monotonic() - started:.1f} s")
-        _await_vectors(client)
-        questions = [
-            json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()
-        ]
-        shown = [q for q in questions if q["expected"]][:: max(1, len(questions) // _QUESTIONS)]
-        for question in shown[: _QUESTIONS - 1]:
-            ask(client, question)
-        hidden = next(q for q in questions if not q["expected"])
-        leaked = ask(client, hidden) & {ids[key] for key in hidden["hidden"]}
+def _fed(client: Client, folder: Path) -> dict[str, str]:
+    started = time.monotonic()
+    print(f"Feeding {folder / 'conversation.jsonl'}")
+    ids, cited = feed(client, folder)
+    print(f"  {len(ids)} events and {cited} citations in {time.monotonic() - started:.1f} s")
+    _await_vectors(client, folder)
+    return ids
+
+
+def _questions(client: Client, folder: Path, ids: dict[str, str]) -> int:
+    """Ask some of a conversation's questions, the last by people who were not in the room; gives
+    how many events they saw nevertheless."""
+    lines = (folder / "questions.jsonl").read_text().splitlines()
+    questions = [json.loads(line) for line in lines]
+    shown = [q for q in questions if q["expected"]][:: max(1, len(questions) // _QUESTIONS)]
+    for question in shown[: _QUESTIONS - 1]:
+        ask(client, question)
+    hidden = next(q for q in questions if not q["expected"])
+    leaked = ask(client, hidden) & {ids[key] for key in hidden["hidden"]}
     print(f"\nThe last was asked by people who were not in the room: {len(leaked)} of the ", end="")
     print(f"{len(hidden['hidden'])} events that answer it are among what they found.")
+    return len(leaked)
+
+
+def main() -> int:
+    """Feed and ask; then show the chains, and those of any other conversation that lies there with
+    what is expected of it."""
+    folder = Path("events/demo")
+    others = sorted(path.parent for path in Path("events").glob("*/expected_entities.jsonl"))
+    with _service() as (url, key):
+        client = Client(url, key)
+        print(f"The service answers at {url}.")
+        ids = _fed(client, folder)
+        leaked = _questions(client, folder, ids)
+        for other in [folder, *(path for path in others if path != folder)]:
+            ids = ids if other == folder else _fed(client, other)
+            show_chains(client, other, {event: key for key, event in ids.items()})
     return 1 if leaked else 0
 
 

@@ -1,8 +1,7 @@
-"""What calls the handlers that no request calls: the queue's event source, and the schedule."""
+"""What calls the worker: the queue's event source."""
 
 import logging
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -33,14 +32,22 @@ FUNCTION_SECONDS = 900.0  # the longest that Lambda lets a function run
 BACKOFF_SECONDS = 1.0  # after the queue itself did not answer
 
 
-class _Loop(ABC):
-    """A thread that takes steps until it is stopped; nothing that a step raises ends it."""
+class QueuePoller:
+    """Lambda's event source mapping for one queue: batches of up to 10, partial failures honoured.
 
-    def __init__(self, handler: Handler) -> None:
+    What the handler does not report in `batchItemFailures` is deleted. If it raises, or reports an
+    identifier that is none of the batch's, the whole batch failed.
+    """
+
+    def __init__(self, queue_url: str, handler: Handler) -> None:
         self._handler = handler
         self._name = function_name_of(handler)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._url = queue_url
+        self._sqs = client("sqs")
+        asked = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+        self._arn: str = asked["Attributes"]["QueueArn"]
 
     def start(self) -> None:
         """Begin; once per object."""
@@ -50,6 +57,7 @@ class _Loop(ABC):
         """Take no further step, and wait up to 2 s for the one under way."""
         self._stopping.set()
         self._thread.join(STOP_SECONDS)
+        self._sqs.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -57,46 +65,6 @@ class _Loop(ABC):
 
     def _call(self, event: Event) -> object:
         return self._handler(event, LambdaContext(self._name, FUNCTION_SECONDS))
-
-    @abstractmethod
-    def _step(self) -> None: ...
-
-
-class Ticker(_Loop):
-    """Calls a handler every `interval` seconds, the first time after one interval."""
-
-    def __init__(self, interval: float, handler: Handler) -> None:
-        super().__init__(handler)
-        self._interval = interval
-
-    def _step(self) -> None:
-        if self._stopping.wait(self._interval):
-            return
-        try:
-            self._call({"Records": []})
-        except Exception as error:
-            # A schedule goes on after a failed run, there as here. Not the error's own words: a
-            # database's may quote a row.
-            logger.error("%s failed on schedule: %s", self._name, type(error).__name__)
-
-
-class QueuePoller(_Loop):
-    """Lambda's event source mapping for one queue: batches of up to 10, partial failures honoured.
-
-    What the handler does not report in `batchItemFailures` is deleted. If it raises, or reports an
-    identifier that is none of the batch's, the whole batch failed.
-    """
-
-    def __init__(self, queue_url: str, handler: Handler) -> None:
-        super().__init__(handler)
-        self._url = queue_url
-        self._sqs = client("sqs")
-        asked = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
-        self._arn: str = asked["Attributes"]["QueueArn"]
-
-    def stop(self) -> None:
-        super().stop()
-        self._sqs.close()
 
     def _step(self) -> None:
         try:

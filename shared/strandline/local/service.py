@@ -26,11 +26,12 @@ from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
 from strandline.local import postgres_home, synchronised
 from strandline.local.aws import LocalAws
-from strandline.local.events import QueuePoller, Ticker
+from strandline.local.events import QueuePoller
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.state_machine import Schedules, StateMachine
 from strandline.observability import logger
 from strandline.service import Service
 from strandline.services.keys import make_key
@@ -40,7 +41,8 @@ HOST = "127.0.0.1"
 TENANT = "local"
 _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
-_TICK_SECONDS = 2.0
+_SWEEP_SECONDS = 10
+_DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _KEEP_SECONDS = 0.5
 _LOG_BYTES = 16 * 1024 * 1024
 _KEY_DAYS = 30
@@ -89,9 +91,10 @@ def running(directory: Path, port: int) -> Generator[Running]:
         )
         stack.enter_context(closing(_Keeper(postgres)))
         aws = stack.enter_context(LocalAws(directory))
+        machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
         _migrate(postgres, known)
         url = postgres.dsn(_DATABASE, _APP, known["app_password"])
-        environment = _configure(url, aws, known["key_secret"])
+        environment = _configure(url, aws, machine, known["key_secret"])
         database = Database(url)
         stack.callback(database.close)
         expires = datetime.now(UTC) + timedelta(days=_KEY_DAYS)
@@ -106,9 +109,12 @@ def running(directory: Path, port: int) -> Generator[Running]:
         handlers = {
             fn.name: _handler(stack, fn, warnings) for fn in FUNCTIONS if fn.name != "migrate"
         }
+        jobs = {fn.name: fn for fn in FUNCTIONS if fn.every_minutes}
+        machine.serve({name: handlers[name] for name in jobs})
+        rates = {name: 60.0 * fn.every_minutes for name, fn in jobs.items()}
         for loop in (
             QueuePoller(aws.queue_url, handlers["worker"]),
-            Ticker(_TICK_SECONDS, handlers["worker"]),
+            Schedules(machine, rates | {"sweeper": _sweep_seconds()}),
         ):
             loop.start()
             stack.callback(loop.stop)
@@ -181,6 +187,14 @@ def environment_port(variable: str, default: int) -> int:
     return int(text)
 
 
+def _sweep_seconds() -> float:
+    """How often is swept here, where nobody wants to wait five minutes. Raises Misconfigured."""
+    text = os.environ.get("STRANDLINE_SWEEP_SECONDS") or str(_SWEEP_SECONDS)
+    if not text.isdecimal() or int(text) == 0:
+        raise Misconfigured(f"STRANDLINE_SWEEP_SECONDS is a whole number from 1, not {text!r}.")
+    return float(text)
+
+
 def _listen(port: int) -> socket.socket:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -228,11 +242,12 @@ def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
         migrate(owner)
 
 
-def _configure(url: str, aws: LocalAws, key_secret: str) -> dict[str, str]:
+def _configure(url: str, aws: LocalAws, machine: StateMachine, key_secret: str) -> dict[str, str]:
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
         "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_STATE_MACHINE": machine.arn,
         "STRANDLINE_KEY_SECRET": key_secret,
     }
     os.environ |= environment

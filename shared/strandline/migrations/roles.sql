@@ -10,7 +10,8 @@ begin
     -- function each, cannot log in, and can do nothing else.
     foreach wanted in array array[
         'strandline_owner', 'strandline_app',
-        'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard'
+        'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard',
+        'strandline_append'
     ] loop
         begin
             execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole', wanted);
@@ -34,11 +35,12 @@ alter role strandline_app set timezone = 'UTC';
 
 -- SET without INHERIT: the owner may hand a function to these roles, but their policies, which see
 -- all tenants, never apply to the owner itself.
-grant strandline_keys, strandline_search, strandline_planner, strandline_guard
+grant strandline_keys, strandline_search, strandline_planner, strandline_guard, strandline_append
     to strandline_owner with inherit false, set true;
 
 create extension if not exists vector;
 create extension if not exists btree_gin;
 grant usage, create on schema public to strandline_owner with grant option;
 grant usage on schema public
-    to strandline_app, strandline_keys, strandline_search, strandline_planner, strandline_guard;
+    to strandline_app, strandline_keys, strandline_search, strandline_planner, strandline_guard,
+        strandline_append;

@@ -1,8 +1,15 @@
-"""Which embedder this deployment uses; importing this loads no model."""
+"""Which models this deployment uses; importing this loads none."""
 
-from strandline.config import Settings
+from strandline.config import PREFIX, Settings
 from strandline.errors import Misconfigured
 from strandline.models.embedding import LOCAL_DIMENSIONS, LOCAL_MODEL, Embedder
+from strandline.models.provider import Provider
+
+_NEEDED = {
+    "openai": ("llm_model",),
+    "azure": ("llm_model", "llm_base_url", "llm_api_key", "llm_api_version"),
+    "bedrock": ("llm_model",),
+}
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -35,3 +42,26 @@ def _require_the_shipped_model(settings: Settings) -> None:
             f"{asked[0]} with {asked[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "
             "STRANDLINE_EMBEDDING_DIMENSIONS unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
         )
+
+
+def make_provider(settings: Settings) -> Provider | None:
+    """Build the language model that the settings name; None leaves its tasks to the twin. Nothing
+    is called before first use. Raises Misconfigured naming what is missing."""
+    kind = settings.llm_provider
+    if kind == "none":
+        return None
+    missing = [f"{PREFIX}{n.upper()}" for n in _NEEDED[kind] if not getattr(settings, n)]
+    if missing:
+        raise Misconfigured(f"{PREFIX}LLM_PROVIDER={kind} needs {', '.join(missing)} as well.")
+    if kind == "bedrock":
+        from strandline.models.bedrock import BedrockModel
+
+        return BedrockModel(settings.llm_model)
+    from strandline.models.chat import ChatModel
+
+    return ChatModel(
+        base_url=settings.llm_base_url,
+        model=settings.llm_model,
+        api_key=settings.llm_api_key,
+        azure_version=settings.llm_api_version if kind == "azure" else None,
+    )

@@ -1,5 +1,6 @@
 """Tenants, keys and the audit trail over HTTP: for operators, whose right reads no memory."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from strandline import wire
@@ -14,7 +15,7 @@ def create_tenant(request: Request) -> Answer:
     """Make a tenant. One that is there already is a 409 and stays as it is."""
     wanted = request.body(wire.TenantIn)
     access = request.operator(wanted.tenant_id)
-    tenants.make_tenant(access, request.act, _limits(wanted))
+    tenants.make_tenant(access, request.act, _limits(wanted), _tuning(wanted))
     return answer(tenants.get_tenant(access, request.service.quotas), 201)
 
 
@@ -30,10 +31,10 @@ def get_tenant(request: Request) -> Answer:
 
 
 def change_tenant(request: Request) -> Answer:
-    """Change a tenant's limits: those named, the others stay."""
-    wanted = request.body(wire.LimitsIn)
+    """Change a tenant's limits and thresholds: those named, the others stay."""
+    wanted = request.body(wire.TenantChange)
     access = _tenant(request)
-    tenants.change_limits(access, request.act, _limits(wanted))
+    tenants.change_tenant(access, request.act, _limits(wanted), _tuning(wanted))
     return answer(tenants.get_tenant(access, request.service.quotas))
 
 
@@ -110,9 +111,16 @@ def _tenant(request: Request) -> Access:
     return access
 
 
-def _limits(wanted: wire.LimitsIn) -> dict[str, int | None]:
+def _limits(wanted: wire.LimitsIn) -> dict[str, int | float | None]:
     """The limits that a body names."""
     return wanted.model_dump(include=set(wire.LimitsIn.model_fields), exclude_unset=True)
+
+
+def _tuning(wanted: wire.TenantChange) -> Mapping[str, object]:
+    """The thresholds that a body names; null for all of them is null for each."""
+    if wanted.tuning is not None:
+        return wanted.tuning.model_dump(exclude_unset=True)
+    return dict.fromkeys(wire.TuningIn.model_fields) if "tuning" in wanted.model_fields_set else {}
 
 
 _TENANT = "/api/v1/admin/tenants/{tenant}"
@@ -132,7 +140,7 @@ ROUTES = {
     ),
     f"GET {_TENANT}": Route(get_tenant, "operator", {200: wire.TenantDetails}),
     f"PATCH {_TENANT}": Route(
-        change_tenant, "operator", {200: wire.TenantDetails}, body=wire.LimitsIn, records=True
+        change_tenant, "operator", {200: wire.TenantDetails}, body=wire.TenantChange, records=True
     ),
     f"POST {_TENANT}/keys": Route(
         create_key, "operator", {201: wire.NewKeyOut}, body=wire.KeyIn, records=True

@@ -12,7 +12,7 @@ import aws_lambda_powertools
 from strandline import openapi
 from strandline.errors import NotFound
 from strandline.http import Answer, Media, Request, Route, text
-from strandline.routes import admin, ingest, query
+from strandline.routes import admin, ingest, jobs_admin, query, sessions
 
 _PAGE = Path(__file__).parent.parent / "docs_page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
@@ -85,7 +85,8 @@ def _page() -> str:
 @functools.cache
 def _document() -> str:
     """Made when it is first asked for: importing this function's code costs nobody anything."""
-    everything = {**ingest.ROUTES, **query.ROUTES, **admin.ROUTES, **ROUTES}
+    everything = {**ingest.ROUTES, **query.ROUTES, **sessions.WRITES, **sessions.READS}
+    everything |= {**admin.ROUTES, **jobs_admin.ROUTES, **ROUTES}
     return json.dumps(openapi.document(everything, openapi.examples()))
 
 

@@ -1,5 +1,7 @@
 """Writing over HTTP: one event, or a batch of them."""
 
+from collections.abc import Sequence
+
 from strandline import wire
 from strandline.config import settings
 from strandline.errors import Conflict, Forbidden, Invalid
@@ -12,8 +14,8 @@ _REPLAYED = "Idempotent-Replayed"
 
 def post_event(request: Request) -> Answer:
     """Append one event: 201 and its receipt, the same for a replay."""
-    key = _idempotency_key(request)
-    (result,) = _append(request, [(request.json(), key)], atomic=False)
+    key = idempotency_key(request)
+    (result,) = append_all(request, [(request.json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     return answer(result.receipt, 201, {_REPLAYED: "true"} if result.replayed else None)
@@ -22,10 +24,10 @@ def post_event(request: Request) -> Answer:
 def post_batch(request: Request) -> Answer:
     """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
     a refused item is 422 and stores nothing."""
-    key = _idempotency_key(request)
+    key = idempotency_key(request)
     batch = wire.validated(wire.BatchRequest, request.json())  # its items are checked one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
-    results = _append(request, bodies, atomic=batch.atomic)
+    results = append_all(request, bodies, atomic=batch.atomic)
     items = [_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
@@ -56,9 +58,10 @@ def post_upload(request: Request) -> Answer:
     return answer(begun, 201 if isinstance(begun, wire.UploadOut) else 200)
 
 
-def _append(
-    request: Request, bodies: list[tuple[object, str | None]], atomic: bool
+def append_all(
+    request: Request, bodies: Sequence[tuple[object, str | None]], *, atomic: bool
 ) -> list[Appended]:
+    """Append each body under its Idempotency-Key on behalf of who asks, and count them."""
     service = request.service
     results = append(
         service.database,
@@ -89,7 +92,8 @@ def _replays(results: list[Appended]) -> dict[str, str]:
     return {_REPLAYED: "true" if len(places) == len(results) else ",".join(map(str, places))}
 
 
-def _idempotency_key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
+    """The request's, if it has one. Raises Invalid."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return None

@@ -7,7 +7,7 @@ from strandline.errors import Forbidden, StrandlineError
 from strandline.http import Answer, Media, Request, Route, answer, binary, text
 from strandline.services import metrics, read
 from strandline.services.recall import recall
-from strandline.services.usage import require_tenants_own, usage
+from strandline.services.usage import list_model_calls, require_tenants_own, usage
 
 # A block never changes, but who may see it can: caches may keep it for their own user only.
 _IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable"}
@@ -98,6 +98,16 @@ def get_usage(request: Request) -> Answer:
     return answer(usage(access, request.service.quotas))
 
 
+def get_model_calls(request: Request) -> Answer:
+    """The tenant's calls of language models, newest first: numbers and ids, no text. They are kept
+    for 30 days; what a month cost stays."""
+    page = request.query(wire.ListQuery)
+    access = request.service.database.access(
+        Asker.background(request.principal.tenant), request.deadline
+    )
+    return answer(list_model_calls(access, page.limit, page.cursor))
+
+
 def liveness(request: Request) -> Answer:
     """The process answers. Never touches the database: it would never rest."""
     del request
@@ -159,6 +169,13 @@ ROUTES = {
         post_recall, "read", {200: wire.RecallAnswer}, query=wire.OnBehalf, body=wire.RecallRequest
     ),
     "GET /api/v1/usage": Route(get_usage, "read", {200: wire.Usage}, errors=(Forbidden,)),
+    "GET /api/v1/model-calls": Route(
+        get_model_calls,
+        "admin",
+        {200: wire.ModelCallPage},
+        query=wire.ListQuery,
+        numbers_only=True,
+    ),
     "GET /memories/list": Route(list_events, "read", {200: wire.EventPage}, query=wire.Paging),
     "GET /memory/{cid}": Route(get_memory, "read", {200: wire.EventOut}, query=wire.OnBehalf),
     "GET /ipfs/{cid}": Route(

@@ -14,31 +14,29 @@ from strandline.config import settings
 from strandline.errors import StrandlineError
 from strandline.observability import logger, measured, trace_of, traced
 from strandline.service import Service
-from strandline.services.embed import Tally, Worker, embed_due, embed_scopes
-from strandline.services.measure import measure_due
-from strandline.services.upload import remove_due
-
-_REMOVING_SECONDS = 5.0
-"""What a batch of uploads may take to be removed."""
+from strandline.services.embed import embed_scopes
+from strandline.services.worker import Tally, Worker
 
 
 def work_through(
     service: Service, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
-    """Work on the scopes that a batch of messages names; without messages, on whatever is due.
+    """Work on the scopes that a batch of messages names. What no message names, a sweep finds.
 
     Gives SQS's partial batch response: the messages to be delivered again.
     """
     settings()  # a process that is not configured does nothing
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
-    worker = Worker(service.database, service.blobs, service.embedder, deadline)
+    worker = Worker(
+        service.database,
+        service.blobs,
+        service.embedder,
+        deadline,
+        Tally(),
+        service.reasoner,
+        settings().tuning,
+    )
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    if not records:
-        with _job(worker, context, "sweep", trace_of(None)) as sweep:
-            embed_due(sweep)
-            # It stops EMBED_SECONDS before the deadline: there is time left, whatever it found.
-            remove_due(sweep.database, sweep.blobs, deadline - _REMOVING_SECONDS)
-            measure_due(service.database, deadline)
     failed = [
         str(record["messageId"]) for record in records if not _handled(worker, context, record)
     ]
@@ -49,7 +47,8 @@ def _handled(worker: Worker, context: LambdaContext, record: Mapping[str, Any]) 
     """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
     it alone: SQS delivers it again, and gives it up in the end."""
     hint, reason = _hint(record), ""
-    with _job(worker, context, "hint", trace_of(str(hint.get("trace")))) as job:
+    job = replace(worker, tally=Tally())
+    with told(job.tally, context.function_name, "hint", trace_of(str(hint.get("trace")))):
         try:
             scopes = [UUID(str(scope)) for scope in hint["scopes"]]
             failed = embed_scopes(job, str(hint["tenant"]), scopes)
@@ -78,14 +77,14 @@ def _hint(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _job(worker: Worker, context: LambdaContext, kind: str, trace: str) -> Generator[Worker]:
-    """A job with a tally of its own. Its lines share a trace; the last is its metrics too."""
-    tally, started = Tally(), time.monotonic()
+def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
+    """A job's lines, which share a trace; the last is its metrics too."""
+    started = time.monotonic()
     with traced(trace):
         try:
-            yield replace(worker, tally=tally)
+            yield
         except Exception:
-            tally.failures += 1
+            tally.failures = max(tally.failures, 1)
             raise
         finally:
             metrics: dict[str, float | list[float]] = {
@@ -93,9 +92,10 @@ def _job(worker: Worker, context: LambdaContext, kind: str, trace: str) -> Gener
                 "EventsEmbedded": tally.events,
                 "EmbeddingMilliseconds": tally.calls,
                 "Failures": tally.failures,
+                "FoldMilliseconds": tally.folds,
+                **tally.counts,
             }
-            if kind == "sweep":
+            if tally.due:
                 metrics["ScopesDue"] = sum(due.scopes for due in tally.due)
-                metrics["OldestDueSeconds"] = max((due.seconds for due in tally.due), default=0)
-            dimensions = {"function": context.function_name, "job": kind}
-            logger.info("job", extra=measured(dimensions, metrics))
+                metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due)
+            logger.info("job", extra=measured({"function": function, "job": kind}, metrics))

@@ -16,6 +16,7 @@ from strandline.errors import (
     Conflict,
     Invalid,
     QuotaExceeded,
+    StateConflict,
     StrandlineError,
     TooLarge,
     Unavailable,
@@ -41,6 +42,11 @@ _REFUSALS = {
         "session_id: this session has other participants; with others it is another session",
     ),
 }
+
+SESSION_ENDED = (
+    "session_id: this session has ended; begin another under another name, or leave the name out: "
+    "POST /api/v1/events takes events without a session"
+)
 
 
 @dataclass(frozen=True)
@@ -77,19 +83,19 @@ def append(
     results: dict[int, Appended] = {}
     asking = asker(principal)
     made = _drafts(principal, bodies, results)
-    items: list[NewEvent] = []
-    if made:
-        access = database.access(asking, deadline)
-        made = _with_citations(access, blobs, made, results, deadline)
-        items = _finished(access, made, results)
-        items = _with_payloads(access, made, items, results)
+    if not made:
+        return [results[n] for n in range(len(bodies))]
+    access = database.access(asking, deadline)
+    made = _with_citations(access, blobs, made, results, deadline)
+    items = _with_payloads(access, made, _finished(access, made, results), results)
     if items and not (atomic and results):
-        access = database.access(asking, deadline)
         costs = _weighed(made, items)
         with _charged(quotas, access, items, costs, results, deadline):
-            brought = [made[item.n] for item in items if item.blob_stored]
-            _put_payloads(blobs, principal.tenant, brought, deadline)
-            _store(database.access(asking, deadline), hints, made, items, atomic, results)
+            if any(item.blob_cid for item in items):
+                brought = [made[item.n] for item in items if item.blob_stored]
+                _put_payloads(blobs, principal.tenant, brought, deadline)
+                access = database.access(asking, deadline)  # its connection may have died meanwhile
+            _store(access, hints, made, items, atomic, results)
     return [results.get(n) or Appended(error=BatchRefused()) for n in range(len(bodies))]
 
 
@@ -304,6 +310,8 @@ def _refusal(
     if outcome == "blob_not_found" and (made.payload or (made.cited and made.cited.upload)):
         # It brings a payload and left it out, because its key was known: not any more.
         raise Unavailable("What this request meets in the log just changed. Try again.")
+    if outcome == "session_ended":
+        return StateConflict(SESSION_ENDED, field="session_id")
     if outcome != "conflict":
         name, message = _REFUSALS[outcome]
         return Invalid(message, field=name, reason=outcome)

@@ -1,24 +1,24 @@
-"""Embed what is new: scope by scope, from the last vector to the log's end."""
+"""Work off what is new in scopes: embed it, from the last vector to the log's end, and fold it."""
 
 import hashlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from strandline import ranking
-from strandline.blobs import Blobs, is_text
-from strandline.db import Access, Asker, Database
-from strandline.errors import EmbeddingRefused, StrandlineError
-from strandline.models.embedding import Embedder
+from strandline.blobs import is_text
+from strandline.db import Access, Asker
+from strandline.errors import EmbeddingRefused, Unavailable
 from strandline.observability import logger
+from strandline.services.form_chains import form
+from strandline.services.worker import EMBED_SECONDS, Worker, reason_of
 from strandline.store import metrics, work
 from strandline.store.work import Unembedded, Vector
 
 BATCH = 128
 """Events between two commits: about a second of the local model."""
-EMBED_SECONDS = 15.0
 _SHOWN_BYTES = 4000
 """What a model is shown of a large text: more than the local one reads (256 tokens)."""
 _SCOPES = 100
@@ -29,34 +29,6 @@ _LATEST_SECONDS = 300
 """The longest pause before work that failed is tried again."""
 
 
-@dataclass
-class Tally:
-    """What a job did, for its metrics."""
-
-    events: int = 0
-    calls: list[float] = field(default_factory=list[float])
-    """Milliseconds of each call to the model."""
-    failures: int = 0
-    """Scopes put off, tenants not swept, a message or a sweep broken off."""
-    due: list[metrics.Due] = field(default_factory=list[metrics.Due])
-    """Of each tenant that a sweep found work in, before it began."""
-
-
-@dataclass(frozen=True)
-class Worker:
-    """What embedding needs, and until when (time.monotonic() seconds) it may take."""
-
-    database: Database
-    blobs: Blobs
-    embedder: Embedder
-    deadline: float
-    tally: Tally = field(default_factory=Tally)
-
-    def out_of_time(self) -> bool:
-        """A batch more might not be finished in time."""
-        return time.monotonic() > self.deadline - EMBED_SECONDS
-
-
 def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     """Embed the scopes that were hinted at; gives how many are not done, whose work stays due. A
     scope that somebody works on, or that has nothing due, is none of ours."""
@@ -64,7 +36,7 @@ def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     failed = 0
     # Again, because an append that came during the last step was hinted by nobody.
     while leases := work.lease(access, scope_ids, len(scope_ids)):
-        done = _embed_leased(worker, access, leases)
+        done = _work_off(worker, access, leases)
         failed += done.failed
         if worker.out_of_time():
             return failed + len(leases) - done.finished - done.failed
@@ -77,24 +49,27 @@ def embed_due(worker: Worker) -> int:
     finished = 0
     for tenant in work.tenants(worker.database.connection(), worker.embedder.space):
         try:
-            finished += _embed_tenant(worker, tenant)
+            finished += embed_tenant(worker, tenant)
         except Exception as error:
             worker.tally.failures += 1
-            logger.warning("tenant not swept", extra={"tenant": tenant, "error": _reason(error)})
+            logger.warning("tenant not swept", extra={"tenant": tenant, "error": reason_of(error)})
     return finished
 
 
-def _embed_tenant(worker: Worker, tenant: str) -> int:
+def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
+    """Embed whatever is due in one tenant; gives how many scopes were finished. `look`: through all
+    scopes, for work that no row names."""
     access = worker.database.access(Asker.background(tenant))
     finished = 0
     with access.transaction():
-        work.name_unembedded(access, worker.embedder.space)
+        if look:
+            work.name_unembedded(access, worker.embedder.space)
         worker.tally.due.append(metrics.due(access))
     while not worker.out_of_time():
         leases = work.lease(access, None, _SCOPES)
         if not leases:
             break
-        finished += _embed_leased(worker, access, leases).finished
+        finished += _work_off(worker, access, leases).finished
     return finished
 
 
@@ -103,32 +78,46 @@ class _Done(NamedTuple):
     failed: int
 
 
-def _embed_leased(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
+def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
+    """Embed leased scopes, fold them, and give them back: done, due again, or put off."""
+    before = worker.tally.events, worker.tally.counts["EventsFolded"]
+    failures = _embed_leased(worker, access, leases)
+    stuck = _form_leased(worker, access, leases, failures)
+    if before == (worker.tally.events, worker.tally.counts["EventsFolded"]):
+        # Nothing moved, and nothing will by itself.
+        failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
+    fine = [taken.scope_id for taken in leases if taken.scope_id not in failures]
+    with access.transaction():
+        finished = work.settle(access, fine, worker.embedder.space) if fine else 0
+    _put_off(worker, access, [taken for taken in leases if taken.scope_id in failures], failures)
+    return _Done(finished, len(failures))
+
+
+def _embed_leased(
+    worker: Worker, access: Access, leases: Sequence[work.Lease]
+) -> dict[UUID, Exception]:
     """Embed leased scopes together: a statement serves them all. Where that fails they are tried
-    one by one, so that the one at fault fails alone."""
-    if not leases:
-        return _Done(0, 0)
+    one by one, so that the one at fault fails alone. Gives those that failed, and why."""
     try:
-        return _Done(_embed_together(worker, access, leases), 0)
+        _embed_together(worker, access, [taken.scope_id for taken in leases])
+        return {}
     except Exception as error:  # a fault of ours as well: its scope would be the first due again
         if len(leases) == 1:
-            _put_off(worker, access, leases, error)
-            return _Done(0, 1)
+            return {leases[0].scope_id: error}
         failure = error
-    finished = failed = in_a_row = 0
+    failures: dict[UUID, Exception] = {}
+    in_a_row = 0
     for place, taken in enumerate(leases):
         if in_a_row == _HOPELESS or worker.out_of_time():  # it is not the scope's fault
-            _put_off(worker, access, leases[place:], failure)
-            failed += len(leases) - place
-            break
-        done = _embed_leased(worker, access, [taken])
-        finished, failed = finished + done.finished, failed + done.failed
-        in_a_row = in_a_row + 1 if done.failed else 0
-    return _Done(finished, failed)
+            return failures | {other.scope_id: failure for other in leases[place:]}
+        failed = _embed_leased(worker, access, [taken])
+        failures |= failed
+        in_a_row = in_a_row + 1 if failed else 0
+    return failures
 
 
-def _embed_together(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> int:
-    space, scope_ids = worker.embedder.space, [taken.scope_id for taken in leases]
+def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -> None:
+    space = worker.embedder.space
     while events := work.unembedded(access, scope_ids, space, BATCH):
         vectors = _vectors(worker, access, events)
         with access.transaction():
@@ -138,30 +127,48 @@ def _embed_together(worker: Worker, access: Access, leases: Sequence[work.Lease]
         logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
         if worker.out_of_time():
             break
-    with access.transaction():
-        return work.settle(access, scope_ids, space)
+
+
+def _form_leased(
+    worker: Worker,
+    access: Access,
+    leases: Sequence[work.Lease],
+    failures: dict[UUID, Exception],
+) -> list[UUID]:
+    """Fold leased scopes, those without new vectors as well: it is for the fold to say how long it
+    waits for one. Gives those that wait; failures are added to the ones there are."""
+    stuck: list[UUID] = []
+    for taken in leases:
+        if worker.out_of_time():
+            break
+        try:
+            through = form(worker, access, taken.scope_id, datetime.now(UTC))
+            if not through and not worker.out_of_time() and taken.scope_id not in failures:
+                stuck.append(taken.scope_id)
+        except Exception as error:
+            failures.setdefault(taken.scope_id, error)
+    return stuck
 
 
 def _put_off(
-    worker: Worker, access: Access, leases: Sequence[work.Lease], error: Exception
+    worker: Worker,
+    access: Access,
+    leases: Sequence[work.Lease],
+    failures: Mapping[UUID, Exception],
 ) -> None:
+    """Give scopes back that failed, those with the same failure together."""
     worker.tally.failures += len(leases)
-    attempts = max(taken.attempts for taken in leases)
-    seconds = min(_LATEST_SECONDS, 2 ** min(attempts, 16))
-    scope_ids = [taken.scope_id for taken in leases]
-    logger.warning(
-        "scopes not embedded",
-        extra={"scopes": scope_ids, "error": _reason(error), "attempts": attempts},
-    )
-    with access.transaction():
-        work.put_off(access, scope_ids, seconds, _reason(error))
-
-
-def _reason(error: Exception) -> str:
-    """Why, without memory content: a fault's own words may quote a row."""
-    if isinstance(error, StrandlineError):
-        return f"{error.code}: {error.message}"
-    return f"internal_error: {type(error).__name__}"
+    alike: dict[str, list[work.Lease]] = {}
+    for taken in leases:
+        alike.setdefault(reason_of(failures[taken.scope_id]), []).append(taken)
+    for reason, group in alike.items():
+        attempts = max(taken.attempts for taken in group)
+        seconds = min(_LATEST_SECONDS, 2 ** min(attempts, 16))
+        scope_ids = [taken.scope_id for taken in group]
+        shown = {"scopes": scope_ids, "error": reason, "attempts": attempts}
+        logger.warning("scopes put off", extra=shown)
+        with access.transaction():
+            work.put_off(access, scope_ids, seconds, reason)
 
 
 def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> list[Vector]:

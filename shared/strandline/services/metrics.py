@@ -8,6 +8,17 @@ _SHOWN = (
     ("strandline_scopes", "gauge", "Scopes.", "scopes"),
     ("strandline_stored_bytes", "gauge", "Content, metadata and payloads.", "stored_bytes"),
     ("strandline_events_not_embedded", "gauge", "Events without a vector.", "events_not_embedded"),
+    ("strandline_events_not_folded", "gauge", "Events not gone through yet.", "events_not_folded"),
+    ("strandline_chains_active", "gauge", "Chains in mid-term memory.", "chains_active"),
+    ("strandline_chains_rejected", "gauge", "Chains kept out of it.", "chains_rejected"),
+    ("strandline_chains_archived", "gauge", "Chains that grew cold.", "chains_archived"),
+    ("strandline_recalls_not_folded", "gauge", "Recalls of chains to fold.", "recalls_not_folded"),
+    (
+        "strandline_oldest_recall_age_seconds",
+        "gauge",
+        "For how long the oldest of these has waited.",
+        "oldest_recall_seconds",
+    ),
     ("strandline_scopes_due", "gauge", "Scopes whose background work is due.", "scopes_due"),
     (
         "strandline_oldest_due_age_seconds",

@@ -23,7 +23,7 @@ def recall(
     """The best hits for a question, best first. Without a query vector within `vector_seconds` it
     answers by full text alone and says so in `degraded`; so it does where the best hits fill an
     answer before `limit`."""
-    vector, degraded = _query_vector(embedder, request.query, vector_seconds)
+    vector, degraded = query_vector(embedder, request.query, vector_seconds)
     found = search.fused(
         access,
         question=request.query,
@@ -37,13 +37,14 @@ def recall(
         hits=hits,
         degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
         not_yet_embedded=max((row.fresh for row in found.rows), default=0),
-        token=_token(found, embedder.space if vector else None),
+        token=token_of(found, embedder.space if vector else None),
     )
 
 
-def _query_vector(
+def query_vector(
     embedder: Embedder, question: str, seconds: float
 ) -> tuple[list[float] | None, list[str]]:
+    """A question's vector within `seconds`; or none, and what to say of an answer without it."""
     future = _THREADS.submit(embedder.embed, [question], timeout=seconds)
     try:
         vector = future.result(timeout=seconds)[0]
@@ -65,7 +66,7 @@ def _hit(row: search.Found) -> wire.Hit:
     return wire.Hit(event=shown(row), piece=piece, score=score)
 
 
-def _token(found: Look[search.Found], space: str | None) -> str:
+def token_of[Row](found: Look[Row], space: str | None) -> str:
     """What the answer rested on, as one opaque word."""
     document = json.dumps(
         {"v": 1, "mark": found.mark, "now": found.now.isoformat(), "space": space}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from strandline import cursors, wire
 from strandline.cursors import Position
@@ -10,6 +11,7 @@ from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.quotas import Quotas
 from strandline.services.usage import usage
 from strandline.store import audit, keys, quotas
+from strandline.store import tenants as store
 from strandline.store.audit import Act
 from strandline.store.quotas import Limits
 
@@ -27,9 +29,11 @@ def require_name(tenant: str) -> None:
         raise Invalid("tenant: 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant")
 
 
-def make_tenant(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
-    """Make the asker's tenant, with `limits` by their names. Raises StateConflict where there is
-    one: nothing of it is changed."""
+def make_tenant(
+    access: Access, act: Act, limits: Mapping[str, Any], tuning: Mapping[str, object]
+) -> None:
+    """Make the asker's tenant, with `limits` and thresholds by their names. Raises StateConflict
+    where there is one: nothing of it is changed."""
     with access.transaction():
         if not keys.add_tenant(access):
             raise StateConflict(
@@ -38,23 +42,42 @@ def make_tenant(access: Access, act: Act, limits: Mapping[str, int | None]) -> N
             )
         if limits:
             quotas.set_limits(access, Limits(**limits))
-        audit.add(access, act, {}, _changes(Limits(), limits))
+        tuned = _tune(access, tuning)
+        audit.add(access, act, {}, _changes(Limits(), limits) | tuned)
 
 
-def change_limits(access: Access, act: Act, limits: Mapping[str, int | None]) -> None:
-    """Set the limits named, of the asker's tenant; the others stay. Raises NotFound."""
+def change_tenant(
+    access: Access, act: Act, limits: Mapping[str, Any], tuning: Mapping[str, object]
+) -> None:
+    """Set the limits and thresholds named, of the asker's tenant; the others stay. Raises
+    NotFound."""
     with access.transaction():
         if not keys.hold_tenant(access):  # or of two callers at once one would undo the other
             raise NotFound
         before = quotas.limits(access)
         assert before is not None, "the tenant is held"
         quotas.set_limits(access, Limits(**{**vars(before), **limits}))
-        audit.add(access, act, {}, _changes(before, limits))
+        audit.add(access, act, {}, _changes(before, limits) | _tune(access, tuning))
 
 
-def _changes(before: Limits, limits: Mapping[str, int | None]) -> dict[str, object]:
+def _changes(before: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
     """What the trail says of limits: each that was named, its number before and after."""
     return {name: {"from": vars(before)[name], "to": limit} for name, limit in limits.items()}
+
+
+def _tune(access: Access, tuning: Mapping[str, object]) -> dict[str, object]:
+    """Set the thresholds named, null for the deployment's; inside of `transaction`. Gives what the
+    trail says of those that changed."""
+    if not tuning:
+        return {}
+    before = store.tuned(access)
+    after = {n: value for n, value in {**before, **tuning}.items() if value is not None}
+    store.set_tuned(access, after)
+    return {
+        f"tuning.{name}": {"from": before.get(name), "to": after.get(name)}
+        for name in tuning
+        if before.get(name) != after.get(name)
+    }
 
 
 def require_tenant(access: Access) -> None:
@@ -72,6 +95,7 @@ def get_tenant(access: Access, used: Quotas) -> wire.TenantDetails:
         tenant_id=tenant.tenant_id,
         created_at=tenant.created_at,
         limits=wire.TenantLimits(**vars(limits)),
+        tuning=wire.TuningOut(**store.tuned(access)),
         usage=usage(access, used),
     )
 

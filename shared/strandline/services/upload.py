@@ -10,8 +10,7 @@ from strandline.blobs import REMOVED_AT_ONCE, Blobs
 from strandline.cid import cid_of_sha256, sha256_of_cid
 from strandline.config import Settings
 from strandline.db import Access, Asker, Database
-from strandline.errors import Invalid, StrandlineError, TooLarge, Unsure
-from strandline.observability import logger
+from strandline.errors import Invalid, TooLarge, Unsure
 from strandline.quotas import Quotas
 from strandline.store import uploads
 from strandline.store.uploads import Begun
@@ -99,30 +98,16 @@ def _put_here(
     )
 
 
-def remove_due(database: Database, blobs: Blobs, deadline: float) -> int:
-    """Remove uploads past their time, cited or not: what is cited has an address of its own. Gives
-    how many are gone. One tenant's failure stops no other; what is left is found again. Begins
-    nothing after `deadline` (time.monotonic() seconds)."""
-    removed = 0
-    for tenant in uploads.tenants(database.connection()):
-        if time.monotonic() > deadline:
-            break
-        try:
-            removed += _remove_of_tenant(database, blobs, tenant, deadline)
-        except Exception as error:
-            reason = error.code if isinstance(error, StrandlineError) else type(error).__name__
-            logger.warning("uploads not removed", extra={"tenant": tenant, "error": reason})
-    return removed
-
-
-def _remove_of_tenant(database: Database, blobs: Blobs, tenant: str, deadline: float) -> int:
+def remove_due(database: Database, blobs: Blobs, tenant: str, deadline: float) -> int:
+    """Remove a tenant's uploads past their time, cited or not: what is cited has an address of its
+    own. Gives how many are gone; what is left is found again. Begins nothing after `deadline`
+    (time.monotonic() seconds)."""
     removed = 0
     for writer in uploads.writers(database.access(Asker.background(tenant)), _WRITERS):
         if time.monotonic() > deadline:
             break
         access = database.access(Asker(tenant, (), writer))
-        gone = _remove(access, blobs, uploads.due(access, REMOVED_AT_ONCE))
-        removed += gone
+        removed += _remove(access, blobs, uploads.due(access, REMOVED_AT_ONCE))
     return removed
 
 

@@ -3,12 +3,13 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from strandline import wire
+from strandline import cursors, wire
+from strandline.cursors import Position
 from strandline.db import Access
 from strandline.errors import Forbidden
 from strandline.principals import Principal
 from strandline.quotas import Quotas
-from strandline.store import quotas
+from strandline.store import models, quotas
 
 
 def require_tenants_own(principal: Principal) -> None:
@@ -22,7 +23,8 @@ def require_tenants_own(principal: Principal) -> None:
 
 
 def usage(access: Access, limits: Quotas) -> wire.Usage:
-    """Each quota's limit and use now, and what lay in the log when it was last counted."""
+    """Each quota's limit and use now, what lay in the log when it was last counted, and what models
+    cost this month."""
     used = quotas.usage(access, limits.defaults, limits.burst_seconds)
     counted = next(use for use in used if use.quota == "stored_bytes")
     stored = counted.measured_at and wire.Stored(
@@ -31,7 +33,37 @@ def usage(access: Access, limits: Quotas) -> wire.Usage:
         events=counted.measured_events or 0,
         measured_at=counted.measured_at,
     )
-    return wire.Usage(quotas=[_told(use) for use in used], stored=stored)
+    spent = models.spend(access)
+    return wire.Usage(
+        quotas=[_told(use) for use in used], stored=stored, models=_costs(spent, limits)
+    )
+
+
+def _costs(spent: models.Spend, limits: Quotas) -> wire.ModelUse:
+    own = spent.usd_per_month
+    budget = limits.model_usd_per_month if own is None else own
+    return wire.ModelUse(
+        since=spent.since,
+        calls=spent.calls,
+        failures=spent.failures,
+        tokens_in=spent.tokens_in,
+        tokens_out=spent.tokens_out,
+        cost_usd=spent.cost_usd,
+        budget_usd=budget,
+        remaining_usd=None if budget is None else max(0.0, budget - spent.cost_usd),
+    )
+
+
+def list_model_calls(access: Access, limit: int, cursor: str | None) -> wire.ModelCallPage:
+    """Calls of language models for the asker's tenant, newest first."""
+    of = cursors.fingerprint("model calls", access.asker.tenant)
+    rows = models.newest(access, cursors.decode(cursor, of), limit)
+    last = rows[-1] if len(rows) == limit else None
+    after = last and Position(last.mark, last.at, last.call_id)
+    return wire.ModelCallPage(
+        calls=[wire.ModelCallOut.model_validate(vars(row)) for row in rows],
+        next_cursor=after and cursors.encode(after, of),
+    )
 
 
 def _told(use: quotas.Use) -> wire.QuotaUse:

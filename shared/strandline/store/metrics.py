@@ -38,18 +38,30 @@ class Counters:
     scopes_due: int
     oldest_due_seconds: float
     events_not_embedded: int
+    events_not_folded: int
+    """Not gone through for chains yet."""
+    chains_active: int
+    chains_rejected: int
+    """Kept out of listings for what little they hold."""
+    chains_archived: int
+    recalls_not_folded: int
+    """Of chains, and not part of their strength yet."""
+    oldest_recall_seconds: float
+    """How long the oldest of these has waited."""
     stored_bytes: int
     """Content, metadata and payloads, as the quota counts them."""
 
 
 def counters(access: Access, space: str) -> Counters:
-    """A tenant's counters; from its scopes, never from its events."""
+    """A tenant's counters; from its scopes and chains, never from its events."""
     (found,) = access.fetch(
         Counters,
         """
-        select held.*, held.events - embedded.events as events_not_embedded, waiting.*
+        select held.*, held.events - embedded.events as events_not_embedded, waiting.*, formed.*,
+            recalled.*
         from (
             select coalesce(sum(last_seq), 0)::bigint as events, count(*) as scopes,
+                coalesce(sum(last_seq - folded_seq), 0)::bigint as events_not_folded,
                 coalesce(sum(stored_bytes), 0)::bigint as stored_bytes
             from scopes) held,
         (
@@ -58,7 +70,16 @@ def counters(access: Access, space: str) -> Counters:
         (
             select count(*) as scopes_due,
                 coalesce(extract(epoch from now() - min(due_at)), 0)::float8 as oldest_due_seconds
-            from scope_work where due_at <= now()) waiting
+            from scope_work where due_at <= now()) waiting,
+        (
+            select count(*) filter (where status = 'active') as chains_active,
+                count(*) filter (where status = 'rejected') as chains_rejected,
+                count(*) filter (where status = 'archived') as chains_archived
+            from chains) formed,
+        (
+            select count(*) as recalls_not_folded, greatest(0, coalesce(
+                extract(epoch from now() - min(recalled_at)), 0))::float8 as oldest_recall_seconds
+            from recalls where folded_at is null) recalled
         """,
         {"space": space},
     )

@@ -18,13 +18,15 @@ class Limits:
     requests_per_minute: int | None = None
     appends_per_minute: int | None = None
     stored_bytes: int | None = None
+    model_usd_per_month: float | None = None
 
 
 def limits(access: Access) -> Limits | None:
     """The limits set for the asker's tenant; None where there is no such tenant."""
     rows = access.fetch(
         Limits,
-        "select requests_per_minute, appends_per_minute, stored_bytes_limit as stored_bytes"
+        "select requests_per_minute, appends_per_minute, stored_bytes_limit as stored_bytes,"
+        " model_usd_per_month"
         " from tenants where tenant_id = current_tenant()",
         {},
     )
@@ -33,11 +35,13 @@ def limits(access: Access) -> Limits | None:
 
 def set_limits(access: Access, wanted: Limits) -> bool:
     """Set all limits of the asker's tenant, which hold everywhere after a minute; inside of
-    `transaction`. Says whether there is such a tenant. Each is None or from 0, rates up to 10^9."""
+    `transaction`. Says whether there is such a tenant. Each is None or from 0, rates and USD up to
+    10^9."""
     return (
         access.execute(
             "update tenants set requests_per_minute = %(requests_per_minute)s,"
-            " appends_per_minute = %(appends_per_minute)s, stored_bytes_limit = %(stored_bytes)s"
+            " appends_per_minute = %(appends_per_minute)s, stored_bytes_limit = %(stored_bytes)s,"
+            " model_usd_per_month = %(model_usd_per_month)s"
             " where tenant_id = current_tenant()",
             vars(wanted),
         )
@@ -124,6 +128,30 @@ def due(connection: Connection, seconds: int, limit: int) -> list[str]:
         connection,
         "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
         (seconds, limit),
+    )
+
+
+@dataclass(frozen=True)
+class _Due:
+    quota: Quota
+
+
+def is_due(access: Access, seconds: int) -> bool:
+    """Whether the asker's tenant is one of these."""
+    return bool(
+        access.fetch(
+            _Due,
+            """
+            select q.quota from quotas q
+            where q.quota = 'stored_bytes' and (
+                q.measured_at is null
+                or q.measured_at < now() - make_interval(secs => %(seconds)s) and (
+                    q.level <> q.measured
+                    or q.measured_at
+                        < now() - make_interval(secs => %(seconds)s) - interval '1 day'))
+            """,
+            {"seconds": seconds},
+        )
     )
 
 

@@ -23,15 +23,15 @@ def tenants(connection: Connection, space: str) -> list[str]:
 
 
 def name_unembedded(access: Access, space: str) -> int:
-    """Name every scope whose vectors in this space end before its log, as due; gives how many were
-    not named yet."""
+    """Name every scope whose vectors in this space, or whose fold, end before its log, as due;
+    gives how many were not named yet."""
     return access.execute(
         """
         insert into scope_work (tenant_id, scope_id, participants, due_at)
         select s.tenant_id, s.scope_id, s.participants, now()
         from scopes s
         left join scope_progress p on p.scope_id = s.scope_id and p.space = %(space)s
-        where s.last_seq > coalesce(p.embedded_seq, 0)
+        where s.last_seq > coalesce(p.embedded_seq, 0) or s.last_seq > s.folded_seq
         order by s.scope_id  -- as append does: crossing inserts meet in one order
         on conflict do nothing
         """,
@@ -217,8 +217,18 @@ def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
     ]
 
 
+def go_on(access: Access, scope_id: UUID) -> None:
+    """Still at work: the lease, where there is one, begins anew."""
+    access.execute(
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
+        " where scope_id = %(scope_id)s and leased_until > now()",
+        {"seconds": LEASE_SECONDS, "scope_id": scope_id},
+    )
+
+
 def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
-    """End leases: a scope's work is gone if its vectors reach the log's end, else due at once;
+    """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
+    at once;
     gives how many are gone. The scopes' locks, taken in their one order, make this and an append
     that turns a scope dirty see each other."""
     params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space}
@@ -232,6 +242,7 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
         delete from scope_work w using scopes s, scope_progress p
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
+            and s.folded_seq >= s.last_seq
         """,
         params,
     )

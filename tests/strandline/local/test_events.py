@@ -10,7 +10,7 @@ import pytest
 
 from strandline.local import events
 from strandline.local.aws import LocalAws, client
-from strandline.local.events import QueuePoller, Ticker
+from strandline.local.events import QueuePoller
 from strandline.local.lambda_context import Event, LambdaContext
 
 
@@ -196,30 +196,13 @@ def test_a_queue_that_does_not_answer_is_asked_again(
     assert handler.bodies() == ["still here"]
 
 
-def test_both_stop_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "POLL_SECONDS", 1)
-    poller, ticker = QueuePoller(aws.queue_url, Recorder()), Ticker(3600, Recorder())
+    poller = QueuePoller(aws.queue_url, Recorder())
     poller.start()
-    ticker.start()
     time.sleep(0.2)
     running = threading.active_count()
     began = time.monotonic()
     poller.stop()
-    ticker.stop()
     assert time.monotonic() - began < 2
-    assert threading.active_count() <= running - 2
-
-
-def test_a_ticker_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    handler = Recorder(raising)
-    ticker = Ticker(0.05, handler)
-    ticker.start()
-    until(lambda: len(handler.events) >= 3)
-    ticker.stop()
-    seen = len(handler.events)
-    time.sleep(0.15)
-    assert len(handler.events) == seen
-    assert handler.events[0] == {"Records": []}
-    assert "failed on schedule: RuntimeError" in caplog.text
-    assert "the handler's own" not in caplog.text
-    assert handler.contexts[0].aws_request_id != handler.contexts[1].aws_request_id
+    assert threading.active_count() <= running - 1

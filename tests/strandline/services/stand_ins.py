@@ -5,8 +5,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import cast
 
+from strandline.blobs import Blobs
+from strandline.db import Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+from strandline.models.embedding import Embedder
+from strandline.reasoner import Reasoner
+from strandline.services.worker import Tally, Worker
+from tests.support import PLENTY
 
 
 class WordEmbedder:
@@ -35,6 +42,19 @@ class WordEmbedder:
             vector[hashlib.sha256(word.encode()).digest()[0] % self.dimensions] += 1.0
         length = math.sqrt(sum(x * x for x in vector))
         return [x / length for x in vector]
+
+
+def work_for(
+    database: Database,
+    blobs: Blobs,
+    embedder: Embedder,
+    reasoner: object | None = None,
+    *,
+    seconds: float = 60.0,
+) -> Worker:
+    """A worker with so much time, whose language model is the twin, or what a test gives it."""
+    asked = cast("Reasoner", reasoner) if reasoner else Reasoner(database, PLENTY, None)
+    return Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked)
 
 
 def refuse(word: str) -> Callable[[Sequence[str]], None]:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,9 +13,10 @@ from strandline.blobs import Blobs
 from strandline.db import Database
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
-from strandline.services.embed import EMBED_SECONDS, Worker, embed_due, embed_scopes
+from strandline.services.embed import embed_due, embed_scopes
+from strandline.services.worker import EMBED_SECONDS, Worker
 from strandline.store import work
-from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable
+from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
 from tests.support import Base, Gateway, said
 
 ALICE = "user:alice"
@@ -34,7 +36,7 @@ def words() -> WordEmbedder:
 def worker(base: Base, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
     """With a minute to work."""
     database = Database(base.url)
-    yield Worker(database, Blobs(aws.bucket), words, time.monotonic() + 60)
+    yield work_for(database, Blobs(aws.bucket), words, seconds=60)
     database.close()
 
 
@@ -174,7 +176,7 @@ def test_a_payload_that_is_gone_for_now_keeps_its_work(
     gateway: Gateway, base: Base, worker: Worker, aws: LocalAws
 ) -> None:
     tell(gateway, "a long log line " * 6000, ALICE)
-    lost = Worker(worker.database, Blobs("no-such-bucket"), worker.embedder, worker.deadline)
+    lost = replace(worker, blobs=Blobs("no-such-bucket"))
     assert embed_due(lost) == 0
     assert base.rows("select attempts, last_error like 'unavailable:%%' from scope_work") == [
         (1, True)
@@ -201,7 +203,7 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     monkeypatch.setattr("strandline.services.embed.BATCH", 2)
     for n in range(5):
         tell(gateway, f"turn {n}")
-    hurried = Worker(worker.database, worker.blobs, worker.embedder, time.monotonic() + 0.01)
+    hurried = replace(worker, deadline=time.monotonic() + 0.01)
     scope = base.rows("select scope_id from scopes")[0][0]
     assert hurried.out_of_time()
     assert hurried.deadline < time.monotonic() + EMBED_SECONDS
@@ -226,7 +228,7 @@ def test_another_space_is_filled_beside_the_old_one(
         tell(gateway, f"turn {n}", ALICE, f"agent:{n % 2}")
     embed_due(worker)
     other = WordEmbedder("other/24", 24)
-    assert embed_due(Worker(worker.database, worker.blobs, other, worker.deadline)) == 2
+    assert embed_due(replace(worker, embedder=other)) == 2
     spaces = (
         "select space, vector_dims(embedding::vector), count(*) from event_vectors group by 1, 2"
     )
@@ -234,7 +236,7 @@ def test_another_space_is_filled_beside_the_old_one(
     tell(gateway, "turn 4", ALICE)
     assert embed_due(worker) == 1
     assert (missing(base), missing(base, "other/24")) == (0, 1)
-    assert embed_due(Worker(worker.database, worker.blobs, other, worker.deadline)) == 1
+    assert embed_due(replace(worker, embedder=other)) == 1
 
 
 def test_an_erased_event_is_passed_over_and_blocks_nobody(

@@ -7,13 +7,19 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, LiteralString, cast
 
 import psycopg
 from psycopg import Connection, errors, sql
 
-from strandline.db import Asker
+from strandline.blobs import Blobs
+from strandline.config import settings
+from strandline.db import Asker, Database
+from strandline.services.form_chains import close_idle
+from tests.strandline.services.stand_ins import WordEmbedder, work_for
 from tests.support import APP, Base, Gateway, said
 
 type Verb = Literal["select", "update", "delete", "insert"]
@@ -231,6 +237,7 @@ def populate(gateway: Gateway, base: Base) -> None:
             _speak(gateway, tenant, person, gateway.key(tenant, person))
         _speak(gateway, tenant, None, gateway.key(tenant))
     gateway.tick()
+    _close_lanes(base)
     for tenant in TENANTS:  # so that every scope has work waiting again
         for who in _scopes(None):
             reply = gateway.call(
@@ -241,13 +248,53 @@ def populate(gateway: Gateway, base: Base) -> None:
         administrator.execute(
             "insert into lanes (tenant_id, scope_id, session_id, participants)"
             " select distinct tenant_id, scope_id, session_id, participants from events"
+            " on conflict do nothing"
         )
         administrator.execute(
             "insert into decisions"
             " (tenant_id, decision_id, scope_id, participants, event_id, kind, body)"
             " select tenant_id, uuidv7(), scope_id, participants, event_id, 'idle', '{}'"
-            " from events"
+            " from events on conflict do nothing"
         )
+        administrator.execute(
+            "insert into recalls (tenant_id, recall_id, chain_id, scope_id, participants,"
+            " recalled_at) select tenant_id, uuidv7(), chain_id, scope_id, participants, now()"
+            " from chains"
+        )
+        administrator.execute(
+            "insert into chain_vectors"
+            " select tenant_id, 'another space', scope_id, chain_id, participants, '[1]'"
+            " from chains"
+        )
+        for jobs_and_removals in (
+            "insert into jobs (tenant_id, job_id, kind, run, state, finished_at)"
+            " select tenant_id, uuidv7(), 'archiver', 'run of ' || tenant_id, 'done', now()"
+            " from tenants",
+            "insert into job_shards (tenant_id, job_id, shard)"
+            " select tenant_id, job_id, 1 from jobs",
+            "insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref)"
+            " select tenant_id, uuidv7(), 'enrich', 'failed', scope_id, participants, scope_id"
+            " from scopes",
+            "insert into blob_removals (tenant_id, cid) select tenant_id, 'old' from tenants",
+            "insert into blob_passes (tenant_id) select tenant_id from tenants",
+        ):
+            administrator.execute(jobs_and_removals)
+        for rates_and_ledger in (
+            "insert into model_rates select tenant_id, scope_id::text, now(), 1 from scopes",
+            "insert into model_states select tenant_id, 'openai:tiny', 'text', 1 from tenants",
+            "insert into model_spend select tenant_id, '2026-11-01', 1, 0, 1, 1, 0.1 from tenants",
+            "insert into model_calls select tenant_id, uuidv7(), now(), 'topic', 'openai:tiny',"
+            " 'topic/1', 1, 1, 0.1, 1, 'ok', scope_id from scopes",
+        ):
+            administrator.execute(rates_and_ledger)
+
+
+def _close_lanes(base: Base) -> None:
+    """Every lane becomes a chain: nobody will have said anything for years."""
+    with closing(Database(base.url)) as database:
+        worker = work_for(database, Blobs(settings().bucket), WordEmbedder())
+        for tenant in TENANTS:
+            assert close_idle(worker, tenant, datetime(2040, 1, 1, tzinfo=UTC)) > 0
 
 
 def _scopes(person: str | None) -> list[list[str]]:

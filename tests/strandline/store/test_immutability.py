@@ -1,6 +1,9 @@
 """Invariants 1 and 11 in the schema: nobody rewrites an event; whoever cites one meets erasure."""
 
+import time
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -8,7 +11,8 @@ import pytest
 from psycopg import Connection, errors, sql
 
 from strandline.local.postgres import EmbeddedPostgres
-from tests.strandline.store.isolation import ask, rows, viewer_text
+from tests.strandline.store.isolation import Row, ask, rows, viewer_text
+from tests.strandline.store.test_isolation_functions import plain_item
 from tests.strandline.store.world import World
 from tests.support import Base, fresh_name
 
@@ -21,7 +25,10 @@ CITING = {
     "memory_edges as the cited": "(tenant_id, scope_id, participants, event_id, cited_id,"
     " cited_cid, weight) values ('acme', {scope}, {who}, {other}, {event}, 'cid', 1)",
     "decisions": "(tenant_id, decision_id, scope_id, participants, event_id, kind, body)"
-    " values ('acme', uuidv7(), {scope}, {who}, {event}, 'idle', '{{}}')",
+    " values ('acme', uuidv7(), {scope}, {who}, {event}, 'a test', '{{}}')",
+    "chain_events": "(tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)"
+    " select 'acme', {event}, chain_id, {scope}, {who}, 99, 1 from chains"
+    " where tenant_id = 'acme' and scope_id = {scope} limit 1",
     "event_search": "(tenant_id, scope_id, event_id, piece, start_char, end_char, participants,"
     " words) values ('acme', {scope}, {event}, 99, 0, 1, {who}, '')",
     "event_search as the cited": "(tenant_id, scope_id, event_id, piece, start_char, end_char,"
@@ -63,7 +70,7 @@ def app(broken: Base) -> Iterator[Connection[Any]]:
 @pytest.fixture
 def pair(admin: Connection[Any]) -> tuple[str, str, str]:
     """A scope of alice's, and two events of it: not erased, and joined by no edge."""
-    admin.execute("truncate memory_edges")
+    admin.execute("truncate memory_edges, chain_events")
     admin.execute(
         "update events set erased_at = null, content = 'x', blob_cid = null, cid = 'c'"
         " where erased_at is not null"
@@ -106,6 +113,7 @@ def cite(app: Connection[Any], where: str, pair: tuple[str, str, str]) -> None:
         "set session_replication_role = replica",
         "set role strandline_owner",
         "set role strandline_guard",
+        "set role strandline_append",
     ],
 )
 def test_the_application_cannot_rewrite_the_log(
@@ -188,3 +196,69 @@ def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
     assert found is not None
     assert found[0] >= 1
     admin.execute("alter table decisions enable trigger refuse_erased_event")
+
+
+# An append of one event goes past the guards, and must keep what they promise.
+NEWEST = (
+    "select event_id::text from events where scope_id = %s and session_id = '' order by seq desc"
+)
+
+
+def appended(app: Connection[Any], scope_id: str) -> str | None:
+    """Append an event to the scope; gives the event whose words stand beside its own."""
+    said = plain_item(Row("", {"scope_id": scope_id}), WHO, uuid.uuid4().hex)
+    with app.transaction():
+        ask(app, "acme", viewer_text(["user:alice"]), "*")
+        (event_id,) = rows(app, "select event_id from append_plain(%s)", said)
+        cited = "select cited_id::text from event_search where event_id = %s"
+        return rows(app, cited, event_id)[0]
+
+
+def test_an_append_cites_the_event_before_it_unless_it_is_erased(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
+) -> None:
+    scope_id, *_ = pair
+    appended(app, scope_id)
+    last, earlier = rows(admin, NEWEST, scope_id)[:2]
+    with app.transaction(force_rollback=True):
+        assert appended(app, scope_id) == last
+    admin.execute(ERASE, (last,))
+    assert appended(app, scope_id) == earlier
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], *, held: bool
+) -> None:
+    """And if it did not hold the event that it cites (planted), it would cite an erased one."""
+    scope_id, *_ = pair
+    appended(app, scope_id)
+    (definition,) = rows(admin, "select pg_get_functiondef('append_plain'::regproc)")
+    assert " for key share" in definition
+    if not held:
+        admin.execute(definition.replace(" for key share", "").encode())
+    app.execute("set lock_timeout = '20s'")
+    last = rows(admin, NEWEST, scope_id)[0]
+    with ThreadPoolExecutor() as threads:
+        with admin.transaction():
+            admin.execute("select from events where event_id = %s for update", (last,))
+            admin.execute(ERASE, (last,))
+            waiting = threads.submit(appended, app, scope_id)
+            deadline = time.monotonic() + 10
+            while not rows(admin, "select pid from pg_locks where not granted"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert (waiting.result() == last) is not held
+    admin.execute(definition.encode())
+
+
+def test_erasure_waits_for_an_append_that_cites(
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
+) -> None:
+    scope_id, *_ = pair
+    appended(app, scope_id)
+    admin.execute("set lock_timeout = '150ms'")
+    with app.transaction(force_rollback=True):
+        cited = appended(app, scope_id)
+        with pytest.raises(errors.LockNotAvailable):
+            admin.execute("select from events where event_id = %s for update", (cited,))

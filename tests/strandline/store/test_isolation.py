@@ -209,12 +209,14 @@ def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> 
 
 
 def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connection[Any]) -> None:
-    """They write nothing at all; the guard's UPDATE is the right to lock, on one column."""
+    """They write nothing at all (who appends, see below); the guard's UPDATE is the right to lock,
+    on one column."""
     rights = admin.execute(
         """
         select r.rolname::text, c.relname::text, a.attname::text from pg_roles r, pg_class c
         join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
         where r.rolname ~ '^strandline_' and not r.rolcanlogin
+            and r.rolname <> 'strandline_append'
             and c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and (
                 has_column_privilege(r.oid, c.oid, a.attnum, 'update')
                 or has_column_privilege(r.oid, c.oid, a.attnum, 'insert')
@@ -222,6 +224,37 @@ def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connectio
         """
     ).fetchall()
     assert rights == [("strandline_guard", "events", "erased_at")]
+
+
+def test_who_appends_may_do_what_the_application_may(admin: Connection[Any]) -> None:
+    """Nothing besides, but to lock an event: UPDATE of its mark is the right to."""
+    further = admin.execute(
+        """
+        select c.relname::text, a.attname::text, may.verb
+        from unnest(array['select', 'insert', 'update']) as may (verb), pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and has_column_privilege('strandline_append', c.oid, a.attnum, may.verb)
+            and not has_column_privilege(%(app)s, c.oid, a.attnum, may.verb)
+        union all
+        select c.relname::text, '', 'delete' from pg_class c
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and has_table_privilege('strandline_append', c.oid, 'delete')
+        """,
+        {"app": APP},
+    ).fetchall()
+    assert further == [("events", "erased_at", "update")]
+
+
+def test_who_appends_meets_the_policies_of_the_application(admin: Connection[Any]) -> None:
+    others = rows(
+        admin,
+        "select polrelid::regclass || ' ' || polname from pg_policy"
+        " where polroles @> array['strandline_append'::regrole::oid]"
+        " and not polroles @> array[%s::regrole::oid]",
+        APP,
+    )
+    assert others == []
 
 
 def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None:
@@ -236,8 +269,9 @@ def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None
 
 
 def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection[Any]) -> None:
-    """For each citing column: a trigger that is on, after every insert, once a statement, reading
-    the inserted rows. The column itself cannot be changed later."""
+    """For each citing column: a trigger that is on, after every insert (but those of a role that
+    nobody can be, see test_immutability.py), once a statement, reading the inserted rows. The
+    column itself cannot be changed later."""
     citing = admin.execute(
         """
         select k.conrelid::regclass::text, a.attname::text,
@@ -245,7 +279,9 @@ def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection
             exists (
                 select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
                 where t.tgrelid = k.conrelid and t.tgenabled = 'O' and t.tgtype = 4
-                    and t.tgnewtable = 'citing' and t.tgqual is null
+                    and t.tgnewtable = 'citing' and (t.tgqual is null
+                        or pg_get_triggerdef(t.oid) like
+                            '%% WHEN ((CURRENT_USER <> ''strandline_append''::name)) EXECUTE %%')
                     -- one guard looks at both columns, where a table has both
                     and (p.proname = 'refuse_erased_citation'
                         or p.proname = 'refuse_erased_event' and a.attname = 'event_id'))

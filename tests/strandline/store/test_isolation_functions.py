@@ -1,17 +1,29 @@
 """Every function that looks past row-level security, called directly and with bad intent; and
 every other one, called by nobody."""
 
+import itertools
+import json
 import random
+import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
 from psycopg import Connection, errors
 
-from tests.strandline.store.isolation import ASKERS, Table, ask, rows, tables, viewer_text
+from tests.strandline.store.isolation import (
+    ASKERS,
+    TENANTS,
+    Row,
+    Table,
+    ask,
+    rows,
+    tables,
+    viewer_text,
+)
 from tests.strandline.store.world import World
 
 # Every SECURITY DEFINER function, and the test below that probes it.
@@ -26,8 +38,14 @@ PROBED = (
     "pending_upload_bytes",
     "tenants_with_uploads",
     "writers_of_uploads",
+    "tenants_to_warm",
+    "tenants_to_sweep",
+    "tenants_to_archive",
+    "stored_blobs",
+    "totals_of_run",
     "refuse_erased_event",
     "refuse_erased_citation",
+    "append_plain",
 )
 _EVERYTHING = ("'tide' | 'late' | 'harbour' | 'long'", "!'nowhere'", "'t':* | !'t':*")
 
@@ -172,6 +190,50 @@ def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
             assert rows(app, "select writer from writers_of_uploads('infinity', 0)") == []
 
 
+def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) -> None:
+    with app.cursor() as cursor:
+        cursor.execute("select * from tenants_to_warm('{\"heat_hours\": 1}', now())")
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
+    with pytest.raises(errors.InsufficientPrivilege), app.transaction():
+        app.execute("set local role strandline_planner")
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        "select * from tenants_to_sweep('a space nobody has', now())",
+        "select * from tenants_to_archive('infinity', 'infinity')",
+    ],
+)
+def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
+    with app.cursor() as cursor:
+        cursor.execute(planner.encode())
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert {("acme",), ("globex",)} <= set(cursor.fetchall())
+
+
+def test_stored_payloads_are_told_to_background_work_of_their_tenant(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    stored = [row.full for row in truth["blobs"].rows]
+    everything = [row["cid"] for row in stored]
+    for asker in ASKERS:
+        own = {row["cid"] for row in stored if row["tenant_id"] == asker.tenant}
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            told = rows(app, "select cid from stored_blobs(%s)", everything)
+            assert sorted(told) == ([] if asker.viewer else sorted(own)), asker
+
+
+def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) -> None:
+    with app.cursor() as cursor:
+        cursor.execute("select * from totals_of_run('run of acme')")
+        assert [column.name for column in cursor.description or ()] == ["name", "total"]
+        assert cursor.fetchall() == [("jobs_done", 1)]
+        assert cursor.execute("select * from totals_of_run('')").fetchall() == []
+
+
 def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     app: Connection[Any],
 ) -> None:
@@ -257,6 +319,8 @@ UNASKED = {
     "append_items": "select unnest(append_items(array[]::append_item[], '{}', false))",
     "append_failures": "select unnest(append_failures(array[]::append_item[], '{}', null))",
     "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
+    "append_many": "select * from append_many(null, null, null, '[]', false)",
+    "append_plain": "select 1 from append_plain('{}') p where p.outcome is not null",
     "append_events": "select * from append_events('[]', false)",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",
     "take_seqs": "select unnest(take_seqs(array[]::append_item[]))",
@@ -272,16 +336,31 @@ UNASKED = {
     "all_words": "select 1 from (select all_words(''::tsvector)) pure where false",
     "composed": "select composed('tide') where false",
     "speaker_words": "select speaker_words('alice', 'tide') where false",
+    "heat": "select heat(0, 0, 1, now(), now(), '{}') where false",
+    "heat_part": "select heat_part(0, 0) where false",
+    "heat_base": "select heat_base(0, 0, '{}') where false",
+    "hours_above": "select hours_above('promote', 0, 0, 1, '{}') where false",
+    "cold_at": "select cold_at(0, 0, 1, now(), '{}') where false",
+    "promote_until": "select promote_until(0, 0, 1, now(), '{}') where false",
+    "recalled": "select * from recalled(1, null, '{}', '{}') where false",
+    "hold_chains_after": "select hold_chains_after('00000000-0000-0000-0000-000000000000', 10)",
+    "heat_settings": "select heat_settings('{}', '{}') where false",
     # By design they name tenants, to operators and to whoever sweeps: see their tests above.
     "tenants_by_name": "select * from tenants_by_name('', 10) where false",
     "tenants_with_work": "select * from tenants_with_work('', now()) where false",
     "tenants_to_measure": "select * from tenants_to_measure(now(), 10) where false",
+    "tenants_to_warm": "select * from tenants_to_warm('{}', now()) where false",
+    "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
+    "tenants_to_archive": "select * from tenants_to_archive(now(), now()) where false",
     "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
     "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
+    "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
+    "totals_of_run": "select * from totals_of_run('')",
     # Sums and limits of the asker's tenant; who named none leases nothing (see below).
     "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
     "quota_limit": "select 1 where quota_limit('requests', null) is not null",
     "lease_quota": "select * from lease_quota('requests', 1, 1, 1) where false",
+    "lease_model": "select * from lease_model('m', 's', 1, 1, 1, true, 1) where false",
     "quota_at_once": "select quota_at_once('requests', 1, 1) where false",
     "quota_taken": "select quota_taken(null::quotas, 1, 1, now()) where false",
     "recent_period": "select recent_period() where false",
@@ -315,6 +394,62 @@ def test_nobody_gets_nothing_from_any_function(
             assert app.execute(call.encode()).fetchall() == [], name
 
 
+def plain_item(scope: Row, participants: list[str], key: str) -> str:
+    """An event of the kind that goes the short way, said to be in this scope."""
+    return json.dumps(
+        {
+            "n": 0,
+            "event_id": str(uuid.uuid4()),
+            "scope_id": scope.full["scope_id"],
+            "participants": participants,
+            "session_id": "",
+            "channel": "http",
+            "role": "user",
+            "type": "message",
+            "origin": "user",
+            "content": "x",
+            "parts": [],
+            "metadata": {},
+            "edges": [],
+            "pieces": [{"start": 0, "end": 1, "text": "x"}],
+            "cid": "c",
+            "blob_stored": False,
+            "bytes": 3,
+            "key_channel": "http",
+            "source_event_key": key,
+            "fingerprint": "00",
+        }
+    )
+
+
+def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> list[str]:
+    """Who could append where it sees nothing, or could not where it does: as the scope's own
+    participants, and under false ones that are in view."""
+    found: list[str] = []
+    for asker, scope in itertools.product(ASKERS, scopes):
+        # In another tenant the scope's id is free: there it becomes a scope of the asker's own.
+        free = asker.tenant in TENANTS and asker.tenant != scope.full["tenant_id"]
+        for participants in {tuple(scope.full["participants"]), asker.viewer or ("user:x",)}:
+            may = (free or scope.belongs_to(asker)) and set(asker.viewer) <= set(participants)
+            item = plain_item(scope, list(participants), f"{asker} {participants}")
+            told: list[Any] = []
+            try:
+                with app.transaction(force_rollback=True):
+                    ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                    told = rows(app, "select outcome from append_plain(%s)", item)
+            except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
+                pass  # not in view, or a tenant that does not exist
+            if told != (["created"] if may else []):
+                found.append(f"{asker} as {participants} in {scope.text}: {told}")
+    return found
+
+
+def test_an_append_reaches_what_is_in_view_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    assert appended_in_breach(app, truth["scopes"].rows) == []
+
+
 def test_nobody_can_append(app: Connection[Any]) -> None:
     """The append function under no settings: no row, no key, no scope."""
     item = (
@@ -335,9 +470,15 @@ def test_nobody_can_append(app: Connection[Any]) -> None:
         append_for_another()
 
 
-def test_nobody_can_lease(app: Connection[Any]) -> None:
+@pytest.mark.parametrize(
+    "lease",
+    [
+        "select * from lease_quota('requests', 1, 1, 1)",
+        "select * from lease_model('m', 's', 1, 1, 1, true, 1)",
+    ],
+)
+def test_nobody_can_lease(app: Connection[Any], lease: LiteralString) -> None:
     """Nor anybody for a tenant that does not exist: no row of a quota is made."""
-    lease = "select * from lease_quota('requests', 1, 1, 1)"
     with pytest.raises((errors.InsufficientPrivilege, errors.NotNullViolation)):
         app.execute(lease)
 

@@ -22,7 +22,7 @@ from tests.strandline.store.isolation import (
     tables,
     viewer_text,
 )
-from tests.strandline.store.test_isolation_functions import searched_in_breach
+from tests.strandline.store.test_isolation_functions import appended_in_breach, searched_in_breach
 from tests.support import Base
 
 ALICE = Asker("acme", ("user:alice",), "user:alice")
@@ -210,6 +210,18 @@ def test_a_definer_function_without_its_test_is_noticed(
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
     assert searched_in_breach(app, truth, 60) != []
+
+
+def test_an_append_under_laxer_policies_is_noticed(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    assert appended_in_breach(app, truth["scopes"].rows[:6]) == []
+    lax = "create policy lax on {} to strandline_append using ({}) with check ({})"
+    for name in ("scopes", "events", "event_search"):
+        tenant = "tenant_id = current_tenant()"
+        admin.execute(lax.format(name, tenant, tenant).encode())
+    assert appended_in_breach(app, truth["scopes"].rows[:6]) != []
 
 
 def test_the_check_sees_what_is_wrongly_withheld(

@@ -1,0 +1,16 @@
+"""Archive: what is cold leaves mid-term memory, payloads that nobody cites leave the store."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.routes.jobs import run_verb
+from strandline.service import Service
+from strandline.services.jobs import archiver
+
+service = Service()
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Do one step of a run of the state machine."""
+    return run_verb(archiver, service, event, context)

@@ -1,0 +1,16 @@
+"""Sweep: what no hint named, and what time has brought about."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.routes.jobs import run_verb
+from strandline.service import Service
+from strandline.services.jobs import sweeper
+
+service = Service(model=True)
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Do one step of a run of the state machine."""
+    return run_verb(sweeper, service, event, context)

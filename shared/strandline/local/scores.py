@@ -1,0 +1,134 @@
+"""How well chains match what people expect of a conversation: topics' boundaries, and names."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TOLERANCE = 1
+"""Events by which a boundary may lie beside the expected one."""
+
+
+class Score(NamedTuple):
+    """Counts of a comparison; two scores of different conversations add up."""
+
+    right: int
+    found: int
+    expected: int
+
+    @property
+    def precision(self) -> float:
+        """Share of what was found that is right; 1 of nothing."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of what was expected that was found; 1 of nothing."""
+        return self.right / self.expected if self.expected else 1.0
+
+    @property
+    def f1(self) -> float:
+        """Their harmonic mean."""
+        both = self.found + self.expected
+        return 2 * self.right / both if both else 1.0
+
+    def __str__(self) -> str:
+        return f"F1 {self.f1:.3f} (precision {self.precision:.3f}, recall {self.recall:.3f})"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a conversation's chains should look like. Events are named by their keys."""
+
+    lanes: Mapping[str, Sequence[str]]
+    """Each session's events in order."""
+    starts: frozenset[str]
+    """The first event of each topic; a session's first is one."""
+    names: Mapping[str, frozenset[str]]
+    """By a topic's first event: who and what its text names."""
+
+
+class Found(NamedTuple):
+    """A chain: its events' keys, and what it names."""
+
+    keys: Sequence[str]
+    names: Sequence[str]
+
+
+def read(folder: Path) -> Expected:
+    """The expectations that lie beside a conversation. Raises OSError where one is missing."""
+    lanes: dict[str, list[str]] = defaultdict(list)
+    for event in _rows(folder / "conversation.jsonl"):
+        lanes[event["session_id"]].append(event["source_event_key"])
+    topics = [row["first"] for row in _rows(folder / "topics.jsonl")]
+    names = {
+        row["first"]: frozenset(entity["name"] for entity in row["entities"])
+        for row in _rows(folder / "expected_entities.jsonl")
+    }
+    return Expected(lanes, frozenset(topics), names)
+
+
+def boundaries(expected: Expected, chains: Iterable[Found], tolerance: int = TOLERANCE) -> Score:
+    """Where a lane's events change chain, against where its topics change; that a lane begins is
+    not counted, for that is given. Events of no chain are the open tail, a run of its own."""
+    chain = {key: place for place, found in enumerate(chains) for key in found.keys}
+    right = made = wanted = 0
+    for keys in expected.lanes.values():
+        places = range(1, len(keys))
+        cuts = [at for at in places if chain.get(keys[at]) != chain.get(keys[at - 1])]
+        topics = [at for at in places if keys[at] in expected.starts]
+        made, wanted = made + len(cuts), wanted + len(topics)
+        for at in topics:
+            near = min(cuts, key=lambda cut, at=at: abs(cut - at), default=None)
+            if near is not None and abs(near - at) <= tolerance:
+                cuts.remove(near)
+                right += 1
+    return Score(right, made, wanted)
+
+
+def entities(expected: Expected, chains: Sequence[Found]) -> Score:
+    """Names of chains against those of the topics they are about, case apart. A chain is about the
+    topic of most of its events, and a topic is told by the chain that has most of it: what hangs
+    together so is compared as a whole. Topics that are still open are left out."""
+    topic_of = _topic_of(expected)
+    both = Counter((topic_of[key], at) for at, found in enumerate(chains) for key in found.keys)
+    group: dict[str | int, str | int] = {}
+    for topic in {topic for topic, _ in both}:
+        _join(group, topic, max(range(len(chains)), key=lambda at, of=topic: both[of, at]))
+    for at in range(len(chains)):
+        _join(group, at, max(expected.starts, key=lambda topic, of=at: (both[topic, of], topic)))
+    wanted: dict[str | int, set[str]] = defaultdict(set)
+    made: dict[str | int, set[str]] = defaultdict(set)
+    for topic in {topic for topic, _ in both}:
+        names = expected.names.get(topic, frozenset())
+        wanted[_head(group, topic)] |= {name.casefold() for name in names}
+    for at, found in enumerate(chains):
+        made[_head(group, at)] |= {name.casefold() for name in found.names}
+    right = sum(len(made[head] & names) for head, names in wanted.items())
+    return Score(right, sum(map(len, made.values())), sum(map(len, wanted.values())))
+
+
+def _topic_of(expected: Expected) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for keys in expected.lanes.values():
+        topic = keys[0]
+        for key in keys:
+            topic = key if key in expected.starts else topic
+            found[key] = topic
+    return found
+
+
+def _head(group: Mapping[str | int, str | int], one: str | int) -> str | int:
+    while group.get(one, one) != one:
+        one = group[one]
+    return one
+
+
+def _join(group: dict[str | int, str | int], one: str | int, other: str | int) -> None:
+    group[_head(group, one)] = _head(group, other)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

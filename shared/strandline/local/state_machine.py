@@ -1,0 +1,197 @@
+"""The jobs' state machine on one machine: the definition that is deployed, run by moto's
+interpreter, which calls our handlers where AWS would call Lambda; and the schedules that start it.
+"""
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
+    BotoCoreError,
+    ClientError,
+)
+from moto.awslambda.models import LambdaBackend
+from moto.core.config import default_user_config
+from moto.stepfunctions.parser.models import stepfunctions_parser_backends
+
+from strandline.local.aws import client
+from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "strandline-"
+"""Of functions' names, as a template gives them."""
+_FUNCTION_SECONDS = 900.0
+_KEPT = 50
+"""Executions that moto remembers: it would keep all of them, histories included."""
+_LOOK_SECONDS = 0.25
+_END_SECONDS = 5.0
+"""How long a stop waits for runs under way."""
+# moto's class without types: its `invoke` is lent to our handlers while a machine runs.
+_LAMBDA: Any = LambdaBackend
+
+
+class StateMachine:
+    """The machine that runs every job, in a `LocalAws` that is up; a context manager.
+
+    While it runs, whoever invokes a Lambda in this process invokes what it was told to `serve`.
+    """
+
+    def __init__(self, definition: Path, bucket: str) -> None:
+        self.arn = ""
+        self._definition = definition.read_text()
+        for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():
+            self._definition = self._definition.replace(f"${{{name}}}", value)
+        self._handlers: dict[str, Handler] = {}
+        self._invoke = _LAMBDA.invoke
+
+    def __enter__(self) -> Self:
+        # It tells every failed step in its own inner words; the handlers' lines are ours.
+        logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
+        default_user_config["stepfunctions"] = {"execute_state_machine": True}
+        _LAMBDA.invoke = self._invoked()
+        with closing(client("stepfunctions")) as states:
+            made = states.create_state_machine(
+                name="strandline-job",
+                definition=self._definition,
+                roleArn=f"arn:aws:iam::{ACCOUNT_ID}:role/local",
+            )
+        self.arn = made["stateMachineArn"]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.settle()
+        _LAMBDA.invoke = self._invoke
+        stepfunctions_parser_backends[ACCOUNT_ID][REGION].reset()
+        default_user_config["stepfunctions"] = {"execute_state_machine": False}
+
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """The jobs' functions, by name."""
+        self._handlers |= handlers
+
+    def start(self, job: str, tenant: str | None = None) -> str:
+        """Start a run of a job, everywhere or in one tenant; gives the execution's ARN."""
+        asked = {"job": job} | ({"tenant": tenant} if tenant else {})
+        with closing(client("stepfunctions")) as states:
+            started = states.start_execution(
+                stateMachineArn=self.arn, name=str(uuid.uuid4()), input=json.dumps(asked)
+            )
+        self._forget()
+        return started["executionArn"]
+
+    def state(self, execution: str) -> Mapping[str, Any]:
+        """What AWS tells of an execution: its `status`, and its `output` once it has one."""
+        with closing(client("stepfunctions")) as states:
+            return states.describe_execution(executionArn=execution)
+
+    def wait(self, execution: str, seconds: float) -> Mapping[str, Any]:
+        """The same, once the execution has ended, or as it is after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while (state := self.state(execution))["status"] == "RUNNING":
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        return state
+
+    def settle(self) -> None:
+        """Wait a little for runs under way to end."""
+        deadline = time.monotonic() + _END_SECONDS
+        while self._under_way() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def _under_way(self) -> bool:
+        """Whether a run has not ended yet."""
+        machines = stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines
+        return any(one.status == "RUNNING" for made in machines for one in made.executions)
+
+    def _forget(self) -> None:
+        """Let moto forget executions that ended, but for the last."""
+        for machine in stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines:
+            ended = [one for one in machine.executions if one.status != "RUNNING"]
+            for one in ended[:-_KEPT]:
+                machine.executions.remove(one)
+
+    def _invoked(self) -> Any:
+        handlers = self._handlers
+
+        def invoke(
+            _backend: object,
+            function_name: str,
+            _qualifier: str | None,
+            body: Any,
+            _headers: object,
+            response_headers: dict[str, Any],
+        ) -> bytes:
+            """As Lambda answers: a function's result, or that it failed and by which error."""
+            name = function_name.rpartition(":")[2].removeprefix(PREFIX)
+            try:
+                answer = handlers[name](
+                    json.loads(body or "{}"), LambdaContext(name, _FUNCTION_SECONDS)
+                )
+            except Exception as error:
+                # Not the error's own words: a database's may quote a row.
+                kind = type(error).__name__
+                logger.warning("%s failed: %s", name, kind)
+                response_headers["x-amz-function-error"] = "Unhandled"
+                answer = {"errorType": kind, "errorMessage": kind}
+            return json.dumps(answer).encode()
+
+        return invoke
+
+
+class Schedules:
+    """Starts each job at its rate, in seconds, and once at the beginning; not while a run of it is
+    under way, whose time is over before the next one's as a rule."""
+
+    def __init__(self, machine: StateMachine, rates: Mapping[str, float]) -> None:
+        self._machine = machine
+        self._rates = rates
+        self._due = dict.fromkeys(rates, 0.0)
+        self._running: dict[str, str] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
+
+    def start(self) -> None:
+        """Begin; once per object."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing more, and wait a little for runs under way."""
+        self._stopping.set()
+        self._thread.join()
+        self._machine.settle()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            for job in self._rates:
+                try:
+                    self._step(job)
+                except (BotoCoreError, ClientError):
+                    logger.exception("the state machine does not answer")
+
+    def _step(self, job: str) -> None:
+        if time.monotonic() < self._due[job] or self._is_running(job):
+            return
+        self._due[job] = time.monotonic() + self._rates[job]
+        self._running[job] = self._machine.start(job)
+
+    def _is_running(self, job: str) -> bool:
+        execution = self._running.get(job)
+        if execution is None:
+            return False
+        if self._machine.state(execution)["status"] == "RUNNING":
+            return True
+        del self._running[job]
+        return False

@@ -1,0 +1,144 @@
+-- What language models may be asked for a tenant, and what they were asked: numbers and ids, no text.
+
+-- An operator's word about one tenant, in USD a calendar month (UTC); null is the deployment's default,
+-- 0 allows nothing.
+alter table tenants add column model_usd_per_month double precision
+    check (model_usd_per_month between 0 and 1000000000);
+grant update (model_usd_per_month) on tenants to strandline_app;
+
+-- How often a model was asked in one minute: of a user, in the background of a scope. The minute
+-- begins with its first call.
+create table model_rates (
+    tenant_id text not null references tenants,
+    subject text not null,
+    minute_at timestamptz not null,
+    leased int not null,  -- calls leased to the service's instances in this minute
+    primary key (tenant_id, subject)
+) with (fillfactor = 50);  -- nothing that changes is indexed: updates stay on their page
+
+-- What is known of a provider. Each tenant finds it out for itself, so that none's text can shut a
+-- provider for another.
+create table model_states (
+    tenant_id text not null references tenants,
+    model text not null,
+    way text,  -- the way to ask for structure that it took; null: not known yet
+    failures int not null default 0,  -- one after the other, since the last answer of use
+    shut_until timestamptz not null default '-infinity',  -- after too many of them; then one may try
+    primary key (tenant_id, model)
+);
+
+-- What a calendar month (UTC) cost so far. Kept longer than the calls it is the sum of.
+create table model_spend (
+    tenant_id text not null references tenants,
+    month date not null,
+    calls bigint not null,
+    failures bigint not null,
+    tokens_in bigint not null,
+    tokens_out bigint not null,
+    cost_usd double precision not null,
+    primary key (tenant_id, month)
+);
+
+-- Every request to a provider. No foreign key but the tenant's: a ledger outlives what it was for.
+create table model_calls (
+    tenant_id text not null references tenants,
+    call_id uuid not null,  -- UUIDv7, made by the service: written down twice it is there once
+    at timestamptz not null,  -- when it began
+    task text not null,
+    model text not null,
+    prompt text not null,  -- task and version, as in 'summarise/1'
+    tokens_in int not null check (tokens_in >= 0),
+    tokens_out int not null check (tokens_out >= 0),
+    cost_usd double precision not null check (cost_usd >= 0),
+    milliseconds double precision not null check (milliseconds >= 0),
+    outcome text not null check (outcome in
+        ('ok', 'invalid_output', 'format_refused', 'refused', 'late', 'unavailable')),
+    scope_id uuid,
+    job text,
+    xid xid8 not null default pg_current_xact_id(),
+    primary key (tenant_id, at, call_id)  -- as it is listed: newest first
+);
+
+do $$
+declare
+    guarded text;
+begin
+    foreach guarded in array array['model_rates', 'model_states', 'model_spend', 'model_calls'] loop
+        execute format(
+            'create policy own_tenant on %I to strandline_app, strandline_owner '
+            'using (tenant_id = current_tenant()) with check (tenant_id = current_tenant())', guarded);
+        execute format('alter table %I enable row level security', guarded);
+        execute format('alter table %I force row level security', guarded);
+        execute format('grant select on %I to strandline_app', guarded);
+    end loop;
+end $$;
+grant insert, delete on model_rates to strandline_app;
+grant update (minute_at, leased) on model_rates to strandline_app;
+grant insert on model_states to strandline_app;
+grant update (way, failures, shut_until) on model_states to strandline_app;
+grant insert on model_spend to strandline_app;
+grant update (calls, failures, tokens_in, tokens_out, cost_usd) on model_spend to strandline_app;
+grant insert (tenant_id, call_id, at, task, model, prompt, tokens_in, tokens_out, cost_usd,
+    milliseconds, outcome, scope_id, job), delete on model_calls to strandline_app;
+
+-- Lease up to `p_most` of a subject's calls in this minute (0 asks for none), and tell what else a
+-- caller must know before it asks `p_model`: all in one round trip.
+--
+-- In a minute that begins with its first call at most `p_limit` are leased, by however many
+-- instances; what is not used when it ends lapses. Where a provider is shut and its time is over,
+-- whoever asks with `p_try` may try it, and for `p_try_seconds` nobody else.
+create function lease_model(p_model text, p_subject text, p_most int, p_limit int, p_failures int,
+    p_try boolean, p_try_seconds float8)
+returns table (granted int, seconds_left float8, way text, failures int, shut_seconds float8,
+    trying boolean, spent_usd float8, usd_per_month float8)
+language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_rate model_rates;
+    v_state model_states;
+    v_now timestamptz;
+    v_granted int := 0;
+    v_left float8 := 0;
+    v_trying boolean := false;
+begin
+    -- Lost in a crash, leases of the last moments are given twice: better than to wait for the disk.
+    perform set_config('synchronous_commit', 'off', true);
+    if p_most > 0 then
+        insert into model_rates (tenant_id, subject, minute_at, leased)
+            values (current_tenant(), p_subject, '-infinity', 0) on conflict do nothing;
+        select r.* into strict v_rate from model_rates r
+        where r.tenant_id = current_tenant() and r.subject = p_subject for no key update;
+        v_now := clock_timestamp();  -- after the lock: leases are in the order of their times
+        -- A clock that was put back heals at once.
+        if v_now >= v_rate.minute_at + interval '1 minute' or v_now < v_rate.minute_at then
+            v_rate.minute_at := v_now;
+            v_rate.leased := 0;
+        end if;
+        v_granted := greatest(0, least(p_most, p_limit - v_rate.leased));
+        v_left := extract(epoch from v_rate.minute_at + interval '1 minute' - v_now);
+        update model_rates r set minute_at = v_rate.minute_at, leased = v_rate.leased + v_granted
+        where r.tenant_id = current_tenant() and r.subject = p_subject;
+    end if;
+
+    v_now := clock_timestamp();
+    select s.* into v_state from model_states s
+    where s.tenant_id = current_tenant() and s.model = p_model;
+    if p_try and v_state.failures >= p_failures and v_state.shut_until <= v_now then
+        -- Of several who find it so, one finds it so still once it holds the row.
+        update model_states s
+        set shut_until = v_now + p_try_seconds * interval '1 second'
+        where s.tenant_id = current_tenant() and s.model = p_model
+            and s.failures >= p_failures and s.shut_until <= v_now;
+        v_trying := found;
+        v_state.shut_until := v_now + p_try_seconds * interval '1 second';
+    end if;
+    return query select v_granted, v_left, v_state.way, coalesce(v_state.failures, 0),
+        greatest(0, coalesce(extract(epoch from nullif(v_state.shut_until, '-infinity') - v_now), 0)
+            )::float8,
+        v_trying,
+        coalesce((select m.cost_usd from model_spend m
+            where m.tenant_id = current_tenant()
+                and m.month = date_trunc('month', v_now at time zone 'UTC')::date), 0),
+        (select t.model_usd_per_month from tenants t where t.tenant_id = current_tenant());
+end $$;
+revoke execute on function lease_model from public;
+grant execute on function lease_model to strandline_app;

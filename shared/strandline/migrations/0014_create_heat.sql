@@ -1,0 +1,114 @@
+-- Heat in SQL: what heat.py says in Python, for statements over many chains. A test holds the two
+-- equal; the constants are explained there. `p_tuning` is a Tuning as JSON.
+
+-- Weight times share; nothing where one of them is as good as 0: a product too small is an error here.
+create function heat_part(p_weight float8, p_share float8) returns float8
+language sql immutable parallel safe
+    return case when least(p_weight, p_share) < 1e-50 then 0 else p_weight * p_share end;
+
+create function heat_base(p_importance float8, p_density float8, p_tuning jsonb) returns float8
+language sql immutable parallel safe
+    return least(1, heat_part((p_tuning ->> 'heat_importance')::float8, p_importance)
+        + heat_part((p_tuning ->> 'heat_density')::float8, p_density));
+
+-- I·e^(-Δt/(τ·S)), 0..1.
+create function heat(
+    p_importance float8, p_density float8, p_strength float8, p_accessed_at timestamptz,
+    p_now timestamptz, p_tuning jsonb)
+returns float8 language sql immutable parallel safe
+    return heat_base(p_importance, p_density, p_tuning) * exp(-least(400,
+        greatest(0, extract(epoch from p_now - p_accessed_at)::float8 / 3600)
+            / ((p_tuning ->> 'heat_hours')::float8 * p_strength)));
+
+-- For how many hours after its last access a chain's heat is at least the setting of this name.
+create function hours_above(
+    p_setting text, p_importance float8, p_density float8, p_strength float8, p_tuning jsonb)
+returns float8 language sql immutable parallel safe
+    return case
+        when heat_base(p_importance, p_density, p_tuning) < (p_tuning ->> p_setting)::float8
+            then -876600
+        else least(876600, (p_tuning ->> 'heat_hours')::float8 * p_strength
+            * ln(heat_base(p_importance, p_density, p_tuning) / (p_tuning ->> p_setting)::float8))
+    end;
+
+create function cold_at(
+    p_importance float8, p_density float8, p_strength float8, p_accessed_at timestamptz,
+    p_tuning jsonb)
+returns timestamptz language sql stable parallel safe
+    return p_accessed_at + make_interval(secs => 3600 * greatest(
+        24 * (p_tuning ->> 'archive_days')::float8,
+        hours_above('freezing', p_importance, p_density, p_strength, p_tuning)));
+
+create function promote_until(
+    p_importance float8, p_density float8, p_strength float8, p_accessed_at timestamptz,
+    p_tuning jsonb)
+returns timestamptz language sql stable parallel safe
+    return p_accessed_at + make_interval(secs => 3600 *
+        hours_above('promote', p_importance, p_density, p_strength, p_tuning));
+
+-- What recalls at these times, in any order and doubled or not, make of strength and its last boost.
+create function recalled(
+    p_strength float8, p_boosted_at timestamptz, p_times timestamptz[], p_tuning jsonb,
+    out strength float8, out boosted_at timestamptz)
+language plpgsql immutable parallel safe as $$
+declare
+    cooldown interval := make_interval(secs => 3600 * (p_tuning ->> 'heat_cooldown_hours')::float8);
+    recalled_at timestamptz;
+begin
+    strength := p_strength;
+    boosted_at := p_boosted_at;
+    for recalled_at in select distinct t from unnest(p_times) t order by t loop
+        if boosted_at is null
+            or recalled_at > boosted_at and recalled_at - boosted_at >= cooldown then
+            strength := least(1e6, strength * (p_tuning ->> 'heat_growth')::float8);
+            boosted_at := recalled_at;
+        end if;
+    end loop;
+end $$;
+
+-- The settings that a tenant's stored cold_at and promote_until go by, and, while the chains are
+-- gone through after a change, the last that was done. Never: none were made yet.
+alter table tenants
+    add column warmed_by jsonb not null default '{}',
+    add column warmed_to uuid;
+grant update (warmed_by, warmed_to) on tenants to strandline_app;
+
+-- The next chains after this one, held. The planner thinks that few are in anybody's view, and would
+-- sort all of a tenant's for each of its parts.
+create function hold_chains_after(p_after uuid, p_limit int) returns setof uuid
+language sql set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+    select c.chain_id from chains c
+    where c.tenant_id = current_tenant() and c.chain_id > p_after
+    order by c.chain_id limit p_limit for no key update
+$$;
+
+-- A tenant's heat settings: the deployment's, which name them, but for what the tenant set.
+create function heat_settings(p_deployment jsonb, p_tuning jsonb) returns jsonb
+language sql immutable parallel safe
+    return p_deployment || coalesce((
+        select jsonb_object_agg(s.key, s.value) from jsonb_each(p_tuning) s
+        where p_deployment ? s.key and s.value <> 'null'), '{}');
+
+-- Tenant ids, and nothing else about them, where recalls of chains that are there wait to be folded,
+-- ones folded before `p_before` to be removed, or chains to be gone through.
+grant select (tuning, warmed_by, warmed_to) on tenants to strandline_planner;
+grant create on schema public to strandline_planner;
+create function tenants_to_warm(p_deployment jsonb, p_before timestamptz)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    where t.warmed_to is not null or t.warmed_by <> heat_settings(p_deployment, t.tuning)
+    union
+    select t.tenant_id from tenants t, lateral (
+        select from recalls r join chains c using (tenant_id, chain_id)
+        where r.tenant_id = t.tenant_id and r.folded_at is null limit 1) due
+    union
+    select t.tenant_id from tenants t, lateral (
+        select from recalls r where r.tenant_id = t.tenant_id and r.folded_at < p_before
+        limit 1) old
+$$;
+revoke execute on function tenants_to_warm from public;
+grant execute on function tenants_to_warm to strandline_app;
+alter function tenants_to_warm owner to strandline_planner;
+revoke create on schema public from strandline_planner;

@@ -1,0 +1,109 @@
+"""What a language model is asked for: one verb a task, and what it gives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, Field
+
+type EntityKind = Literal["person", "company", "project", "product", "technology", "place", "other"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """An event as a model is shown it: bounded, and as all its scope's participants may see it."""
+
+    seq: int
+    speaker: str | None
+    """A participant, as in `user:mara`."""
+    role: str
+    type: str
+    text: str
+    at: datetime
+
+
+class Continues(BaseModel):
+    """Does the topic go on?"""
+
+    continues: bool
+
+
+class Summary(BaseModel):
+    """What was said, and how much it matters from 0 (small talk) to 1 (must not be forgotten)."""
+
+    summary: str = Field(min_length=1, max_length=4000)
+    importance: float = Field(ge=0, le=1)
+
+
+class Topic(BaseModel):
+    """The main theme in a few words."""
+
+    topic: str = Field(min_length=1, max_length=200)
+
+
+class Entity(BaseModel):
+    """Somebody or something named."""
+
+    name: str = Field(min_length=1, max_length=200)
+    kind: EntityKind = "other"
+
+
+class Entities(BaseModel):
+    """All that are named, the most mentioned first; each once."""
+
+    entities: list[Entity] = Field(max_length=100)
+
+
+class LanguageModel(Protocol):
+    """The tasks. Implementations are the deterministic twin and, through `Reasoner`, providers."""
+
+    def continues(self, before: Sequence[Said], message: Said) -> Continues:
+        """Does `message` go on with the topic of `before` (the lane's open events, in order)?"""
+        ...
+
+    def summarise(self, said: Sequence[Said]) -> Summary:
+        """A closed run's narrative and importance."""
+        ...
+
+    def merge(self, earlier: Summary, later: Summary) -> Summary:
+        """One summary of two runs on one topic."""
+        ...
+
+    def topic(self, said: Sequence[Said]) -> Topic:
+        """A run's main theme."""
+        ...
+
+    def entities(self, said: Sequence[Said]) -> Entities:
+        """Who and what is named in a run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Done[Value: BaseModel]:
+    """A task's result, and who gave it."""
+
+    value: Value
+    model: str
+    """`twin/1`, or the provider's as in `openai:gpt-4o-mini`."""
+    prompt: str
+    """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
+    fell_back: str | None = None
+    """Why the twin answered though a model is configured: `budget_spent`, `rate_limited`,
+    `breaker_open`, `late`, `unavailable`, `refused`, `invalid_output`."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """For whom a model is asked: what its call is recorded, limited and paid by."""
+
+    tenant: str
+    subject: str
+    """Whose rate it counts towards: `user:NAME` in a request, the scope's id in the background."""
+    participants: tuple[str, ...]
+    """Of the scope whose text is shown."""
+    scope_id: str | None = None
+    job: str | None = None
+    """The job on whose behalf it is."""
+    deadline: float | None = None
+    """time.monotonic() seconds until when an answer is of use."""

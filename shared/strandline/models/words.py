@@ -1,0 +1,86 @@
+"""Words as the twin sees them: tokens, stems, sentences, and lists of what some words are for."""
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, cast
+
+WORD = re.compile(r"[^\W_](?:[^\W_]|[-'’./_](?=[^\W_]))*")  # noqa: RUF001 -- the mark that is typed
+_SENTENCE = re.compile(  # the dot of a title ends none
+    r"(?<=[.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bProf\.)(?<!\bSt\.)"
+    r"[\"'”’)\]]*\s+|(?<=[。！？])|\n+"  # noqa: RUF001
+)
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Letters of scripts that put no space between words."""
+
+
+class _Stemmer(Protocol):
+    """The one method used of snowballstemmer's, which have no types."""
+
+    def stemWord(self, word: str) -> str: ...
+
+
+def tokens(text: str) -> list[str]:
+    """Words and identifiers in order, in lower case, with straight apostrophes."""
+    return [plain(word) for word in WORD.findall(text)]
+
+
+def plain(word: str) -> str:
+    """A word in lower case, with straight apostrophes."""
+    return word.replace("’", "'").lower()  # noqa: RUF001
+
+
+def bare(word: str) -> str:
+    """A word in lower case and without its genitive."""
+    return plain(word).removesuffix("'s")
+
+
+def stems(text: str) -> Iterator[str]:
+    """Stems of the words that carry a topic, in order. Where words are written without spaces, as
+    in Chinese, each pair of letters counts as one."""
+    stop = listed("stop")
+    for token in map(bare, WORD.findall(text)):
+        if _UNSPACED.search(token):
+            yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
+        elif (
+            token not in stop and not token.isdecimal() and (len(token) > 2 or not token.isalpha())
+        ):
+            yield stem(token)
+
+
+def sentences(text: str) -> list[str]:
+    """A text's sentences and lines, trimmed; none is empty."""
+    return [part for found in _SENTENCE.split(text) if (part := found.strip())]
+
+
+@functools.lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """An English word without its endings; words with other letters as they are."""
+    return _english().stemWord(word) if word.isascii() else word
+
+
+@functools.cache
+def _english() -> _Stemmer:
+    import snowballstemmer  # 30 languages at once: not before a text is there
+
+    return cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
+
+
+def listed(name: str) -> frozenset[str]:
+    """A list of lexicon.txt by its name, such as `stop`. Raises KeyError for another."""
+    return _lists()[name]
+
+
+@functools.cache
+def _lists() -> dict[str, frozenset[str]]:
+    text = (Path(__file__).parent / "lexicon.txt").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        if not line.startswith(" ") and ": " in line:
+            name, _, line = line.partition(": ")
+        found.setdefault(name, []).extend(line.split())
+    return {name: frozenset(words) for name, words in found.items()}

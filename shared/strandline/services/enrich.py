@@ -1,0 +1,295 @@
+"""What a closed run says as a chain: summary, topic and entities, whether it is good enough, and
+which earlier chain it belongs to. All of it is decided here once, and kept as a decision."""
+
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from strandline import quality, spaces
+from strandline.blobs import Blobs, is_text
+from strandline.db import Access
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+from strandline.models.language import Done, Said, Summary, Task
+from strandline.observability import trace_header, trace_of, traced
+from strandline.segmentation import Rules
+from strandline.services.worker import EMBED_SECONDS, Worker
+from strandline.store import chains, work
+from strandline.store.chains import Head, Text
+from strandline.tuning import Tuning
+
+_SHOWN_BYTES = 4000
+"""What is read of a payload that is text."""
+_MARGIN_SECONDS = 2.0
+"""Kept of the worker's time for the commit after an answer."""
+
+
+class Settings(BaseModel):
+    """What a scope's events are cut, judged and merged by; decided anew when it changes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    space: str
+    """The embedding space that the cosines are of."""
+    low: float
+    high: float
+    merge: float
+    gap_minutes: float
+    flush_events: int
+    merged_events: int
+    vector_hours: float
+    quality: quality.Mode
+
+    @classmethod
+    def of(cls, space: str, tuning: Tuning) -> "Settings":
+        """A tenant's, in an embedding space."""
+        low, high, merge = spaces.thresholds(space, tuning)
+        return cls(
+            space=space,
+            low=low,
+            high=high,
+            merge=merge,
+            gap_minutes=tuning.gap_minutes,
+            flush_events=tuning.flush_events,
+            merged_events=tuning.merged_events,
+            vector_hours=tuning.vector_hours,
+            quality=tuning.quality,
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """What the fold's step goes by."""
+        return Rules(self.low, self.high, timedelta(minutes=self.gap_minutes), self.flush_events)
+
+
+class Formed(BaseModel):
+    """What a chain's version says, as it was decided."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: datetime
+    """By our clock: heat starts here."""
+    topic: str
+    summary: str
+    entities: list[dict[str, str]]
+    importance: float
+    density: float
+    coherence: float | None
+    quality: float
+    rejected: str | None
+    joins: UUID | None = None
+    """The chain that the run became part of; all of the above is then of both."""
+    models: dict[str, dict[str, str | None]]
+    """By task: model, prompt, and why the twin answered in a model's place."""
+
+    @property
+    def fell_back(self) -> str | None:
+        """Why it should be tried again, if it should."""
+        return next((m["fell_back"] for m in self.models.values() if m["fell_back"]), None)
+
+
+class Enriched(NamedTuple):
+    """A decision, and the summary's vector as Postgres writes it; none of a rejected run."""
+
+    formed: Formed
+    vector: str | None
+    fresh: bool = False
+    """Decided just now; else in a replay."""
+
+
+def enrich(
+    worker: Worker,
+    access: Access,
+    task: Task,
+    settings: Settings,
+    event_ids: Sequence[UUID],
+    now: datetime,
+    *,
+    merge: bool,
+) -> Enriched | None:
+    """What these events say as a chain; nothing where all of them were erased. `merge`: it may
+    become part of an earlier one. Outside of any transaction. Raises EmbeddingUnavailable while it
+    is worth waiting for the summary's vector."""
+    found = chains.texts(access, settings.space, event_ids)
+    if not found:
+        return None
+    formed = _formed(worker, task, settings, found, now)
+    patient = now - max(text.recorded_at for text in found) < timedelta(hours=settings.vector_hours)
+    vector = vector_of(worker, formed, patient=patient)
+    near = None
+    if merge and vector is not None:
+        most = settings.merged_events - len(found)
+        scope_id = UUID(task.subject)
+        near = chains.nearest(access, scope_id, settings.space, vector, settings.merge, most)
+    if near is not None:
+        formed = _joined(worker, task, settings, near, formed, len(found))
+        vector = vector_of(worker, formed, patient=patient)
+    return Enriched(formed, vector, fresh=True)
+
+
+def _formed(
+    worker: Worker, task: Task, settings: Settings, found: Sequence[Text], now: datetime
+) -> Formed:
+    """What these events say by themselves, and whether they pass the gate."""
+    said = [_said(worker.blobs, task.tenant, text) for text in found]
+    summary, topic, entities = _at_once(
+        worker,
+        lambda: worker.reasoner.summarise(task, said),
+        lambda: worker.reasoner.topic(task, said),
+        lambda: worker.reasoner.entities(task, said),
+    )
+    density = quality.density([_trait(text) for text in found])
+    coherence = quality.coherence([json.loads(text.vector) for text in found if text.vector])
+    judged = quality.judge(
+        settings.quality,
+        density=density,
+        coherence=coherence,
+        importance=summary.value.importance,
+        events=len(found),
+    )
+    return Formed(
+        at=now,
+        topic=topic.value.topic,
+        summary=summary.value.summary,
+        entities=[entity.model_dump() for entity in entities.value.entities],
+        importance=summary.value.importance,
+        density=density,
+        coherence=coherence,
+        quality=judged.quality,
+        rejected=judged.rejected,
+        models={"summarise": _by(summary), "topic": _by(topic), "entities": _by(entities)},
+    )
+
+
+def vector_of(worker: Worker, formed: Formed, *, patient: bool) -> str | None:
+    """A summary's vector; none for what the gate rejected or the model refuses, nor, unless
+    `patient`, while the model is away (which is the same for its events by then)."""
+    if formed.rejected is not None:
+        return None
+    started = time.monotonic()
+    try:
+        (vector,) = worker.embedder.embed([formed.summary], timeout=EMBED_SECONDS)
+    except EmbeddingRefused:
+        return None
+    except EmbeddingUnavailable:
+        if patient:
+            raise
+        return None
+    worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
+    return work.as_text(vector)
+
+
+def task_of(worker: Worker, access: Access, scope_id: UUID, participants: Sequence[str]) -> Task:
+    """On whose behalf a model is asked in a scope's fold."""
+    return Task(
+        tenant=access.asker.tenant,
+        subject=str(scope_id),
+        participants=tuple(participants),
+        scope_id=str(scope_id),
+        deadline=worker.deadline - _MARGIN_SECONDS,
+    )
+
+
+def read_said(worker: Worker, access: Access, space: str, event_ids: Sequence[UUID]) -> list[Said]:
+    """Events as a model is shown them, by seq."""
+    tenant = access.asker.tenant
+    return [_said(worker.blobs, tenant, text) for text in chains.texts(access, space, event_ids)]
+
+
+def _joined(
+    worker: Worker, task: Task, settings: Settings, near: Head, later: Formed, events: int
+) -> Formed:
+    """Both as one chain: one summary, the earlier's topic, everybody named, and what was measured
+    weighted by the number of events. The gate has let both pass."""
+    merged = worker.reasoner.merge(
+        task,
+        Summary(summary=near.summary, importance=near.importance),
+        Summary(summary=later.summary, importance=later.importance),
+    )
+    parts = near.event_count, events
+    density = _mean((near.density, later.density), parts)
+    coherence = _mean((near.coherence, later.coherence), parts)
+    assert density is not None, "both have one"
+    judged = quality.judge(
+        settings.quality,
+        density=density,
+        coherence=coherence,
+        importance=merged.value.importance,
+        events=sum(parts),
+    )
+    named = {(e["name"], e["kind"]): e for e in (*near.entities, *later.entities)}
+    return later.model_copy(
+        update={
+            "topic": near.topic,
+            "summary": merged.value.summary,
+            "importance": merged.value.importance,
+            "entities": list(named.values()),
+            "density": density,
+            "coherence": coherence,
+            "quality": judged.quality,
+            "joins": near.chain_id,
+            "models": {**later.models, "merge": _by(merged)},
+        }
+    )
+
+
+def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    known = [(v, w) for v, w in zip(values, weights, strict=True) if v is not None]
+    return sum(v * w for v, w in known) / sum(w for _, w in known) if known else None
+
+
+def _said(blobs: Blobs, tenant: str, text: Text) -> Said:
+    """Of a payload the beginning, if it is text; else what it is called."""
+    shown = text.content
+    if shown is None and text.blob_cid and is_text(text.mime_type):
+        shown = blobs.head_text(tenant, text.blob_cid, _SHOWN_BYTES)
+    return Said(
+        seq=text.seq,
+        speaker=text.speaker,
+        role=text.role,
+        type=text.type,
+        text=shown if shown is not None else text.file_name or text.mime_type or "",
+        at=text.said_at,
+    )
+
+
+def _trait(text: Text) -> quality.Trait:
+    return quality.Trait(
+        text.type, text.role, text.chars, text.metadata_keys, text.blob_cid is not None
+    )
+
+
+def _by(done: Done[Any]) -> dict[str, str | None]:
+    return {"model": done.model, "prompt": done.prompt, "fell_back": done.fell_back}
+
+
+@functools.cache
+def _helpers() -> ThreadPoolExecutor:
+    """Kept, because a thread keeps a connection."""
+    return ThreadPoolExecutor(3, thread_name_prefix="enrich")
+
+
+def _at_once[A, B, C](
+    worker: Worker, one: Callable[[], A], two: Callable[[], B], three: Callable[[], C]
+) -> tuple[A, B, C]:
+    """All three side by side: they wait for a model, not for each other (A-68)."""
+    trace = trace_of(trace_header())
+
+    def apart[Value](ask: Callable[[], Value]) -> Future[tuple[Value, Mapping[str, float]]]:
+        def traced_ask() -> tuple[Value, Mapping[str, float]]:
+            with traced(trace):
+                return ask(), worker.reasoner.counted()
+
+        return _helpers().submit(traced_ask)
+
+    first, second, third = apart(one), apart(two), apart(three)
+    answers = first.result(), second.result(), third.result()
+    for _, counted in answers:
+        worker.tally.counts.update(counted)
+    return answers[0][0], answers[1][0], answers[2][0]

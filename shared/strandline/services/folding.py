@@ -1,0 +1,298 @@
+"""One scope's fold: events into lanes, lanes into chains, each step committed by compare-and-swap.
+
+Up to `settled_seq` all is decided: a replay asks nobody, compares nothing, and goes by what was
+stored. Past it the fold decides, and its decisions commit with what they led to, so that none is
+kept that nothing came of, and none is lost that something did. The kinds of decisions:
+
+- `settings`: what is folded by from this event on;
+- `continues`: whether the topic goes on at this user message, where it broke or somebody was asked;
+- `vector_given_up`: this user message is compared with nothing;
+- `formed`: what the run that ends here says, and which chain it became part of;
+- `idle`: nobody spoke in this lane after this event, until the scope's mark was `at_seq`;
+- `reformed`: what a chain, whose last event this is, says since then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from strandline.db import Access
+from strandline.models.twin import Twin
+from strandline.segmentation import Lane, Run, Turn, Verdict, close, compare, step
+from strandline.services.enrich import Enriched, Formed, Settings, enrich, read_said, task_of
+from strandline.services.enrich import vector_of as vector_of_summary
+from strandline.services.open_lanes import as_turn, kept, read_lanes
+from strandline.services.versions import write_again, write_run
+from strandline.services.worker import Worker
+from strandline.store import chains, decisions, lanes, work
+from strandline.store.decisions import Decision
+from strandline.store.lanes import Kept, LoggedTurn, Mark
+from strandline.tuning import Tuning
+
+_GATES = {
+    Verdict.BREAK: "GateBreak",
+    Verdict.GRAY: "GateGray",
+    Verdict.CONTINUE: "GateContinue",
+}
+"""The metrics that count comparisons."""
+
+
+class Overtaken(Exception):
+    """Somebody else moved the scope's mark: read it again."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether the topic ends before an event, and what was decided to know it."""
+
+    breaks: bool
+    decided: Sequence[Decision] = ()
+    dear: bool = False
+    """A model was asked: its answer is kept at once. The twin says the same again for nothing."""
+
+
+@dataclass
+class Fold:
+    """A scope being folded: what was read of it, and what is not committed yet."""
+
+    worker: Worker
+    access: Access
+    mark: Mark
+    now: datetime
+    known: Mapping[tuple[UUID, str], Decision]
+    """Decided before, by event and kind."""
+    marks: Mapping[int, Sequence[Decision]]
+    """Of these what takes effect between two events, by the scope's mark, in order."""
+    lanes: dict[str, Lane]
+    tuning: Tuning
+    settings: Settings | None
+    """What was decided last to fold by."""
+    fold_no: int
+    at: int
+    """The seq up to which is folded, committed or not."""
+    touched: set[str] = field(default_factory=set[str])
+    decided: list[Decision] = field(default_factory=list[Decision])
+    committed: int = 0
+    """`at`, as it is in the database."""
+
+    def go(self, turns: Sequence[LoggedTurn]) -> bool:
+        """Fold these events; False where one has to wait for a vector. Commits each closed run,
+        and the rest in the end. Raises Overtaken."""
+        self._apply_marks()
+        through = True
+        for turn in turns:
+            if self.worker.out_of_time():
+                break
+            through = self._take(turn)
+            if not through:
+                break
+            self._apply_marks()
+        self.commit()
+        return through
+
+    def _take(self, logged: LoggedTurn) -> bool:
+        if logged.erased:
+            self.at = logged.seq
+            return True
+        lane = self.lanes.get(logged.session_id, Lane())
+        settings, changed = self._settings_at(logged)
+        turn = as_turn(logged)
+        answer = self._ends(lane, turn, settings, logged.decided)
+        if answer is None:
+            return False
+        self.settings = settings
+        self.at = turn.seq
+        self.decided += [*changed, *answer.decided]
+        if any(one.kind == "vector_given_up" for one in answer.decided):
+            turn = replace(turn, given_up=turn.vector is None)
+        lane, run = step(lane, turn, settings.rules, breaks=answer.breaks)
+        self.keep(turn.session_id, lane)
+        if run is not None or answer.dear:
+            self.commit(run)
+        return True
+
+    def _settings_at(self, turn: LoggedTurn) -> tuple[Settings, list[Decision]]:
+        """What an event is folded by: as decided, or as it is now."""
+        if turn.seq <= self.mark.settled_seq:
+            found = self.known.get((turn.event_id, "settings"))
+            decided = Settings.model_validate(found.body) if found else self.settings
+            return decided or self._settings_now(), []
+        settings = self._settings_now()
+        if settings == self.settings:
+            return settings, []
+        body = settings.model_dump(mode="json")
+        return settings, [Decision(turn.event_id, "settings", 0, turn.seq, body)]
+
+    def _settings_now(self) -> Settings:
+        return Settings.of(self.worker.embedder.space, self.tuning)
+
+    def _ends(self, lane: Lane, turn: Turn, settings: Settings, decided: bool) -> Answer | None:
+        """Whether the topic ends before this event; None: nobody can say yet."""
+        if turn.seq <= self.mark.settled_seq:
+            found = self.known.get((turn.event_id, "continues"))
+            return Answer(found is not None and not found.body["continues"])
+        compared = compare(lane, turn, settings.rules)
+        verdict, given_up = compared.verdict, list[Decision]()
+        if verdict is Verdict.WAIT:
+            given_up = self._given_up(lane, turn, timedelta(hours=settings.vector_hours))
+            if not given_up:
+                return None
+            verdict = Verdict.BLIND
+        elif turn.asks and turn.given_up and not decided:
+            given_up = [_give_up(turn, turn.seq, "refused")]
+        if verdict in _GATES:
+            self.worker.tally.counts[_GATES[verdict]] += 1
+        if verdict is Verdict.GRAY:
+            return self._ask(lane, turn, settings, compared.cosine)
+        if verdict is Verdict.BREAK:
+            body = {"continues": False, "by": "cosine", "cosine": compared.cosine}
+            return Answer(True, [Decision(turn.event_id, "continues", 0, turn.seq, body)])
+        return Answer(False, given_up)
+
+    def _given_up(self, lane: Lane, turn: Turn, patience: timedelta) -> list[Decision]:
+        """That whatever is missing is not waited for any longer; nothing while it is."""
+        assert lane.user is not None, "who has nobody to be compared with does not wait"
+        missing = [one for one in (lane.user, turn) if one.vector is None and not one.given_up]
+        if any(self.now - one.recorded_at < patience for one in missing):
+            return []
+        return [_give_up(one, turn.seq, "late") for one in missing]
+
+    def _ask(self, lane: Lane, turn: Turn, settings: Settings, cosine: float | None) -> Answer:
+        worker, access, mark = self.worker, self.access, self.mark
+        ids = [one.event_id for one in (*lane.open, turn)]
+        said = read_said(worker, access, settings.space, ids)
+        task = task_of(worker, access, mark.scope_id, mark.participants)
+        before = [one for one in said if one.seq < turn.seq]
+        message = next((one for one in said if one.seq == turn.seq), None)
+        if message is None or not before:  # erased meanwhile
+            raise Overtaken
+        done = worker.reasoner.continues(task, before, message)
+        body = {
+            "continues": done.value.continues,
+            "by": "model",
+            "cosine": cosine,
+            "model": done.model,
+            "prompt": done.prompt,
+            "fell_back": done.fell_back,
+        }
+        decision = Decision(turn.event_id, "continues", 0, turn.seq, body)
+        dear = done.model != Twin.name or done.fell_back is not None
+        return Answer(not done.value.continues, [decision], dear)
+
+    def _apply_marks(self) -> None:
+        """What was decided to happen where the scope is folded up to now; what has happened already
+        does not again."""
+        for mark in self.marks.get(self.at, ()):
+            if mark.kind == "reformed":
+                self._reform(mark)
+                continue
+            lane = self.lanes.get(mark.body["session"], Lane())
+            if lane.open and lane.open[-1].event_id == mark.event_id:
+                lane, run = close(lane, "idle")
+                self.keep(mark.body["session"], lane)
+                self.commit(run)
+
+    def _reform(self, mark: Decision) -> None:
+        """Say again what was decided to be said instead, in a replay."""
+        chain_id, version = UUID(mark.body["chain_id"]), mark.body["version"]
+        head = chains.head(self.access, chain_id)
+        if head is None or head.version != version - 1:
+            return
+        formed = Formed.model_validate(mark.body["formed"])
+        vector = vector_of_summary(self.worker, formed, patient=True)
+        self.commit(again=(chain_id, Enriched(formed, vector)))
+
+    def commit(self, run: Run | None = None, again: tuple[UUID, Enriched] | None = None) -> None:
+        """Everything since the last commit, and the run that closed, in one transaction. Raises
+        Overtaken, and then nothing was."""
+        moved = self.at > self.committed or self.touched or self.decided
+        if run is None and again is None and not moved:
+            return
+        enriched = self._enriched(run) if run else None
+        with self.access.transaction():
+            self._swap()
+            if run and enriched:
+                write_run(self, run, enriched)
+            if again:
+                write_again(self, *again)
+            still, closed = self._lanes()
+            lanes.keep(self.access, self.mark.scope_id, self.mark.participants, still, closed)
+            work.go_on(self.access, self.mark.scope_id)
+        self.worker.reasoner.flush(self.access)
+        self.worker.tally.counts["EventsFolded"] += self.at - self.committed
+        self.fold_no, self.committed = self.fold_no + 1, self.at
+        self.touched.clear()
+        self.decided.clear()
+
+    def _swap(self) -> None:
+        """Move the scope's mark and keep what was decided on the way, inside a transaction."""
+        if not lanes.swap(self.access, self.mark.scope_id, self.fold_no, self.at):
+            raise Overtaken
+        decisions.add(self.access, self.mark.scope_id, self.mark.participants, self.decided)
+
+    def _enriched(self, run: Run) -> Enriched | None:
+        """What a run says: as it was decided, or decided now."""
+        settings, last = self.settings, run.turns[-1].event_id
+        assert settings is not None, "a run has events, which were folded by some"
+        found = self.known.get((last, "formed"))
+        if found is not None:
+            formed = Formed.model_validate(found.body)
+            return Enriched(formed, vector_of_summary(self.worker, formed, patient=True))
+        task = task_of(self.worker, self.access, self.mark.scope_id, self.mark.participants)
+        ids = [turn.event_id for turn in run.turns]
+        made = enrich(self.worker, self.access, task, settings, ids, self.now, merge=True)
+        if made is not None:
+            body = made.formed.model_dump(mode="json")
+            self.decided.append(Decision(last, "formed", 0, self.at, body))
+        return made
+
+    def keep(self, session_id: str, lane: Lane) -> None:
+        """A lane as it is from now on."""
+        self.lanes[session_id] = lane
+        self.touched.add(session_id)
+
+    def _lanes(self) -> tuple[list[Kept], list[str]]:
+        still: list[Kept] = []
+        closed: list[str] = []
+        for session_id in sorted(self.touched):
+            lane = self.lanes[session_id]
+            if lane.open and self.settings:
+                still.append(kept(session_id, lane, self.settings.rules))
+            else:
+                closed.append(session_id)
+        return still, closed
+
+
+def _give_up(turn: Turn, at_seq: int, why: str) -> Decision:
+    return Decision(turn.event_id, "vector_given_up", 0, at_seq, {"why": why})
+
+
+def read(
+    worker: Worker, access: Access, mark: Mark, turns: Sequence[LoggedTurn], now: datetime
+) -> Fold:
+    """A scope's fold as it stands, ready for these events, its next ones."""
+    last = turns[-1].seq if turns else mark.folded_seq
+    found = decisions.between(access, mark.scope_id, mark.folded_seq, last)
+    marks: dict[int, list[Decision]] = {}
+    for one in sorted(
+        (d for d in found if d.kind in ("idle", "reformed")),
+        key=lambda d: (d.body["fold"], d.body["place"]),
+    ):
+        marks.setdefault(one.at_seq, []).append(one)
+    sessions = {turn.session_id for turn in turns}
+    sessions |= {d.body["session"] for d in found if d.kind == "idle"}
+    return Fold(
+        worker,
+        access,
+        mark,
+        now,
+        known={(d.event_id, d.kind): d for d in found},
+        marks=marks,
+        lanes=read_lanes(access, mark.scope_id, worker.embedder.space, sorted(sessions)),
+        tuning=worker.tuning.with_overrides(mark.tuning),
+        settings=Settings.model_validate(mark.settings) if mark.settings else None,
+        fold_no=mark.fold_no,
+        at=mark.folded_seq,
+        committed=mark.folded_seq,
+    )

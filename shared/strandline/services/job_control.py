@@ -1,0 +1,106 @@
+"""Jobs for who answers for a tenant: started, looked at, tried again."""
+
+import uuid
+from datetime import datetime
+from uuid import UUID
+
+from strandline import cursors, wire_jobs
+from strandline.cursors import Position
+from strandline.db import Access
+from strandline.errors import NotFound, StateConflict, Unavailable
+from strandline.executions import Executions
+from strandline.store import audit, jobs
+from strandline.store.audit import Act
+from strandline.store.jobs import Job
+
+JOBS = ("archiver", "sweeper")
+"""The jobs that there are."""
+_RETRIES = "sweeper"
+"""The job that tries failures of models again."""
+
+
+def start(
+    access: Access, act: Act, executions: Executions, kind: str, now: datetime
+) -> wire_jobs.JobOut:
+    """Start a job in the asker's tenant. Raises NotFound for one that there is not, StateConflict
+    while it is queued or running, Unavailable where nothing can be started."""
+    if kind not in JOBS:
+        raise NotFound(f"There is no job of this name; there are {', '.join(JOBS)}.", jobs=JOBS)
+    run = str(uuid.uuid4())
+    with access.transaction():
+        jobs.expire(access, kind, now)
+        job_id = jobs.queue(access, kind, run, now)
+        if job_id is None:
+            raise _busy(access, kind)
+        audit.add(access, act, {"job": kind, "job_id": str(job_id)})
+    _begin(access, executions, kind, kind, run, now)
+    return get(access, job_id)
+
+
+def retry(
+    access: Access, act: Act, executions: Executions, job_id: UUID, now: datetime
+) -> wire_jobs.JobOut:
+    """Try a failed job again: the same job, once more. Raises NotFound, StateConflict where it has
+    not failed or another of its kind is under way, Unavailable where nothing can be started."""
+    run = str(uuid.uuid4())
+    with access.transaction():
+        job = jobs.get(access, job_id)
+        if job is None:
+            raise NotFound
+        if job.state != "failed":
+            raise StateConflict(
+                f"This job is {job.state}: only one that failed is tried again.", state=job.state
+            )
+        if job.ref is None:
+            jobs.expire(access, job.kind, now)
+            if jobs.standing(access, job.kind):
+                raise _busy(access, job.kind)
+        jobs.requeue(access, job_id, run, now)
+        audit.add(access, act, {"job": job.kind, "job_id": str(job_id)})
+    _begin(access, executions, job.kind, job.kind if job.ref is None else _RETRIES, run, now)
+    return get(access, job_id)
+
+
+def get(access: Access, job_id: UUID) -> wire_jobs.JobOut:
+    """One job of the asker's tenant. Raises NotFound."""
+    job = jobs.get(access, job_id)
+    if job is None:
+        raise NotFound
+    return _shown(job)
+
+
+def newest(access: Access, asked: wire_jobs.JobsQuery) -> wire_jobs.JobsPage:
+    """The asker's tenant's jobs, newest first."""
+    of = cursors.fingerprint("jobs", access.asker.tenant, asked.state, asked.kind)
+    after = cursors.decode(asked.cursor, of)
+    rows = jobs.newest(access, asked.state, asked.kind, after, asked.limit)
+    last = rows[-1] if len(rows) == asked.limit else None
+    position = last and Position(last.mark, last.created_at, last.job_id)
+    return wire_jobs.JobsPage(
+        jobs=[_shown(row) for row in rows],
+        next_cursor=position and cursors.encode(position, of),
+    )
+
+
+def _begin(
+    access: Access, executions: Executions, kind: str, function: str, run: str, now: datetime
+) -> None:
+    """Have the state machine take it up; where it cannot, the job has failed and says so."""
+    try:
+        executions.start(function, access.asker.tenant, run)
+    except Unavailable:
+        with access.transaction():
+            jobs.abandon(access, kind, run, now)
+        raise
+
+
+def _busy(access: Access, kind: str) -> StateConflict:
+    standing = jobs.standing(access, kind)
+    return StateConflict(
+        f"The {kind} is queued or running in this tenant already: look at it, or wait for its end.",
+        job_id=str(standing),
+    )
+
+
+def _shown(job: Job) -> wire_jobs.JobOut:
+    return wire_jobs.JobOut.model_validate({**vars(job), "totals": dict(job.totals)})

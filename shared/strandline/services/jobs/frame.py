@@ -1,0 +1,196 @@
+"""The frame of every job: plan into shards, work on a shard under a lease, finish.
+
+A job is a module with three functions: `plan` names the shards, each of one tenant; `shard` works
+on one, for as long as it has, and commits as it goes; `finish` tidies up after all of them. A run
+is one execution of the state machine, whose every step may come twice.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from strandline.blobs import Blobs
+from strandline.db import Access, Asker, Database
+from strandline.errors import StrandlineError
+from strandline.models.embedding import Embedder
+from strandline.observability import logger
+from strandline.reasoner import Reasoner
+from strandline.services.worker import Tally
+from strandline.store import jobs
+from strandline.store.jobs import Held
+
+
+class LeaseLost(StrandlineError):
+    """Somebody else works on this part of the job now."""
+
+    code = "lease_lost"
+
+
+class ShardFailed(StrandlineError):
+    """A part of a job failed; the job says why."""
+
+    code = "shard_failed"
+
+
+class Tools(Protocol):
+    """What jobs work with, each made when it is first used."""
+
+    @property
+    def database(self) -> Database:
+        """The database."""
+        ...
+
+    @property
+    def blobs(self) -> Blobs:
+        """The payload store."""
+        ...
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model, of the functions that have one."""
+        ...
+
+    @property
+    def reasoner(self) -> Reasoner:
+        """The language tasks."""
+        ...
+
+
+class Shard(NamedTuple):
+    """A part of a tenant's job, counted from 0 in each tenant."""
+
+    tenant: str
+    shard: int = 0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A shard that is ours, until when it may take, and what it has done so far."""
+
+    access: Access
+    """The database as background work of the shard's tenant."""
+    held: Held
+    deadline: float
+    """In time.monotonic() seconds: nothing is begun after it."""
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def tenant(self) -> str:
+        """Whose work it is."""
+        return self.access.asker.tenant
+
+    def out_of_time(self) -> bool:
+        """Whether what is left is for the next run."""
+        return time.monotonic() > self.deadline
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """Several statements, all or none, and none once the shard is somebody else's. Raises
+        LeaseLost."""
+        with self.access.transaction():
+            if not jobs.hold(self.access, self.held):
+                raise LeaseLost
+            yield
+
+
+class Job(Protocol):
+    """A job's three verbs; `name` is its function's too."""
+
+    @property
+    def name(self) -> str:
+        """As the state machine calls it."""
+        ...
+
+    def plan(self, tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
+        """What is to be done: everywhere where something is due, or in one tenant in any case."""
+        ...
+
+    def shard(self, tools: Tools, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+        """Do a part, and give what was done in numbers."""
+        ...
+
+    def finish(self, tools: Tools, now: datetime) -> None:
+        """Tidy up after the last shard."""
+        ...
+
+
+class Planned(NamedTuple):
+    """Where the list of a run's shards lies in the bucket, and how many they are."""
+
+    key: str
+    shards: int
+
+
+def plan(tools: Tools, job: Job, run: str, now: datetime, tenant: str | None) -> Planned:
+    """Name the shards of a run and make them known: in the database as jobs that run, in the bucket
+    as the list that the state machine goes through. A tenant whose job is another run's is left
+    out."""
+    listed: list[Shard] = []
+    wanted = job.plan(tools, now, tenant)
+    for name, shards in Counter(shard.tenant for shard in wanted).items():
+        access = tools.database.access(Asker.background(name))
+        with access.transaction():
+            jobs.expire(access, job.name, now)
+            if jobs.begin(access, job.name, run, shards, now):
+                listed += [shard for shard in wanted if shard.tenant == name]
+    if not listed:
+        return Planned("", 0)
+    items = [{"job": job.name, "run": run, **shard._asdict()} for shard in listed]
+    return Planned(tools.blobs.put_shards(run, items), len(listed))
+
+
+def work_on(
+    tools: Tools,
+    job: Job,
+    run: str,
+    shard: Shard,
+    now: datetime,
+    deadline: float,
+    tally: Tally,
+) -> None:
+    """Do a part of a run's job, unless it is done. Raises ShardFailed; the job keeps why."""
+    began = time.monotonic()
+    access = tools.database.access(Asker.background(shard.tenant))
+    with access.transaction():
+        held = jobs.take(access, job.name, run, shard.shard, now)
+    if held is None:
+        return
+    lease = Lease(access, held, deadline, tally)
+    try:
+        totals = job.shard(tools, lease, shard, now)
+        with lease.transaction():
+            ended = now + timedelta(seconds=time.monotonic() - began)
+            jobs.end_shard(access, held, totals, ended)
+    except LeaseLost:
+        logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
+    except Exception as error:
+        tally.failures += 1
+        reason = reason_of(error)
+        logger.warning(
+            "shard failed", extra={"job": job.name, "tenant": shard.tenant, "reason": reason}
+        )
+        with access.transaction():
+            jobs.blame(access, held, reason)
+        # Not the error itself: the runtime would log its words, and a database's may quote a row.
+        raise ShardFailed(f"{job.name} failed: {reason}") from None
+
+
+def finish(tools: Tools, job: Job, run: str, now: datetime) -> dict[str, int]:
+    """End a run: what it did not get done has failed, each in its tenant. Gives what all of it did,
+    in numbers."""
+    for tenant in sorted({str(item["tenant"]) for item in tools.blobs.shards(run)}):
+        access = tools.database.access(Asker.background(tenant))
+        with access.transaction():
+            jobs.close(access, job.name, run, now)
+    job.finish(tools, now)
+    tools.blobs.forget_run(run)
+    return jobs.totals(tools.database.connection(), run)
+
+
+def reason_of(error: Exception) -> str:
+    """Why, as a code: a fault's own words may quote a row."""
+    return error.code if isinstance(error, StrandlineError) else type(error).__name__

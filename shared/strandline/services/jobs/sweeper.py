@@ -1,0 +1,180 @@
+"""Sweep: what no hint named, what time has brought about, and what nobody needs any more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from strandline.config import settings
+from strandline.errors import StrandlineError
+from strandline.observability import logger
+from strandline.services import embed, fold_recalls, form_chains, measure, upload
+from strandline.services.jobs.frame import Lease, Shard, Tools, reason_of
+from strandline.services.worker import Worker
+from strandline.store import jobs, models, uploads
+from strandline.store.tenants import tuning_of
+
+name = "sweeper"
+_ROWS = 1000
+"""Pruned or folded between two commits."""
+_RETRIES = 20
+"""Failures tried again in a sweep, which asks a model for each."""
+
+
+def plan(tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    """Tenants where anything is due."""
+    if tenant is not None:
+        return [Shard(tenant)]
+    connection = tools.database.connection()
+    due = {
+        *jobs.tenants_to_sweep(connection, tools.embedder.space, now),
+        *uploads.tenants(connection),
+        *measure.due(connection),
+        *fold_recalls.due(connection, settings().tuning, now),
+    }
+    return [Shard(tenant) for tenant in sorted(due)]
+
+
+def shard(tools: Tools, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    """All of one tenant's. A step that fails holds up none of the others; the first failure is the
+    shard's, once all had their turn."""
+    del shard
+    totals: dict[str, int] = {}
+    failures: list[Exception] = []
+    for step in _STEPS:
+        if lease.out_of_time():
+            break
+        try:
+            totals[step.__name__.strip("_")] = step(tools, lease, now)
+        except Exception as error:
+            logger.warning(
+                "sweep failed", extra={"step": step.__name__.strip("_"), "reason": reason_of(error)}
+            )
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return {step: total for step, total in totals.items() if total}
+
+
+def finish(tools: Tools, now: datetime) -> None:
+    """Nothing is left to tidy up."""
+    del tools, now
+
+
+def _jobs_expired(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools
+    with lease.transaction():
+        return jobs.expire(lease.access, None, now)
+
+
+def _scopes_embedded(tools: Tools, lease: Lease, now: datetime) -> int:
+    space = tools.embedder.space
+    look = jobs.look_is_due(lease.access, space, now)
+    finished = embed.embed_tenant(_worker(tools, lease), lease.tenant, look)
+    if look:
+        with lease.transaction():
+            jobs.looked(lease.access, space, now)
+    return finished
+
+
+def _lanes_closed(tools: Tools, lease: Lease, now: datetime) -> int:
+    return form_chains.close_idle(_worker(tools, lease), lease.tenant, now)
+
+
+def _failures_retried(tools: Tools, lease: Lease, now: datetime) -> int:
+    """Model failures that somebody asked to try again: one that fails once more says so itself, and
+    one that cannot be tried is refused alone."""
+    retried = 0
+    for waiting in jobs.waiting(lease.access, _RETRIES):
+        if lease.out_of_time():
+            break
+        try:
+            chain_id = UUID(waiting.ref)
+            form_chains.retry_enrichment(_worker(tools, lease), lease.tenant, chain_id, now)
+            jobs.settle(lease.access, waiting.job_id, now)
+            retried += 1
+        except StrandlineError as error:
+            jobs.refuse(lease.access, waiting.job_id, error.code, now)
+    return retried
+
+
+def _recalls_folded(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools
+    tuning = tuning_of(lease.access, settings().tuning)
+    while fold_recalls.rewarm(lease.access, _ROWS, tuning) == _ROWS and not lease.out_of_time():
+        continue
+    return _all(lease, lambda: fold_recalls.fold(lease.access, now, _ROWS, tuning))
+
+
+def _uploads_removed(tools: Tools, lease: Lease, now: datetime) -> int:
+    del now
+    return upload.remove_due(tools.database, tools.blobs, lease.tenant, lease.deadline)
+
+
+def _bytes_counted(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools, now
+    return measure.measure(lease.access)
+
+
+def _recalls_pruned(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools
+    return _all(lease, lambda: fold_recalls.prune(lease.access, now - fold_recalls.KEPT, _ROWS))
+
+
+def _calls_pruned(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools
+    before = now - timedelta(days=jobs.KEPT_DAYS)
+
+    def prune() -> int:
+        with lease.transaction():
+            return models.prune(lease.access, before, _ROWS)
+
+    return _all(lease, prune)
+
+
+def _jobs_pruned(tools: Tools, lease: Lease, now: datetime) -> int:
+    del tools
+
+    def prune() -> int:
+        with lease.transaction():
+            return jobs.prune(lease.access, now, _ROWS)
+
+    return _all(lease, prune)
+
+
+type _Step = Callable[[Tools, Lease, datetime], int]
+_STEPS: tuple[_Step, ...] = (
+    _jobs_expired,
+    _scopes_embedded,
+    _lanes_closed,
+    _failures_retried,
+    _recalls_folded,
+    _uploads_removed,
+    _bytes_counted,
+    _recalls_pruned,
+    _calls_pruned,
+    _jobs_pruned,
+)
+"""In this order: what somebody waits for comes first."""
+
+
+def _all(lease: Lease, batch: Callable[[], int]) -> int:
+    """A batch after the other until one is not full, or the time is over; gives the sum."""
+    total = 0
+    while not lease.out_of_time():
+        done = batch()
+        total += done
+        if done < _ROWS:
+            break
+    return total
+
+
+def _worker(tools: Tools, lease: Lease) -> Worker:
+    return Worker(
+        tools.database,
+        tools.blobs,
+        tools.embedder,
+        lease.deadline,
+        lease.tally,
+        tools.reasoner,
+        settings().tuning,
+    )

@@ -1,0 +1,52 @@
+"""Lanes between the log and the pure fold: what is open is read as turns, and kept as a place."""
+
+import json
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.db import Access
+from strandline.segmentation import Lane, Rules, Turn, flows
+from strandline.store import lanes
+from strandline.store.lanes import Kept, LoggedTurn
+
+
+def read_lanes(
+    access: Access, scope_id: UUID, space: str, sessions: Sequence[str]
+) -> dict[str, Lane]:
+    """What is open in these lanes."""
+    opened: dict[str, list[Turn]] = {}
+    users: dict[str, Turn] = {}
+    for logged in lanes.opened(access, scope_id, space, sessions):
+        turn = as_turn(logged)
+        if logged.is_open:
+            opened.setdefault(turn.session_id, []).append(turn)
+        if logged.is_user:
+            users[turn.session_id] = turn
+    return {name: Lane(tuple(held), users.get(name)) for name, held in opened.items()}
+
+
+def as_turn(logged: LoggedTurn) -> Turn:
+    """An event as the pure fold sees it."""
+    return Turn(
+        event_id=logged.event_id,
+        seq=logged.seq,
+        session_id=logged.session_id,
+        role=logged.role,
+        type=logged.type,
+        said_at=logged.said_at,
+        recorded_at=logged.recorded_at,
+        flows=flows(logged.flows),
+        vector=None if logged.decided or logged.vector is None else json.loads(logged.vector),
+        given_up=logged.decided or logged.refused,
+    )
+
+
+def kept(session_id: str, lane: Lane, rules: Rules) -> Kept:
+    """A lane that has something open, as it is kept; idle a gap after its last event."""
+    return Kept(
+        session_id,
+        folded_seq=lane.open[-1].seq,
+        after=lane.open[0].seq - 1,
+        user=lane.user and lane.user.event_id,
+        idle_at=lane.open[-1].recorded_at + rules.gap,
+    )

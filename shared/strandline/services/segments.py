@@ -1,0 +1,107 @@
+"""A session's chains: what each says, and how warm it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from strandline import cursors, wire_sessions
+from strandline.cursors import Position
+from strandline.db import Access, Look
+from strandline.heat import State, factors, heat
+from strandline.services.read import fitting
+from strandline.store import segments as stored
+from strandline.store.segments import Chain, Segment
+from strandline.store.sessions import Session
+from strandline.tuning import Tuning
+
+_STATUSES: Mapping[str | None, list[str]] = {
+    None: ["active"],
+    "rejected": ["active", "rejected"],
+    "archived": ["active", "archived"],
+    "all": ["active", "rejected", "archived"],
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A session as it is read: on whose behalf, under which thresholds, at which moment."""
+
+    access: Access
+    session: Session
+    tuning: Tuning
+    now: datetime
+
+
+def chain_shown(chain: Chain, reading: Reading) -> wire_sessions.ChainOut:
+    """A chain as its readers see it."""
+    return wire_sessions.ChainOut.model_validate(
+        {
+            **vars(chain),
+            "session_id": chain.session_id or None,
+            "heat": heat(_state(chain), reading.now, reading.tuning),
+            "made_by": chain.models,
+        }
+    )
+
+
+def _state(chain: Chain) -> State:
+    return State(chain.importance, chain.density, chain.strength, chain.accessed_at)
+
+
+def segments(reading: Reading, asked: wire_sessions.SegmentsQuery) -> wire_sessions.SegmentPage:
+    """A session's chains, newest first by their last event."""
+    of = _of("segments", reading, asked.include)
+    seen = _chains(reading, asked, _STATUSES[asked.include], of)
+    page = fitting(chain_shown(row, reading) for row in seen.rows[: asked.limit])
+    return wire_sessions.SegmentPage(
+        session_id=reading.session.session_id,
+        segments=page,
+        next_cursor=_next(seen, len(page), of),
+    )
+
+
+def heat_metrics(reading: Reading, asked: wire_sessions.PageQuery) -> wire_sessions.HeatPage:
+    """How warm each active chain of a session is, and why."""
+    of = _of("heat", reading)
+    seen = _chains(reading, asked, _STATUSES[None], of)
+    page = [
+        wire_sessions.HeatOut.model_validate(
+            {**vars(row), **factors(_state(row), reading.now, reading.tuning)._asdict()}
+        )
+        for row in seen.rows[: asked.limit]
+    ]
+    return wire_sessions.HeatPage(
+        session_id=reading.session.session_id,
+        now=reading.now.astimezone(UTC),
+        chains=page,
+        next_cursor=_next(seen, len(page), of),
+    )
+
+
+def _of(name: str, reading: Reading, *narrowed: object) -> str:
+    asker, session = reading.access.asker, reading.session
+    return cursors.fingerprint(
+        name, asker.tenant, asker.viewer, session.session_id, session.scope_id, *narrowed
+    )
+
+
+def _chains(
+    reading: Reading, asked: wire_sessions.PageQuery, statuses: list[str], of: str
+) -> Look[Segment]:
+    return stored.of_session(
+        reading.access,
+        reading.session.session_id,
+        reading.session.scope_id,
+        statuses=statuses,
+        after=cursors.decode(asked.cursor, of),
+        limit=asked.limit,
+    )
+
+
+def _next(seen: Look[Segment], taken: int, of: str) -> str | None:
+    if taken >= len(seen.rows):
+        return None
+    last = seen.rows[taken - 1]
+    return cursors.encode(
+        Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq), of
+    )

@@ -1,0 +1,40 @@
+"""What a cosine means: thresholds for each embedding space, as they were calibrated."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from strandline.tuning import Tuning
+
+
+class Thresholds(NamedTuple):
+    """Cosines: of a lane's two latest user messages, and of two chains' summaries."""
+
+    low: float
+    """Below it the topic breaks."""
+    high: float
+    """From here it goes on; in between the model is asked."""
+    merge: float
+    """From here a run joins an earlier chain."""
+
+
+SOURCE = Thresholds(low=0.52, high=0.72, merge=0.85)
+"""Source A's, which were found with one model: text-embedding-ada-002."""
+
+CALIBRATED: Mapping[str, Thresholds] = {
+    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.64, merge=0.86),
+    "openai:text-embedding-ada-002/1536": SOURCE,
+}
+"""By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
+
+UNKNOWN = Thresholds(low=-1.0, high=1.0, merge=0.95)
+"""Of a space nobody calibrated: everything is asked, and only what says the same merges."""
+
+
+def thresholds(space: str, tuning: Tuning) -> Thresholds:
+    """A space's thresholds, but for those that the tenant tunes."""
+    known = CALIBRATED.get(space, UNKNOWN)
+    return Thresholds(
+        known.low if tuning.similarity_low is None else tuning.similarity_low,
+        known.high if tuning.similarity_high is None else tuning.similarity_high,
+        known.merge if tuning.similarity_merge is None else tuning.similarity_merge,
+    )

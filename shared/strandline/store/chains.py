@@ -1,0 +1,277 @@
+"""Chains: heads, immutable versions, and the links to their events."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db import Access
+
+
+@dataclass(frozen=True)
+class Text:
+    """An event of a run, as much of it as its chain is made of."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    chars: int
+    """All of them; of a payload its bytes."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    metadata_keys: int
+    said_at: datetime
+    recorded_at: datetime
+    vector: str | None
+
+
+def texts(access: Access, space: str, event_ids: Sequence[UUID]) -> Sequence[Text]:
+    """These events by seq; those that were erased are missing."""
+    return access.fetch(
+        Text,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
+            e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            v.embedding::text as vector
+        from events e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+        where e.event_id = any (%(event_ids)s) and e.erased_at is null
+        order by e.seq
+        """,
+        {"space": space, "event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class Head:
+    """A chain as it is now: its row, and what its newest version says."""
+
+    chain_id: UUID
+    scope_id: UUID
+    session_id: str
+    version: int
+    status: str
+    strength: float
+    accessed_at: datetime
+    closed_by: str
+    merged: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    started_at: datetime
+    last_event_at: datetime
+    topic: str
+    summary: str
+    entities: list[dict[str, str]]
+    importance: float
+    density: float
+    coherence: float | None
+
+
+def nearest(
+    access: Access, scope_id: UUID, space: str, vector: str, alike: float, most_events: int
+) -> Head | None:
+    """The chain of this scope whose summary is most like a vector: at least `alike` (cosine), and
+    of no more than `most_events` events."""
+    rows = access.fetch(
+        Head,
+        """
+        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength,
+            c.accessed_at, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count,
+            v.started_at, v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density,
+            v.coherence
+        from chain_vectors e
+        join chains c on c.tenant_id = e.tenant_id and c.chain_id = e.chain_id
+        join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+            and v.version = c.version
+        where e.scope_id = %(scope_id)s and e.space = %(space)s and c.status = 'active'
+            and v.event_count <= %(most_events)s
+            and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s
+        order by e.embedding <=> %(vector)s::halfvec, c.chain_id limit 1
+        """,
+        {
+            "scope_id": scope_id,
+            "space": space,
+            "vector": vector,
+            "alike": alike,
+            "most_events": most_events,
+        },
+    )
+    return rows[0] if rows else None
+
+
+def head(access: Access, chain_id: UUID) -> Head | None:
+    """A chain. In a transaction it stays as it is until the end: recalls wait."""
+    rows = access.fetch(
+        Head,
+        """
+        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength,
+            c.accessed_at, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count,
+            v.started_at, v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density,
+            v.coherence
+        from chains c
+        join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+            and v.version = c.version
+        where c.chain_id = %(chain_id)s
+        for no key update of c
+        """,
+        {"chain_id": chain_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class _Linked:
+    event_id: UUID
+
+
+def linked(access: Access, chain_id: UUID) -> list[UUID]:
+    """The events of a chain, by seq."""
+    rows = access.fetch(
+        _Linked,
+        "select event_id from chain_events where chain_id = %(chain_id)s order by seq",
+        {"chain_id": chain_id},
+    )
+    return [row.event_id for row in rows]
+
+
+@dataclass(frozen=True)
+class Link:
+    """An event that a chain takes in."""
+
+    event_id: UUID
+    seq: int
+
+
+@dataclass(frozen=True)
+class Version:
+    """A chain's new version, and the row of the chain that it makes."""
+
+    chain_id: UUID
+    version: int
+    scope_id: UUID
+    participants: Sequence[str]
+    session_id: str
+    made_at_seq: int
+    closed_by: str
+    merged: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    started_at: datetime
+    last_event_at: datetime
+    topic: str
+    summary: str
+    entities: Sequence[dict[str, str]]
+    importance: float
+    density: float
+    coherence: float | None
+    quality: float
+    rejected: str | None
+    settings: dict[str, Any]
+    models: dict[str, Any]
+    content_hash: bytes
+    status: str
+    formed_at: datetime
+    accessed_at: datetime
+    cold_at: datetime
+    promote_until: datetime
+
+
+def add(
+    access: Access, made: Version, links: Sequence[Link], space: str, vector: str | None
+) -> None:
+    """Write a version and what hangs on it; `vector` is its summary's, of a chain that is listed.
+    Must be in the transaction that moves the scope's mark."""
+    params: dict[str, object] = {
+        **vars(made),
+        "participants": list(made.participants),
+        "entities": json.dumps(made.entities),
+        "settings": json.dumps(made.settings),
+        "models": json.dumps(made.models),
+        "links": json.dumps([{"event_id": str(link.event_id), "seq": link.seq} for link in links]),
+        "space": space,
+        "vector": vector,
+    }
+    for statement in (_VERSION, _HEAD, _LINKS if links else "", _UNINDEX):
+        if statement:
+            access.execute(statement, params)
+    if vector is not None:
+        access.execute(_INDEX, params)
+
+
+_VERSION = """
+    insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, made_at_seq,
+        closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at, topic,
+        summary, entities, importance, density, coherence, quality, rejected, settings, models,
+        content_hash)
+    values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s,
+        %(made_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
+        %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
+        %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
+        %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s)
+"""
+_HEAD = """
+    insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
+        last_event_at, created_at, importance, density, accessed_at, cold_at, promote_until)
+    values (current_tenant(), %(chain_id)s, %(scope_id)s, %(participants)s, %(session_id)s,
+        %(version)s, %(status)s, %(last_event_at)s, %(formed_at)s, %(importance)s, %(density)s,
+        %(accessed_at)s, %(cold_at)s, %(promote_until)s)
+    on conflict (tenant_id, chain_id) do update set version = excluded.version,
+        status = excluded.status, last_event_at = excluded.last_event_at,
+        importance = excluded.importance, density = excluded.density,
+        accessed_at = excluded.accessed_at, cold_at = excluded.cold_at,
+        promote_until = excluded.promote_until,
+        archived_at = case when excluded.status = 'archived' then chains.archived_at end
+"""
+_LINKS = """
+    insert into chain_events
+        (tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)
+    select current_tenant(), r.event_id, %(chain_id)s, %(scope_id)s, %(participants)s, r.seq,
+        %(version)s
+    from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid, seq bigint)
+"""
+_UNINDEX = "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
+_INDEX = """
+    insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
+    values (current_tenant(), %(space)s, %(scope_id)s, %(chain_id)s, %(participants)s,
+        %(vector)s::halfvec)
+"""
+
+
+def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
+    """Forget all that was folded in these scopes, and name them as due; decisions and the record
+    of use stay. `fold_no` moves on, so that a fold under way notices."""
+    params: dict[str, object] = {"scope_ids": list(scope_ids)}
+    access.execute(  # as append does: scopes are locked in one order
+        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+        " for no key update",
+        params,
+    )
+    for statement in _DROP:
+        access.execute(statement, params)
+
+
+_DROP = (
+    "delete from chain_vectors where scope_id = any (%(scope_ids)s)",
+    "delete from chain_events where scope_id = any (%(scope_ids)s)",
+    "delete from chain_versions where scope_id = any (%(scope_ids)s)",
+    "delete from chains where scope_id = any (%(scope_ids)s)",
+    "delete from lanes where scope_id = any (%(scope_ids)s)",
+    "update recalls set folded_at = null where scope_id = any (%(scope_ids)s)"
+    " and folded_at is not null",
+    "update scopes set folded_seq = 0, fold_no = fold_no + 1 where scope_id = any (%(scope_ids)s)",
+    "insert into scope_work (tenant_id, scope_id, participants, due_at)"
+    " select tenant_id, scope_id, participants, now() from scopes"
+    " where scope_id = any (%(scope_ids)s) order by scope_id on conflict do nothing",
+)

@@ -1,0 +1,52 @@
+"""Jobs as admins see them: types of requests and answers."""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from strandline.wire import AnswerModel, ListQuery
+
+type JobState = Literal["queued", "running", "done", "failed"]
+
+
+class JobsQuery(ListQuery):
+    """Query string of the list of jobs."""
+
+    state: JobState | None = None
+    """Only jobs in this state."""
+    kind: str | None = Field(default=None, min_length=1, max_length=32, pattern="^[a-z_]+$")
+    """Only jobs of this kind."""
+
+
+class JobOut(AnswerModel):
+    """Background work in the tenant: what it is, how far it came, and what to do if it failed."""
+
+    job_id: UUID
+    kind: str
+    """`archiver`, `sweeper`; `enrich` is a chain whose model failed and that has what works without
+    one."""
+    state: JobState
+    """`queued` until it is taken up, `running`, `done`, or `failed`, which can be tried again."""
+    reason: str
+    """Why it failed, as a code; else empty."""
+    advice: str
+    """What to do about it; else empty."""
+    attempts: int
+    totals: dict[str, int]
+    """What it did, in numbers."""
+    scope_id: UUID | None
+    """The scope that it is about; null: all of the tenant."""
+    ref: str | None
+    """What it is about in that scope: of `enrich` the chain's id."""
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class JobsPage(AnswerModel):
+    """The tenant's jobs, newest first."""
+
+    jobs: list[JobOut]
+    next_cursor: str | None

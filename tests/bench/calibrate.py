@@ -1,0 +1,202 @@
+"""Thresholds of an embedding space: what its cosines say about topics, and what to write into
+strandline/spaces.py.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.calibrate [--locomo FILE] [TALK ...]
+
+It takes the embedder that STRANDLINE_EMBEDDING_* name, and the talks that ship: the corpus beside
+this file and events/demo. The criteria:
+
+- `low` is the highest cosine, and `high` the lowest, beyond which at least SURE of the pairs of a
+  lane's two latest user messages break, or go on, and at least PAIRS of them do. What lies between
+  is asked; where no cosine is that sure of itself, all that lies on its side is.
+- `merge` is the cosine that the summary of one topic in twenty reaches with the nearest of another
+  topic, in the pool where that is the most: the corpus, whose topics are all different, and each
+  conversation of LoCoMo, where two people talk about themselves for months. The demo is no pool:
+  it comes back to its topics on purpose.
+"""
+
+import argparse
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from strandline.config import PREFIX, Settings
+from strandline.local import scores
+from strandline.models.choice import make_embedder
+from strandline.models.embedding import Embedder
+from strandline.models.twin import Twin
+from strandline.segmentation import cosine
+from strandline.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
+from tests.bench import locomo, talks
+from tests.bench.talks import Event, Talk
+
+SURE = 0.9
+PAIRS = 5
+STRAYS = 0.05
+"""Share of topics whose summary may find another topic's alike."""
+_STEP = 100
+"""Thresholds are given to so many parts of one."""
+_SECONDS = 60.0
+
+
+class Pair(NamedTuple):
+    """A lane's two latest user messages: how alike they are, and whether the topic changed."""
+
+    cosine: float
+    breaks: bool
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What part of the pairs the thresholds decide, and how."""
+
+    pairs: int
+    broken: float
+    gray: float
+    continued: float
+
+    def __str__(self) -> str:
+        return f"{self.broken:.1%} | {self.gray:.1%} | {self.continued:.1%}"
+
+
+def main() -> None:
+    """Print the thresholds, the tables, and what to paste."""
+    asked = _arguments()
+    embedder = make_embedder(_settings())
+    read = [talks.read(path) for path in asked.talks]
+    known = {talk.name: talks.vectors(embedder, talk) for talk in read}
+    pairs = {talk.name: list(pairs_of(talk, known[talk.name])) for talk in read}
+    pools = [topics_of(talk) for talk in read if talk.name == talks.CORPUS.stem]
+    if asked.locomo:
+        months = [talks.of_locomo(one, one_lane=False) for one in locomo.load(asked.locomo)]
+        within = [pairs_of(talk, talks.vectors(embedder, talk)) for talk in months]
+        pairs["LoCoMo, within sessions"] = [pair for some in within for pair in some]
+        pools += [topics_of(talk) for talk in months]
+    shipped = [pair for talk in read for pair in pairs[talk.name]]
+    found = Thresholds(*edges(shipped), max(stray(embedder, pool) for pool in pools))
+    print(f"`{embedder.space}`: low {found.low:g}, high {found.high:g}, merge {found.merge:g}")
+    for line in table(pairs, {"calibrated": found, "source A's": SOURCE}):
+        print(line)
+    print()
+    for talk in read:
+        runs = talks.fold(talk, known[talk.name], found)
+        print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.found(runs))}")
+    print(f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in found)}),')
+    print("\nas it is now: " + str(CALIBRATED.get(embedder.space, UNKNOWN)))
+
+
+def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:
+    """Each user message of a lane with the one before it; across a gap nothing is compared, as in
+    the fold."""
+    topics: dict[str, int] = {}
+    last: dict[str, tuple[Event, int]] = {}
+    before: dict[str, Event] = {}
+    for event in talk.events:
+        lane = event.turn.session_id
+        topics[lane] = topics.get(lane, 0) + (event.key in talk.expected.starts)
+        gap = lane in before and _minutes(before[lane], event) > talks.GAP_MINUTES
+        before[lane] = event
+        if gap:
+            last.pop(lane, None)
+        if not event.turn.asks:
+            continue
+        if lane in last:
+            other, topic = last[lane]
+            alike = cosine(known[event.turn.seq], known[other.turn.seq])
+            yield Pair(alike, topic != topics[lane])
+        last[lane] = event, topics[lane]
+
+
+def edges(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """`low` and `high`, as the criterion has them; -1 and 1 where nothing is sure enough."""
+    low, high = -1.0, 1.0
+    steps = [step / _STEP for step in range(-_STEP, _STEP + 1)]
+    for step in steps:
+        below = [pair.breaks for pair in pairs if pair.cosine < step]
+        if len(below) >= PAIRS and sum(below) >= SURE * len(below):
+            low = step
+    for step in reversed(steps):
+        above = [not pair.breaks for pair in pairs if pair.cosine >= step]
+        if step > low and len(above) >= PAIRS and sum(above) >= SURE * len(above):
+            high = step
+    return low, high
+
+
+def shares(pairs: Sequence[Pair], thresholds: Thresholds) -> Shares:
+    """What part of the pairs is decided by their cosine."""
+    broken = sum(pair.cosine < thresholds.low for pair in pairs)
+    continued = sum(pair.cosine >= thresholds.high for pair in pairs)
+    count = max(1, len(pairs))
+    gray = len(pairs) - broken - continued
+    return Shares(len(pairs), broken / count, gray / count, continued / count)
+
+
+def table(pairs: dict[str, list[Pair]], thresholds: dict[str, Thresholds]) -> Iterator[str]:
+    """Lines of Markdown: a row for each corpus and each pair of thresholds."""
+    yield "| corpus | pairs | thresholds | break | gray | continue |"
+    yield "|---|---|---|---|---|---|"
+    for corpus, found in pairs.items():
+        for name, known in thresholds.items():
+            cut = f"{name}: {known.low:g} and {known.high:g}"
+            yield f"| {corpus} | {len(found):,} | {cut} | {shares(found, known)} |"
+
+
+def stray(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> float:
+    """The cosine that all but STRAYS of these topics' summaries stay below with any other's,
+    rounded up."""
+    summaries = _summaries(embedder, topics)
+    nearest = [-1.0] * len(summaries)
+    for one, other in combinations(range(len(summaries)), 2):
+        alike = cosine(summaries[one], summaries[other])
+        nearest[one], nearest[other] = max(nearest[one], alike), max(nearest[other], alike)
+    most = sorted(nearest)[math.ceil((1 - STRAYS) * len(nearest)) - 1]
+    return math.ceil(most * _STEP) / _STEP
+
+
+def topics_of(talk: Talk) -> list[list[Event]]:
+    """Each topic's events, as people marked them."""
+    found: list[list[Event]] = []
+    current: dict[str, list[Event]] = {}
+    for event in talk.events:
+        if event.key in talk.expected.starts:
+            current[event.turn.session_id] = []
+            found.append(current[event.turn.session_id])
+        current[event.turn.session_id].append(event)
+    return found
+
+
+def _summaries(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> list[list[float]]:
+    twin = Twin()
+    texts = [twin.summarise([event.said for event in topic]).summary for topic in topics]
+    return embedder.embed(texts, timeout=_SECONDS)
+
+
+def _minutes(one: Event, other: Event) -> float:
+    return (other.turn.said_at - one.turn.said_at).total_seconds() / 60
+
+
+def _settings() -> Settings:
+    """The environment's, and for what calibrating does not need whatever passes."""
+    given = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    unused = {f"{PREFIX}{name}": "-" * 32 for name in ("DATABASE_URL", "BUCKET", "KEY_SECRET")}
+    return Settings.from_env({**unused, **given})
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.calibrate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shipped = [talks.CORPUS, talks.DEMO]
+    parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
+    parser.add_argument("--locomo", type=Path, metavar="FILE", help="to count its pairs as well")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Chains: how well topics and names are found, how fast runs are formed, and how often and with how
+much text a language model would be asked.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.chains [--locomo FILE] [TALK ...]
+"""
+
+import argparse
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from strandline import quality, spaces
+from strandline.config import settings
+from strandline.local import scores
+from strandline.local.scores import Score
+from strandline.models.embedding import Embedder
+from strandline.models.language import Said, Summary
+from strandline.models.local import LocalEmbedder
+from strandline.models.provider import Asked, Reply
+from strandline.models.twin import Twin
+from strandline.reasoner import Reasoner
+from strandline.tuning import DEFAULTS
+from tests.bench import locomo, talks
+from tests.bench.locomo import Conversation
+from tests.bench.strandline_system import Strandline
+from tests.bench.talks import Talk
+
+MODES: Sequence[quality.Mode] = ("strict", "balanced", "permissive")
+CHARACTERS_PER_TOKEN = 4
+"""Of English prose, by rule of thumb: no tokenizer is asked."""
+
+
+_NONE = Score(0, 0, 0)
+
+
+@dataclass
+class Measured:
+    """What the fold made of some conversations."""
+
+    boundaries: Score = _NONE
+    entities: Score = _NONE
+    runs: int = 0
+    rejected: Counter[str] = field(default_factory=Counter[str])
+    """By the gate's mode."""
+
+    def figures(self) -> dict[str, float]:
+        """As they are kept."""
+        return {
+            "chains": self.runs,
+            "boundary_f1": self.boundaries.f1,
+            "boundary_precision": self.boundaries.precision,
+            "boundary_recall": self.boundaries.recall,
+            "entity_f1": self.entities.f1,
+            **{f"rejected_{mode}": self.rejected[mode] / max(1, self.runs) for mode in MODES},
+        }
+
+
+def measured(embedder: Embedder, corpus: Sequence[Talk]) -> Measured:
+    """Boundaries and entities against what is expected, and the share that each gate rejects."""
+    cuts = spaces.thresholds(embedder.space, DEFAULTS)
+    total = Measured()
+    for talk in corpus:
+        known = talks.vectors(embedder, talk)
+        folded = talks.fold(talk, known, cuts)
+        found = talks.found(folded)
+        total.boundaries = _sum(total.boundaries, scores.boundaries(talk.expected, found))
+        total.entities = _sum(total.entities, scores.entities(talk.expected, found))
+        for run in folded.runs:
+            total.runs += 1
+            total.rejected.update(_rejecting(run, known))
+    return total
+
+
+def _sum(one: Score, other: Score) -> Score:
+    return Score(*map(sum, zip(one, other, strict=True)))
+
+
+def _rejecting(run: Sequence[talks.Event], known: Mapping[int, list[float]]) -> Iterator[str]:
+    summary = Twin().summarise([event.said for event in run])
+    density = quality.density([event.trait for event in run])
+    coherence = quality.coherence([known[event.turn.seq] for event in run])
+    for mode in MODES:
+        judged = quality.judge(
+            mode,
+            density=density,
+            coherence=coherence,
+            importance=summary.importance,
+            events=len(run),
+        )
+        if judged.rejected:
+            yield mode
+
+
+def of_quality(embedder: Embedder, paths: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """Each talk's figures, by its name."""
+    return {path.stem: measured(embedder, [talks.read(path)]).figures() for path in paths}
+
+
+def of_locomo(
+    embedder: Embedder, conversations: Sequence[Conversation]
+) -> dict[str, dict[str, float]]:
+    """LoCoMo's session starts as boundaries, without lanes and gaps that would give them away; and
+    its chains, each session a lane, as the service has them."""
+    found: dict[str, dict[str, float]] = {}
+    for name, one_lane in (("locomo", False), ("locomo_in_one_lane", True)):
+        corpus = [talks.of_locomo(one, one_lane=one_lane) for one in conversations]
+        figures = measured(embedder, corpus).figures()
+        keep = ("chains", "boundary") if one_lane else ("chains", "rejected")
+        found[name] = {key: value for key, value in figures.items() if key.startswith(keep)}
+    return found
+
+
+def of_forming(
+    system: Strandline, conversations: Sequence[Conversation], model: "Counting | None" = None
+) -> dict[str, float]:
+    """The real worker on LoCoMo, each conversation a tenant's: events a second from their storing
+    to their chains. The events' vectors are known before; those of summaries are not. With `model`
+    what it was asked, for each 1,000 events."""
+    for conversation in conversations:
+        system.store(conversation, system.gateway.key(conversation.name.lower()))
+    began = time.monotonic()
+    system.embed()
+    seconds = time.monotonic() - began
+    events = sum(len(conversation.turns) for conversation in conversations)
+    rows = system.base.rows("select status, count(*) from chains group by status")
+    figures = {
+        "events": float(events),
+        "events_per_second": events / seconds,
+        **{f"{status}_chains": float(count) for status, count in rows},
+    }
+    if model is None:
+        return figures
+    per_thousand = {
+        "model_calls": sum(model.calls.values()),
+        **{f"model_calls_{task}": count for task, count in sorted(model.calls.items())},
+        "model_tokens_in": model.characters_in / CHARACTERS_PER_TOKEN,
+        "model_tokens_out": model.characters_out / CHARACTERS_PER_TOKEN,
+    }
+    thousands = events / 1000
+    return figures | {f"{key}_per_1000": value / thousands for key, value in per_thousand.items()}
+
+
+class Counting:
+    """A provider that answers as the twin would, and counts what it is sent and sends: a model
+    cannot be had here, what it would be asked can."""
+
+    name = "counting"
+    way = "json_schema"
+
+    def __init__(self) -> None:
+        self.calls = Counter[str]()
+        self.characters_in = self.characters_out = 0
+        self._lock = threading.Lock()
+
+    def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
+        """The twin's answer to what the quoted events say."""
+        text = answered(asked)
+        with self._lock:
+            self.calls[asked.task] += 1
+            self.characters_in += asked.characters
+            self.characters_out += len(text)
+        tokens = asked.characters // CHARACTERS_PER_TOKEN, len(text) // CHARACTERS_PER_TOKEN
+        return Reply(text, *tokens)
+
+
+def answered(asked: Asked) -> str:
+    """What the twin says to a model's question, read from its quoted data."""
+    quoted = [json.loads(line) for line in asked.data.splitlines() if line.startswith("{")]
+    twin = Twin()
+    if asked.task == "merge":
+        earlier, later = (Summary.model_validate(one) for one in quoted)
+        return twin.merge(earlier, later).model_dump_json()
+    said = [_said(place, one) for place, one in enumerate(quoted) if "text" in one]
+    if asked.task == "continues":
+        return twin.continues(said[:-1], said[-1]).model_dump_json()
+    verbs = {"summarise": twin.summarise, "topic": twin.topic, "entities": twin.entities}
+    return verbs[asked.task](said).model_dump_json()
+
+
+def _said(place: int, quoted: Mapping[str, Any]) -> Said:
+    at = datetime.fromisoformat(quoted["at"])
+    return Said(place, quoted["speaker"], quoted["role"], quoted["type"], quoted["text"], at)
+
+
+def ask_instead(system: Strandline, model: Counting) -> None:
+    """Let the worker ask a model where it would go by the twin alone, at any rate."""
+    unlimited = settings().model_copy(update={"llm_calls_per_minute": 100_000})
+    for service in system.services:
+        service.__dict__["reasoner"] = Reasoner(service.database, unlimited, model)
+
+
+def table(quality: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Lines of Markdown: a row for each corpus."""
+    named = " | ".join(f"{mode} rejects" for mode in MODES)
+    yield f"| corpus | chains | boundary F1 | precision | recall | entity F1 | {named} |"
+    yield "|---" * 9 + "|"
+    columns = ("boundary_f1", "boundary_precision", "boundary_recall", "entity_f1")
+    for corpus, found in quality.items():
+        cells = [_cell(found.get(column), ".3f") for column in columns]
+        cells += [_cell(found.get(f"rejected_{mode}"), ".1%") for mode in MODES]
+        yield f"| {corpus} | {found['chains']:,.0f} | {' | '.join(cells)} |"
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def lines(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Lines of Markdown: the table, then what forming took."""
+    if not found:
+        return
+    corpora = {name: figures for name, figures in found.items() if "chains" in figures}
+    yield from table(corpora)
+    for name in [name for name in found if name not in corpora]:
+        yield ""
+        yield f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in found[name].items())
+
+
+def main() -> None:
+    """Print the quality of the talks that are named, by default those that ship."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.chains", description=__doc__)
+    shipped = [talks.DEMO, talks.CORPUS]
+    parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
+    parser.add_argument("--locomo", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    embedder = LocalEmbedder()
+    found = of_quality(embedder, asked.talks)
+    if asked.locomo:
+        found |= of_locomo(embedder, locomo.load(asked.locomo))
+    for line in table(found):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Conversations whose topics people have marked, as the fold sees them, with real vectors.
+
+`tests/bench/corpus/talks.jsonl` was written for this: eight short conversations of 34 topics, at
+work and at home, with each topic's names. The twin's weights were fitted to it and to the demo
+together, and the thresholds of the shipped embedding space are calibrated on both; a conversation
+that shall tell how good they are elsewhere must be a third.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from strandline import quality, ranking
+from strandline.local import demo, scores
+from strandline.local.scores import Expected, Found
+from strandline.models.embedding import Embedder
+from strandline.models.language import Said
+from strandline.models.twin import Twin
+from strandline.segmentation import Lane, Rules, Run, Turn, flows, runs
+from strandline.spaces import Thresholds
+from strandline.tuning import DEFAULTS
+from tests.bench.locomo import Conversation
+
+CORPUS = Path(__file__).parent / "corpus" / "talks.jsonl"
+DEMO = Path(__file__).parents[2] / "events" / "demo"
+SHOWN = 4000
+"""Characters of a text that models are shown, as the worker cuts payloads."""
+GAP_MINUTES = DEFAULTS.gap_minutes
+_EMBED_SECONDS = 300.0
+
+
+class Event(NamedTuple):
+    """An event, and what the fold reads of it."""
+
+    key: str
+    scope: tuple[str, ...]
+    turn: Turn
+    said: Said
+    trait: quality.Trait
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A conversation and what is expected of its chains."""
+
+    name: str
+    events: Sequence[Event]
+    expected: Expected
+
+
+def read(path: Path) -> Talk:
+    """A folder like events/demo, or a file like corpus/talks.jsonl."""
+    if path.is_dir():
+        rows = [_with_type(row) for row in demo.events(path)]
+        return Talk(path.name, _events(rows), scores.read(path))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    speakers: dict[str, set[str]] = defaultdict(set)
+    lanes: dict[str, list[str]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        row["source_event_key"] = f"{path.stem}-{place + 1:04d}"
+        speakers[row["session_id"]].add(row["speaker"])
+        lanes[row["session_id"]].append(row["source_event_key"])
+    names = {
+        row["source_event_key"]: frozenset(entity["name"] for entity in row["entities"])
+        for row in rows
+        if "topic" in row
+    }
+    for row in rows:
+        row["participants"] = sorted(speakers[row["session_id"]])
+    return Talk(path.stem, _events(rows), Expected(lanes, frozenset(names), names))
+
+
+def of_locomo(conversation: Conversation, *, one_lane: bool) -> Talk:
+    """A LoCoMo conversation whose topics are its sessions. In `one_lane` they run into each other
+    without a pause, half a minute from turn to turn: neither lanes nor gaps give them away."""
+    first = conversation.turns[0].said_at
+    rows: list[dict[str, Any]] = []
+    starts: list[str] = []
+    for place, turn in enumerate(conversation.turns):
+        if not place or turn.session != conversation.turns[place - 1].session:
+            starts.append(turn.key)
+        said_at = first + timedelta(seconds=30 * place) if one_lane else turn.said_at
+        rows.append(
+            {
+                "source_event_key": turn.key,
+                "session_id": "all" if one_lane else turn.session,
+                "participants": sorted(f"user:{name}" for name in conversation.speakers),
+                "speaker": f"user:{turn.speaker}",
+                "role": "user",
+                "content": turn.text,
+                "occurred_at": said_at.isoformat(),
+            }
+        )
+    lanes: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        lanes[row["session_id"]].append(row["source_event_key"])
+    return Talk(conversation.name, _events(rows), Expected(lanes, frozenset(starts), {}))
+
+
+def _with_type(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "content": row.get("content") or row.get("name") or ""}
+
+
+def _events(rows: Sequence[dict[str, Any]]) -> list[Event]:
+    return [_event(number, row) for number, row in enumerate(rows, 1)]
+
+
+def _event(number: int, row: dict[str, Any]) -> Event:
+    said_at = datetime.fromisoformat(row["occurred_at"])
+    role, kind, text = row["role"], row.get("type", "message"), row["content"]
+    metadata: dict[str, Any] = row.get("metadata", {})
+    turn = Turn(
+        event_id=UUID(int=number),
+        seq=number,
+        session_id=row["session_id"],
+        role=role,
+        type=kind,
+        said_at=said_at,
+        recorded_at=said_at,
+        flows=flows(metadata),
+    )
+    said = Said(number, row.get("speaker"), role, kind, text[:SHOWN], said_at)
+    trait = quality.Trait(kind, role, len(text), len(metadata), "mime_type" in row)
+    return Event(row["source_event_key"], tuple(row["participants"]), turn, said, trait)
+
+
+def shown(event: Event) -> str:
+    """What the embedding model is shown of an event, as the worker puts it."""
+    return ranking.context(event.turn.said_at, event.said.speaker, event.said.text)
+
+
+def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
+    """A vector of every event, by seq."""
+    texts = [shown(event) for event in talk.events]
+    found = embedder.embed(texts, timeout=_EMBED_SECONDS)
+    return {event.turn.seq: vector for event, vector in zip(talk.events, found, strict=True)}
+
+
+type Ask = Callable[[Sequence[Said], Said], bool]
+
+
+def _twin(before: Sequence[Said], message: Said) -> bool:
+    return Twin().continues(before, message).continues
+
+
+class Folded(NamedTuple):
+    """A talk's runs, the open ones too, and how often each verdict was given."""
+
+    runs: list[tuple[Event, ...]]
+    closed: list[Run]
+    asked: int
+
+
+def fold(
+    talk: Talk, known: dict[int, list[float]], thresholds: Thresholds, ask: Ask = _twin
+) -> Folded:
+    """The talk's runs by the real fold, each lane on its own, with the defaults' gap and flush."""
+    events = {event.turn.seq: event for event in talk.events}
+    rules = Rules(
+        thresholds.low,
+        thresholds.high,
+        timedelta(minutes=GAP_MINUTES),
+        DEFAULTS.flush_events,
+    )
+    asked = 0
+
+    def continues(lane: Lane, turn: Turn) -> bool:
+        nonlocal asked
+        asked += 1
+        return ask([events[one.seq].said for one in lane.open], events[turn.seq].said)
+
+    turns = (_seen(event.turn, known) for event in talk.events)
+    closed, lanes = runs(turns, rules, continues)
+    every = [run.turns for run in closed] + [lane.open for lane in lanes.values() if lane.open]
+    return Folded([tuple(events[t.seq] for t in turns) for turns in every], closed, asked)
+
+
+def _seen(turn: Turn, known: dict[int, list[float]]) -> Turn:
+    return replace(turn, vector=known[turn.seq]) if turn.asks else turn
+
+
+def found(folded: Folded) -> list[Found]:
+    """The runs with what the twin says they name."""
+    twin = Twin()
+    return [
+        Found(
+            [event.key for event in run],
+            [one.name for one in twin.entities([event.said for event in run]).entities],
+        )
+        for run in folded.runs
+    ]

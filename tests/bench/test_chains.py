@@ -1,0 +1,107 @@
+"""The sums of the chains' bench and of the calibration."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from strandline.models import shown
+from strandline.models.language import Said, Summary
+from strandline.models.provider import Asked
+from strandline.models.shown import Bounds
+from strandline.models.twin import Twin
+from strandline.spaces import Thresholds
+from tests.bench import calibrate, chains, talks
+from tests.bench.calibrate import Pair, edges, shares
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+BOUNDS = Bounds(2000, 24_000)
+
+
+class Ones:
+    """An embedder to which everything is alike."""
+
+    space = "ones/2"
+    dimensions = 2
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """The same for each."""
+        return [[1.0, 0.0] for _ in texts]
+
+
+def test_edges_lie_where_pairs_are_sure_enough() -> None:
+    low = [Pair(0.1, True)] * 9 + [Pair(0.2, False)] + [Pair(0.3, True), Pair(0.3, False)] * 5
+    high = [Pair(0.8, False)] * 9 + [Pair(0.7, True)]
+    found_low, found_high = edges([*low, *high])
+    assert 0.2 < found_low <= 0.3
+    assert 0.3 < found_high <= 0.7
+
+
+def test_where_no_cosine_is_sure_everything_is_asked() -> None:
+    pairs = [Pair(step / 50, at % 2 == 0) for at, step in enumerate(range(50))]
+    assert edges(pairs) == (-1, 1)
+    assert edges([]) == (-1, 1)
+
+
+def test_few_pairs_prove_nothing() -> None:
+    assert edges([Pair(0.1, True)] * (calibrate.PAIRS - 1)) == (-1, 1)
+
+
+def test_shares_add_up() -> None:
+    pairs = [Pair(0.1, True), Pair(0.5, True), Pair(0.5, False), Pair(0.9, False)]
+    found = shares(pairs, Thresholds(0.2, 0.9, 1.0))
+    assert (found.broken, found.gray, found.continued) == (0.25, 0.5, 0.25)
+
+
+def test_pairs_are_those_that_the_fold_compares() -> None:
+    """As many as are asked where everything is gray, and as many breaks as topics change there."""
+    talk = talks.read(talks.CORPUS)
+    known = talks.vectors(Ones(), talk)
+    by_topics = {
+        seq
+        for topic in calibrate.topics_of(talk)
+        for seq in [topic[0].turn.seq]
+        if topic[0].turn.asks
+    }
+
+    def as_people_say(before: Sequence[Said], message: Said) -> bool:
+        return message.seq not in by_topics
+
+    folded = talks.fold(talk, known, Thresholds(-1, 1.1, 1), as_people_say)
+    pairs = list(calibrate.pairs_of(talk, known))
+    assert len(pairs) == folded.asked
+    assert sum(pair.breaks for pair in pairs) == sum(
+        run.closed_by == "break" for run in folded.closed
+    )
+
+
+def test_the_counting_model_answers_as_the_twin() -> None:
+    said = [
+        Said(0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT),
+        Said(1, "agent:keel", "agent", "message", "Petra says they are galvanised.", AT),
+    ]
+    people = ("user:mara", "agent:keel")
+
+    def asked(task: str, data: str) -> Asked:
+        return Asked(task, "", data, {}, 100)
+
+    events = shown.events("events", said, people, BOUNDS).quoted
+    counting, twin = chains.Counting(), Twin()
+    reply = counting.ask(asked("entities", events), "json_schema", sure=True, seconds=1)
+    assert json.loads(reply.text) == twin.entities(said).model_dump()
+    before = shown.events("before", said[:1], people, BOUNDS)
+    message = shown.events("message", said[1:], people, BOUNDS)
+    both = (before + message).quoted
+    assert json.loads(chains.answered(asked("continues", both))) == {"continues": True}
+    one = Summary(summary="mara: Six shackles.", importance=0.5)
+    quoted = (shown.summary("earlier", one, BOUNDS) + shown.summary("later", one, BOUNDS)).quoted
+    assert json.loads(chains.answered(asked("merge", quoted))) == twin.merge(one, one).model_dump()
+    assert counting.calls == {"entities": 1}
+    assert counting.characters_in > len(events)
+
+
+def test_gates_reject_more_the_stricter_they_are() -> None:
+    found = chains.measured(Ones(), [talks.read(talks.CORPUS)]).figures()
+    shares = [found[f"rejected_{mode}"] for mode in chains.MODES]
+    assert shares == sorted(shares, reverse=True)
+    # Where all messages are alike only the long pauses cut.
+    assert found["boundary_recall"] < 0.3

@@ -1,0 +1,82 @@
+"""Chains as tests need them: written as the fold writes them, over events that are there."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from strandline.db import Asker
+from strandline.heat import State, cold_at, promote_until
+from strandline.models.embedding import Embedder
+from strandline.store import chains, work
+from strandline.tuning import DEFAULTS
+from tests.support import Base, Gateway
+
+
+def add_chain(
+    gateway: Gateway,
+    base: Base,
+    event_ids: Sequence[str],
+    topic: str = "the buoy",
+    *,
+    embedder: Embedder | None = None,
+    chain_id: str | None = None,
+    formed_at: datetime | None = None,
+    importance: float = 0.5,
+    **more: Any,
+) -> str:
+    """A chain over these events, or the next version of one that takes them in; gives its id. Its
+    vector is its summary's, where there is an embedder; `more` are fields of `chains.Version`."""
+    made = uuid.UUID(chain_id) if chain_id else uuid.uuid4()
+    ids = [uuid.UUID(event_id) for event_id in event_ids]
+    events = base.rows(
+        "select event_id, seq, coalesce(occurred_at, recorded_at), tenant_id, scope_id,"
+        " participants, session_id from events where event_id = any (%s) order by seq",
+        ids,
+    )
+    tenant, scope_id, who, session = events[0][3:]
+    earlier = base.rows("select count(*) from chain_versions where chain_id = %s", made)[0][0]
+    now = formed_at or datetime.now(UTC)
+    state = State(importance, 0.5, 1.0, now)
+    summary = f"They talked about {topic}."
+    fields: dict[str, Any] = {
+        "version": earlier + 1,
+        "scope_id": scope_id,
+        "participants": who,
+        "session_id": session,
+        "made_at_seq": events[-1][1],
+        "closed_by": "break",
+        "merged": earlier > 0,
+        "first_seq": events[0][1],
+        "last_seq": events[-1][1],
+        "event_count": len(events),
+        "started_at": events[0][2] - timedelta(minutes=1),
+        "last_event_at": events[-1][2],
+        "topic": topic,
+        "summary": summary,
+        "entities": [{"name": topic, "kind": "other"}],
+        "importance": importance,
+        "density": 0.5,
+        "coherence": 0.9,
+        "quality": 0.6,
+        "rejected": "too thin" if more.get("status") == "rejected" else None,
+        "settings": {},
+        "models": {"summarise": _MODEL},
+        "content_hash": b"",
+        "status": "active",
+        "formed_at": now,
+        "accessed_at": now,
+        "cold_at": cold_at(state, DEFAULTS),
+        "promote_until": promote_until(state, DEFAULTS),
+    }
+    vector = None if embedder is None else work.as_text(embedder.embed([summary], timeout=60.0)[0])
+    space = "" if embedder is None else embedder.space
+    links = [chains.Link(event[0], event[1]) for event in events]
+    access = gateway.database.access(Asker.background(tenant))
+    with access.transaction():
+        version = chains.Version(made, **(fields | more))
+        chains.add(access, version, links, space, vector)
+    return str(made)
+
+
+_MODEL: Mapping[str, str | None] = {"model": "twin/1", "prompt": "summarise/1", "fell_back": None}

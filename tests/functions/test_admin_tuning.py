@@ -1,0 +1,151 @@
+"""A tenant's thresholds, as operators change and read them, and what follows from them."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from strandline.config import Settings, settings
+from strandline.db import Asker
+from strandline.errors import Misconfigured
+from strandline.store import tenants
+from strandline.tuning import DEFAULTS, Tuning
+from tests.support import KEY_SECRET, Base, Gateway, Reply
+
+TENANTS = "/api/v1/admin/tenants"
+ACME = f"{TENANTS}/acme"
+NONE = dict.fromkeys(Tuning.model_fields)
+
+
+@pytest.fixture
+def operator(gateway: Gateway) -> str:
+    """An operator's key; acme is there."""
+    gateway.key("acme", rights=["read"])
+    return gateway.key("ops", rights=["operator"])
+
+
+def change(gateway: Gateway, operator: str, tuning: object) -> Reply:
+    """PATCH of acme's thresholds."""
+    return gateway.call("PATCH", ACME, {"tuning": tuning}, key=operator)
+
+
+def holds(gateway: Gateway) -> Tuning:
+    """What holds for acme."""
+    access = gateway.database.access(Asker.background("acme"))
+    return tenants.tuning_of(access, settings().tuning)
+
+
+def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, operator: str) -> None:
+    assert gateway.call("GET", ACME, key=operator).body["tuning"] == NONE
+    own: dict[str, object] = {}
+    for wanted in (
+        {"heat_hours": 48, "quality": "strict"},
+        {"window_events": 20, "similarity_low": -0.1},
+        {"heat_hours": None, "window_events": 30},
+        {},
+    ):
+        own |= wanted
+        changed = change(gateway, operator, wanted)
+        assert (changed.status, changed.body["tuning"]) == (200, NONE | own)
+        assert gateway.call("GET", ACME, key=operator).body["tuning"] == NONE | own
+        assert holds(gateway) == DEFAULTS.with_overrides(own)
+    limited = gateway.call("PATCH", ACME, {"appends_per_minute": 9}, key=operator)
+    assert limited.body["tuning"] == NONE | own
+    assert change(gateway, operator, None).body["tuning"] == NONE
+    assert holds(gateway) == DEFAULTS
+
+
+def test_a_tenant_is_made_with_thresholds(gateway: Gateway, operator: str) -> None:
+    wanted = {"tenant_id": "initech", "tuning": {"archive_days": 30}}
+    made = gateway.call("POST", TENANTS, wanted, key=operator)
+    assert (made.status, made.body["tuning"]) == (201, NONE | {"archive_days": 30})
+
+
+def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> None:
+    change(gateway, operator, {"heat_hours": 48, "hot": 0.9})
+    change(gateway, operator, {"heat_hours": None, "hot": 0.9, "quality": "permissive"})
+    entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
+    told = [e["details"] for e in entries if e["route"].startswith("PATCH")]
+    assert told == [
+        {
+            "tuning.heat_hours": {"from": 48, "to": None},
+            "tuning.quality": {"from": None, "to": "permissive"},
+        },
+        {
+            "tuning.heat_hours": {"from": None, "to": 48},
+            "tuning.hot": {"from": None, "to": 0.9},
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "field"),
+    [
+        ({"heat_hours": 0}, "tuning.heat_hours"),
+        ({"heat_hours": "24"}, "tuning.heat_hours"),
+        ({"heat_growth": 0.9}, "tuning.heat_growth"),
+        ({"hot": True}, "tuning.hot"),
+        ({"freezing": 0}, "tuning.freezing"),
+        ({"window_events": 2.5}, "tuning.window_events"),
+        ({"quality": "lax"}, "tuning.quality"),
+        ({"heat_alpha": 0.2}, "tuning.heat_alpha"),
+        ({"similarity_high": 1.1}, "tuning.similarity_high"),
+        ([], "tuning"),
+        ("x", "tuning"),
+    ],
+    ids=str,
+)
+def test_what_no_threshold_can_be_is_refused_by_name(
+    gateway: Gateway, operator: str, tuning: object, field: str
+) -> None:
+    for reply in (
+        change(gateway, operator, tuning),
+        gateway.call("POST", TENANTS, {"tenant_id": "new", "tuning": tuning}, key=operator),
+    ):
+        assert (reply.status, reply.error["details"]["field"]) == (422, field)
+    assert holds(gateway) == DEFAULTS
+    assert gateway.call("GET", f"{TENANTS}/new", key=operator).status == 404
+
+
+def test_changes_at_once_undo_none(gateway: Gateway, operator: str) -> None:
+    def one(wanted: dict[str, Any]) -> None:
+        assert change(gateway, operator, wanted).status == 200
+
+    wanted = [{"hot": 0.7}, {"promote": 0.4}, {"freezing": 0.2}]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(one, wanted))
+    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.7, "promote": 0.4, "freezing": 0.2})
+
+
+def test_a_tenants_word_goes_before_the_deployments(
+    gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_TUNING", json.dumps({"hot": 0.5, "promote": 0.2}))
+    settings.cache_clear()
+    change(gateway, operator, {"hot": 0.6})
+    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.6, "promote": 0.2})
+    change(gateway, operator, {"hot": None})
+    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.5, "promote": 0.2})
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('{"hot": 2}', "STRANDLINE_TUNING.hot"),
+        ('{"hots": 0.2}', "STRANDLINE_TUNING.hots"),
+        ("{", "STRANDLINE_TUNING: Invalid JSON"),
+        ("[1]", "STRANDLINE_TUNING: "),
+    ],
+)
+def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> None:
+    given = {"DATABASE_URL": "x", "BUCKET": "x", "KEY_SECRET": KEY_SECRET, "TUNING": text}
+    with pytest.raises(Misconfigured, match=names.replace(".", r"\.")):
+        Settings.from_env({f"STRANDLINE_{name}": value for name, value in given.items()})
+
+
+def test_no_right_but_operator_tunes(gateway: Gateway, operator: str, base: Base) -> None:
+    for rights in (["read", "write"], ["admin"]):
+        key = gateway.key("acme", rights=rights)
+        assert change(gateway, key, {"hot": 0.5}).status == 403
+    assert base.rows("select tuning from tenants where tenant_id = 'acme'") == [({},)]

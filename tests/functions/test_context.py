@@ -1,0 +1,476 @@
+"""What a session's agent has in mind: short-term memory, and chains with their heat."""
+
+import functools
+import json
+import math
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.models.embedding import Embedder
+from strandline.services.context import coalesced
+from strandline.store import recalls, segments
+from strandline.store.sessions import Glimpse
+from tests.chains import add_chain
+from tests.strandline.services.stand_ins import slow
+from tests.support import Base, Gateway, said
+
+SESSIONS = "/api/v1/sessions"
+ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
+type Told = Callable[..., Any]
+type Chained = Callable[..., str]
+
+
+@pytest.fixture
+def key(gateway: Gateway) -> str:
+    return gateway.key(user=ALICE)
+
+
+@pytest.fixture
+def chain(gateway: Gateway, base: Base) -> Chained:
+    return lambda *ids, **more: add_chain(gateway, base, ids, **more)
+
+
+def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
+    reply = gateway.call("GET", f"{SESSIONS}/{path}", key=key, query=query)
+    assert reply.status == 200, reply.text
+    return reply.body
+
+
+def tell_all(tell: Told, key: str, *texts: str, **more: object) -> list[str]:
+    """Events of session s, by their ids."""
+    return [tell(key, text, **{"session_id": "s", **more})["event_id"] for text in texts]
+
+
+def tune(base: Base, **thresholds: object) -> None:
+    base.rows("update tenants set tuning = %s", json.dumps(thresholds))
+
+
+def contents(found: Any) -> list[str]:
+    return [row["event"]["content"] for row in found["recent"]]
+
+
+# short-term memory -------------------------------------------------------------------------------
+
+
+def test_short_term_memory_is_the_newest_of_the_session(
+    gateway: Gateway, tell: Told, key: str
+) -> None:
+    for n in range(12):
+        tell_all(tell, key, str(n))
+        tell(key, "another session", session_id="t")
+        tell(key, "none")
+    found = get(gateway, key, "s/context")
+    assert contents(found) == [str(n) for n in range(11, 1, -1)]
+    assert {row["count"] for row in found["recent"]} == {1}
+    assert contents(get(gateway, key, "s/context", limit=3)) == ["11", "10", "9"]
+    assert len(contents(get(gateway, key, "s/context", limit=50))) == 10
+
+
+def test_its_window_is_the_tenant_s(gateway: Gateway, base: Base, tell: Told, key: str) -> None:
+    ids = tell_all(tell, key, *map(str, range(6)))
+    tune(base, window_events=4)
+    assert contents(get(gateway, key, "s/context")) == ["5", "4", "3", "2"]
+    old = "update events set recorded_at = recorded_at - interval '%s s' where event_id = any (%%s)"
+    base.rows(old.replace("%s", "3590", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:4])))
+    base.rows(old.replace("%s", "3610", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:2])))
+    tune(base, window_events=10)
+    assert contents(get(gateway, key, "s/context")) == ["5", "4", "3", "2"]
+    tune(base, window_seconds=600)
+    assert contents(get(gateway, key, "s/context")) == ["5", "4"]
+
+
+def test_of_an_automation_s_events_the_newest_of_each_type_stands_for_all(
+    gateway: Gateway, tell: Told, key: str
+) -> None:
+    flow: dict[str, Any] = {"metadata": {"workflow_id": "w"}}
+    for n in range(30):
+        tell(key, f"do {n}", session_id="s", role="agent", type="action", **flow)
+        tell(key, f"see {n}", session_id="s", type="observation", **flow)
+    tell_all(tell, key, "Thanks.")
+    found = get(gateway, key, "s/context")
+    assert contents(found) == ["Thanks.", "see 29", "do 29"]
+    assert [row["count"] for row in found["recent"]] == [1, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
+        ("", ""),
+        ("m.. m..", "01 11"),
+        ("mw. mw. mv.", "02 21"),
+        ("mw. aw.", "01 11"),
+        ("m.w mw.", "01 11"),  # the one's workflow is not the other's execution
+        ("mwe m.e mw.", "03"),
+        ("mw. mve m.e mwe", "02 12"),
+        ("mwe mvf m.f mv.", "01 13"),
+    ],
+)
+def test_what_is_equal_is_one(events: str, kept: str) -> None:
+    """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
+    ids = [uuid.UUID(int=n) for n in range(9)]
+    glimpses = [
+        Glimpse(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
+        for n, (kind, w, e) in enumerate(map(tuple, events.split()))
+    ]
+    assert " ".join(f"{i.int}{count}" for i, count in coalesced(glimpses)) == kept
+
+
+def test_a_recent_event_names_its_chain(
+    gateway: Gateway, tell: Told, key: str, chain: Chained
+) -> None:
+    first, _ = tell_all(tell, key, "closed", "open")
+    made = chain(first)
+    assert [row["chain_id"] for row in get(gateway, key, "s/context")["recent"]] == [None, made]
+
+
+def test_a_context_ends_by_bytes(
+    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+) -> None:
+    """Short-term memory goes before chains."""
+    tune(base, window_events=100)
+    ids = tell_all(tell, key, *["\x01" * 60_000] * 14)  # six bytes each over the wire
+    chain(ids[0])
+    found = get(gateway, key, "s/context")
+    assert (len(found["recent"]), found["chains"]) == (11, [])
+    assert found["degraded"] == ["cut_by_size"]
+
+
+# chains ------------------------------------------------------------------------------------------
+
+
+def test_without_a_query_the_latest_chains_come_first(
+    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+) -> None:
+    start = datetime(2026, 5, 8, 12, tzinfo=UTC)
+    ids = tell_all(tell, key, *"abcde")
+    other = tell(key, "of another session", session_id="t")["event_id"]
+    chain(ids[0], topic="old", last_event_at=start)
+    chain(ids[1], topic="new", last_event_at=start + timedelta(hours=2))
+    chain(other, topic="other", last_event_at=start + timedelta(hours=1))
+    chain(ids[2], topic="thin", status="rejected")
+    gone = chain(ids[3], topic="gone")
+    base.rows(
+        "update chains set status = 'archived', archived_at = now() where chain_id = %s",
+        uuid.UUID(gone),
+    )
+    found = get(gateway, key, "s/context")
+    assert [c["topic"] for c in found["chains"]] == ["new", "other", "old"]
+    assert [c["topic"] for c in get(gateway, key, "s/context", chains=1)["chains"]] == ["new"]
+    assert get(gateway, key, "s/context", chains=0)["chains"] == []
+    assert base.rows("select count(*) from recalls") == [(0,)]
+    tune(base, context_chains=2)
+    assert len(get(gateway, key, "s/context", chains=200)["chains"]) == 2
+
+
+def test_a_chain_says_what_it_is_and_on_what_it_rests(
+    gateway: Gateway, tell: Told, key: str, chain: Chained
+) -> None:
+    ids = tell_all(tell, key, "a", "b")
+    made = chain(*ids)
+    (found,) = get(gateway, key, "s/context")["chains"]
+    assert found["event_ids"] == ids
+    expected = {
+        "chain_id": made,
+        "version": 1,
+        "session_id": "s",
+        "status": "active",
+        "rejected": None,
+        "topic": "the buoy",
+        "summary": "They talked about the buoy.",
+        "entities": [{"name": "the buoy", "kind": "other"}],
+        "event_count": 2,
+        "first_seq": 1,
+        "last_seq": 2,
+        "closed_by": "break",
+        "merged": False,
+        "importance": 0.5,
+        "density": 0.5,
+        "strength": 1.0,
+        "archived_at": None,
+    }
+    assert {name: found[name] for name in expected} == expected
+    by = {"model": "twin/1", "prompt": "summarise/1", "fell_back": None}
+    assert found["made_by"] == {"summarise": by}
+    assert found["heat"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_query_finds_chains_by_meaning_and_warms_them(
+    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, key: str, chain: Chained
+) -> None:
+    topics = ("a broken car engine", "a birthday cake", "the weather at sea")
+    ids = tell_all(tell, key, *"abc")
+    made = {t: chain(i, topic=t, embedder=embedder) for t, i in zip(topics, ids, strict=True)}
+    found = get(gateway, key, "s/context", query="Who baked something sweet?", chains=2)
+    assert found["chains"][0]["topic"] == "a birthday cake"
+    assert found["degraded"] == []
+    rows = base.rows("select chain_id::text, participants from recalls order by 1")
+    assert rows == sorted((c["chain_id"], [HELPER, ALICE]) for c in found["chains"])
+    asked = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
+    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", asked, key=key)
+    (hit,) = reply.body["hits"]
+    assert hit["chain"]["chain_id"] == made["the weather at sea"]
+    assert (hit["similarity"] > 0.3, hit["text_score"]) == (True, None)
+    assert base.rows("select count(*), count(distinct recall_id) from recalls") == [(3, 2)]
+    tokens = {found["token"], reply.body["token"]}
+    assert len(tokens) == 2
+
+
+def test_a_context_for_a_query_gives_ten_unless_told(
+    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+) -> None:
+    for i in tell_all(tell, key, *map(str, range(12))):
+        chain(i, embedder=embedder)
+    assert len(get(gateway, key, "s/context", query="buoy")["chains"]) == 10
+    assert len(get(gateway, key, "s/context", query="buoy", chains=11)["chains"]) == 11
+    assert len(get(gateway, key, "s/context")["chains"]) == 12
+
+
+def test_what_has_no_vector_is_found_by_words_and_comes_after(
+    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+) -> None:
+    # An event is found by the words before it as well: the buoy comes last.
+    strange, with_vector, without = tell_all(tell, key, "Nothing.", "x", "The buoy is red.")
+    chain(with_vector, topic="boats", embedder=embedder)
+    bare = chain(without, topic="bare")
+    chain(strange, topic="strange")
+    found = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "a buoy"}, key=key)
+    hits = found.body["hits"]
+    assert [hit["chain"]["topic"] for hit in hits] == ["boats", "bare"]
+    assert (hits[1]["chain"]["chain_id"], hits[1]["similarity"]) == (bare, None)
+    assert hits[1]["text_score"] > 0
+
+
+def test_without_a_model_words_answer_and_say_so(
+    gateway: Gateway,
+    base: Base,
+    embedder: Embedder,
+    tell: Told,
+    key: str,
+    chain: Chained,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second, first = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
+    wanted = chain(first, topic="buoys", embedder=embedder)
+    chain(second, topic="bread", embedder=embedder)
+
+    def late(texts: Any, *, timeout: float) -> Any:
+        slow(timeout)(texts)
+        raise TimeoutError
+
+    monkeypatch.setattr(embedder, "embed", late)
+    monkeypatch.setenv("STRANDLINE_QUERY_VECTOR_SECONDS", "0.05")
+    found = get(gateway, key, "s/context", query="buoy")
+    assert [c["chain_id"] for c in found["chains"]] == [wanted]
+    assert found["degraded"] == ["no_query_vector"]
+    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "buoy"}, key=key)
+    assert [hit["similarity"] for hit in reply.body["hits"]] == [None]
+    assert reply.body["degraded"] == ["no_query_vector"]
+    assert base.rows("select count(*) from recalls") == [(2,)]
+
+
+def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
+    gateway: Gateway,
+    base: Base,
+    embedder: Embedder,
+    tell: Told,
+    key: str,
+    chain: Chained,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (event,) = tell_all(tell, key, "x")
+    chain(event, embedder=embedder)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(recalls, "record", fail)
+    assert len(get(gateway, key, "s/context", query="buoy")["chains"]) == 1
+    assert base.rows("select count(*) from recalls") == [(0,)]
+
+
+# who sees which ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_nothing_of_another_scope_is_in_a_context(
+    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, chain: Chained, bound: bool
+) -> None:
+    """Nor of a session of the same name, nor of a scope with more participants: it is in view, and
+    not the session's."""
+    alice = gateway.key(user=ALICE)
+    (mine,) = tell_all(tell, alice, "mine: the buoy")
+    wide = gateway.key(user=BOB)
+    three = said("wide: the buoy", ALICE, BOB, HELPER, session_id="s", speaker=BOB)
+    other = gateway.call("POST", "/api/v1/events", three, key=wide).body
+    own = chain(mine, topic="the buoy", embedder=embedder)
+    chain(other["event_id"], topic="the buoy", embedder=embedder)
+    scope = base.rows("select scope_id::text from events where content like 'mine%%'")[0][0]
+    key = alice if bound else gateway.key()
+    for query in ({}, {"query": "buoy"}):
+        found = get(gateway, key, "s/context", scope_id=scope, **query)
+        assert contents(found) == ["mine: the buoy"]
+        assert [c["chain_id"] for c in found["chains"]] == [own]
+    asked: dict[str, Any] = {"query": "buoy", "similarity_threshold": -1.0}
+    path = f"{SESSIONS}/s/context/search"
+    hits = gateway.call("POST", path, asked, key=key, query={"scope_id": scope}).body["hits"]
+    assert [hit["chain"]["chain_id"] for hit in hits] == [own]
+    for path, name in (("segments", "segments"), ("analysis/heat", "chains")):
+        listed = get(gateway, key, f"s/{path}", scope_id=scope)[name]
+        assert [c["chain_id"] for c in listed] == [own]
+    assert base.rows("select distinct chain_id::text from recalls") == [(own,)]
+
+
+def test_a_search_that_forgets_the_scope_is_noticed(
+    gateway: Gateway,
+    embedder: Embedder,
+    tell: Told,
+    chain: Chained,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted fault: it looks into a scope with one more in it, which is in view. And another:
+    into one where somebody of the session is missing, which the database does not show."""
+    alice = gateway.key(user=ALICE)
+    (mine,) = tell_all(tell, alice, "mine")
+    wide = tell(alice, "wide", ALICE, BOB, HELPER, session_id="t")
+    less = tell(alice, "less", ALICE, session_id="u")
+    for event in (mine, wide["event_id"], less["event_id"]):
+        chain(event, embedder=embedder)
+    about, found = segments.about, list[int]()
+    for scope in (wide["scope_id"], less["scope_id"]):
+        asked = functools.partial(_elsewhere, about, uuid.UUID(scope))
+        monkeypatch.setattr(segments, "about", asked)
+        found.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
+    assert found == [1, 0]
+
+
+def _elsewhere(
+    about: Callable[..., Any], scope: uuid.UUID, access: Any, _: object, **more: Any
+) -> Any:
+    return about(access, scope, **more)
+
+
+# the session's chains ----------------------------------------------------------------------------
+
+
+def test_segments_are_the_chains_that_hold_events_of_the_session(
+    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+) -> None:
+    a, b, c, d = tell_all(tell, key, *"abcd")
+    other = tell(key, "other", session_id="t")["event_id"]
+    both = chain(other, a, topic="both")  # merged over sessions: each has it
+    active, thin, cold = chain(b), chain(c, status="rejected"), chain(d)
+    base.rows(
+        "update chains set status = 'archived', archived_at = now() where chain_id = %s",
+        uuid.UUID(cold),
+    )
+    listed = {
+        include: {c["chain_id"] for c in get(gateway, key, "s/segments", **query)["segments"]}
+        for include, query in (
+            ("", {}),
+            ("rejected", {"include": "rejected"}),
+            ("archived", {"include": "archived"}),
+            ("all", {"include": "all"}),
+        )
+    }
+    assert listed == {
+        "": {both, active},
+        "rejected": {both, active, thin},
+        "archived": {both, active, cold},
+        "all": {both, active, thin, cold},
+    }
+    of_t = get(gateway, key, "t/segments", include="all")["segments"]
+    assert [c["chain_id"] for c in of_t] == [both]
+    rejected = get(gateway, key, "s/segments", include="rejected")["segments"]
+    assert {c["rejected"] for c in rejected} == {None, "too thin"}
+    wrong = gateway.call("GET", f"{SESSIONS}/s/segments", key=key, query={"include": "x"})
+    assert (wrong.status, wrong.error["details"]["field"]) == (422, "include")
+
+
+def test_pages_of_segments_show_what_the_first_could_see(
+    gateway: Gateway, tell: Told, key: str, chain: Chained
+) -> None:
+    """A merge that moves a chain to the front between two pages neither hides nor doubles it."""
+    start = datetime(2026, 5, 8, tzinfo=UTC)
+    ids = tell_all(tell, key, *map(str, range(8)))
+    made = [
+        chain(i, topic=str(n), last_event_at=start + timedelta(hours=n))
+        for n, i in enumerate(ids[:6])
+    ]
+    seen: list[tuple[str, int]] = []
+    cursor: dict[str, object] = {}
+    for place in range(3):
+        page = get(gateway, key, "s/segments", limit=2, **cursor)
+        seen += [(c["chain_id"], c["version"]) for c in page["segments"]]
+        cursor = {"cursor": page["next_cursor"]}
+        if place == 0:
+            chain(ids[6], chain_id=made[0], last_event_at=start + timedelta(hours=9))
+            chain(ids[7], topic="new", last_event_at=start + timedelta(hours=10))
+    assert cursor == {"cursor": None}
+    assert seen == [(c, 1) for c in reversed(made)]
+    fresh = get(gateway, key, "s/segments")["segments"]
+    assert [(c["topic"], c["version"]) for c in fresh[:2]] == [("new", 1), ("the buoy", 2)]
+    assert fresh[1]["event_ids"] == [ids[0], ids[6]]
+    heat = get(gateway, key, "s/analysis/heat", limit=2)
+    assert len(heat["chains"]) == 2
+    foreign = gateway.call(
+        "GET", f"{SESSIONS}/s/segments", key=key, query={"cursor": heat["next_cursor"]}
+    )
+    assert (foreign.status, foreign.error["details"]["field"]) == (400, "cursor")
+
+
+def test_an_answer_names_so_many_of_a_chain_s_events(
+    gateway: Gateway, base: Base, key: str, chain: Chained
+) -> None:
+    events = [said(str(n), session_id="s") for n in range(210)]
+    batch = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    ids = [item["event"]["event_id"] for item in batch["results"]]
+    chain(*ids)
+    (found,) = get(gateway, key, "s/segments")["segments"]
+    assert (found["event_count"], found["event_ids"]) == (210, ids[:200])
+
+
+def test_heat_is_told_with_all_that_it_is_made_of(
+    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+) -> None:
+    (event,) = tell_all(tell, key, "x")
+    formed = datetime.now(UTC) - timedelta(hours=12)
+    made = chain(event, formed_at=formed, importance=0.8)
+    base.rows("update chains set strength = 1.5, boosted_at = %s", formed)
+    found = get(gateway, key, "s/analysis/heat")
+    (row,) = found["chains"]
+    assert (row["chain_id"], row["status"], row["strength"]) == (made, "active", 1.5)
+    assert row["hours_since_access"] == pytest.approx(12, abs=0.1)
+    assert row["base"] == pytest.approx(0.7 * 0.8 + 0.3 * 0.5)
+    assert row["retention"] == pytest.approx(math.exp(-row["hours_since_access"] / (24 * 1.5)))
+    assert row["heat"] == pytest.approx(row["base"] * row["retention"])
+    assert (row["weight_importance"], row["weight_density"], row["tau_hours"]) == (0.7, 0.3, 24.0)
+    moments = [datetime.fromisoformat(row[n]) for n in ("boosted_at", "accessed_at", "cold_at")]
+    assert moments == [formed, formed, moments[2]]
+    assert moments[2] > formed + timedelta(days=7) - timedelta(seconds=1)
+    tune(base, heat_hours=1)
+    assert get(gateway, key, "s/analysis/heat")["chains"][0]["heat"] < 0.001
+
+
+# topics ------------------------------------------------------------------------------------------
+
+
+def test_topics_are_read_from_short_term_memory(
+    gateway: Gateway, tell: Told, key: str, chain: Chained
+) -> None:
+    """Those of its chains as they were named, and of what is open as it is named now."""
+    gateway.call("POST", SESSIONS, {"participants": [ALICE, HELPER], "session_id": "s"}, key=key)
+    assert get(gateway, key, "s/analysis/topics") == {"session_id": "s", "topics": []}
+    closed = tell_all(tell, key, "Who waters the roses?", "Nobody.")
+    by = {"model": "openai:m", "prompt": "topic/1", "fell_back": None}
+    made = chain(*closed, topic="roses", models={"topic": by})
+    ids = tell_all(tell, key, "The buoy needs paint.", "Red paint for the buoy, then.")
+    latest, before = get(gateway, key, "s/analysis/topics")["topics"]
+    known = {"topic": "roses", "event_ids": closed, "chain_id": made, "made_by": by}
+    assert before == known
+    assert (latest["event_ids"], latest["chain_id"]) == (ids, None)
+    assert "buoy" in latest["topic"].lower() or "paint" in latest["topic"].lower()
+    assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("twin/1", None)

@@ -1,0 +1,213 @@
+"""The state machine end to end, and jobs over HTTP."""
+
+import importlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from strandline.executions import Executions
+from strandline.local.aws import LocalAws
+from strandline.local.lambda_context import Handler
+from strandline.local.state_machine import StateMachine
+from strandline.service import Service
+from strandline.services import job_control
+from tests.support import Base, Gateway, said
+
+DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
+SECONDS = 30
+JOBS = "/api/v1/admin/jobs"
+
+
+def handlers() -> dict[str, Handler]:
+    """The jobs' real functions."""
+    return {
+        fn.name: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
+        for fn in FUNCTIONS
+        if fn.every_minutes
+    }
+
+
+@pytest.fixture
+def machine(
+    gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StateMachine]:
+    """The definition that is deployed, with the real functions; the admin function knows it."""
+    with StateMachine(DEFINITION, aws.bucket) as running:
+        running.serve(handlers())
+        service: Service = importlib.import_module("functions.admin.handler").service
+        monkeypatch.setitem(service.__dict__, "executions", Executions(running.arn))
+        yield running
+
+
+def finished(gateway: Gateway, job_id: str, key: str) -> Any:
+    """A job once its run has ended."""
+    until = time.monotonic() + SECONDS
+    while True:
+        job = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
+        if job["state"] in ("done", "failed"):
+            return job
+        assert time.monotonic() < until, job
+        time.sleep(0.05)
+
+
+def test_a_run_does_all_tenants_work(base: Base, gateway: Gateway, machine: StateMachine) -> None:
+    for tenant in ("acme", "globex"):
+        key = gateway.key(tenant)
+        assert gateway.call("POST", "/api/v1/events", said("hello"), key=key).status == 201
+    ended = machine.wait(machine.start("sweeper"), SECONDS)
+    assert ended["status"] == "SUCCEEDED", ended
+    assert base.rows("select count(*) from event_vectors") == [(2,)]
+    assert base.rows("select tenant_id, kind, state from jobs order by 1") == [
+        ("acme", "sweeper", "done"),
+        ("globex", "sweeper", "done"),
+    ]
+    assert '"jobs_done": 2' in ended["output"] or '"jobs_done":2' in ended["output"]
+
+
+def test_nothing_due_is_no_shard_and_no_job(
+    base: Base, gateway: Gateway, machine: StateMachine
+) -> None:
+    gateway.key("acme")
+    assert machine.wait(machine.start("sweeper"), SECONDS)["status"] == "SUCCEEDED"
+    base.rows("delete from jobs")
+    assert machine.wait(machine.start("sweeper"), SECONDS)["status"] == "SUCCEEDED"
+    assert base.rows("select count(*) from jobs") == [(0,)]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
+    """Let the archiver fail so often in one tenant; gives how often it was tried there."""
+    archiver = importlib.import_module("strandline.services.jobs.archiver")
+    real = archiver.shard
+    tried: list[int] = []
+
+    def shard(tools: Any, lease: Any, part: Any, now: Any) -> Any:
+        if lease.tenant == tenant:
+            tried.append(1)
+            if len(tried) <= times:
+                raise RuntimeError("the words of a memory")
+        return real(tools, lease, part, now)
+
+    monkeypatch.setattr(archiver, "shard", shard)
+    return lambda: len(tried)
+
+
+def test_a_shard_that_fails_is_tried_again(
+    base: Base, gateway: Gateway, machine: StateMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = failing(monkeypatch, 1)
+    gateway.key("acme")
+    assert machine.wait(machine.start("archiver"), SECONDS)["status"] == "SUCCEEDED"
+    assert tries() == 2
+    assert base.rows("select state, reason from jobs") == [("done", "")]
+    assert base.rows("select lease_no from job_shards") == [(2,)]
+
+
+def test_a_shard_that_fails_stops_no_other_and_says_why(
+    base: Base, gateway: Gateway, machine: StateMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = failing(monkeypatch, 3)
+    key, other = (gateway.key(tenant, rights=("admin",)) for tenant in ("acme", "globex"))
+    ended = machine.wait(machine.start("archiver"), SECONDS)
+    assert ended["status"] == "SUCCEEDED"
+    assert tries() == 3
+    assert "words" not in str(ended)
+    (job,) = gateway.call("GET", JOBS, key=key).body["jobs"]
+    assert (job["state"], job["reason"]) == ("failed", "RuntimeError")
+    assert job["job_id"] in job["advice"]
+    assert gateway.call("GET", JOBS, key=other).body["jobs"][0]["state"] == "done"
+
+    again = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
+    assert again.status == 202, again.text
+    assert again.body["attempts"] == 2
+    done = finished(gateway, job["job_id"], key)
+    assert (done["state"], done["reason"], done["advice"]) == ("done", "", "")
+    refused = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
+    assert refused.status == 409
+
+
+def test_an_admin_starts_a_job_of_their_own_tenant(
+    base: Base, gateway: Gateway, machine: StateMachine
+) -> None:
+    key = gateway.key("acme", rights=("admin",))
+    gateway.key("globex")
+    started = gateway.call("POST", f"{JOBS}/archiver", key=key)
+    assert started.status == 202, started.text
+    job = finished(gateway, started.body["job_id"], key)
+    assert job["state"] == "done"
+    assert base.rows("select distinct tenant_id from jobs") == [("acme",)]
+    assert base.rows("select route, target->>'job' from audit_log where target ? 'job_id'") == [
+        ("POST /api/v1/admin/jobs/{job}", "archiver")
+    ]
+
+
+def test_one_at_a_time_in_a_tenant(base: Base, gateway: Gateway, machine: StateMachine) -> None:
+    key = gateway.key("acme", rights=("admin",))
+    queued = uuid.uuid4()
+    base.rows(
+        "insert into jobs (tenant_id, job_id, kind, run, state, leased_until)"
+        " values ('acme', %s, 'archiver', 'another', 'running', now() + interval '1 minute')",
+        queued,
+    )
+    refused = gateway.call("POST", f"{JOBS}/archiver", key=key)
+    assert refused.status == 409
+    assert refused.error["details"]["job_id"] == str(queued)
+    gateway.run("archiver")
+    assert base.rows("select run, state from jobs") == [("another", "running")]
+    base.rows("update jobs set leased_until = now() - interval '1 second'")
+    gateway.run("archiver")
+    assert base.rows("select state, reason from jobs order by created_at") == [
+        ("failed", "lease_expired"),
+        ("done", ""),
+    ]
+
+
+def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachine) -> None:
+    key = gateway.key("acme", rights=("admin",))
+    unknown = gateway.call("POST", f"{JOBS}/builder", key=key)
+    assert unknown.status == 404
+    assert "archiver" in unknown.error["message"]
+    assert gateway.call("GET", f"{JOBS}/{uuid.uuid4()}", key=key).status == 404
+    assert gateway.call("POST", f"{JOBS}/archiver", key=gateway.key("acme")).status in (202, 403)
+    reader = gateway.key("acme", rights=("read",))
+    assert gateway.call("GET", JOBS, key=reader).status == 403
+
+
+def test_a_machine_that_is_away_leaves_a_failed_job(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service: Service = importlib.import_module("functions.admin.handler").service
+    monkeypatch.setitem(service.__dict__, "executions", Executions(""))
+    key = gateway.key("acme", rights=("admin",))
+    answer = gateway.call("POST", f"{JOBS}/archiver", key=key)
+    assert answer.status == 503
+    assert base.rows("select state, reason from jobs") == [("failed", "not_started")]
+
+
+def test_jobs_are_listed_in_pages(base: Base, gateway: Gateway) -> None:
+    key = gateway.key("acme", rights=("admin",))
+    for n in range(5):
+        base.rows(
+            "insert into jobs (tenant_id, job_id, kind, state, created_at)"
+            " values ('acme', uuidv7(), %s, 'done', now() + make_interval(secs => %s))",
+            "sweeper" if n % 2 else "archiver",
+            n,
+        )
+    first = gateway.call("GET", JOBS, key=key, query={"limit": 2}).body
+    assert len(first["jobs"]) == 2
+    second = gateway.call(
+        "GET", JOBS, key=key, query={"limit": 2, "cursor": first["next_cursor"]}
+    ).body
+    seen = [job["job_id"] for page in (first, second) for job in page["jobs"]]
+    assert len(set(seen)) == 4
+    only = gateway.call("GET", JOBS, key=key, query={"kind": "sweeper", "state": "done"}).body
+    assert {job["kind"] for job in only["jobs"]} == {"sweeper"}
+    assert len(only["jobs"]) == 2
+
+
+def test_the_known_jobs_are_the_functions_that_are_jobs() -> None:
+    assert set(job_control.JOBS) == {fn.name for fn in FUNCTIONS if fn.every_minutes}

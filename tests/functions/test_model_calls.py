@@ -1,0 +1,143 @@
+"""What language models cost a tenant, through the real handlers: ledger, use and budget."""
+
+import importlib
+import io
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from strandline.config import settings
+from strandline.db import Asker
+from strandline.models.language import Said, Task
+from strandline.observability import logger
+from strandline.service import Service
+from tests.model_server import ModelServer, completion, error, serving
+from tests.support import Gateway
+
+CALLS, USAGE, ACME = "/api/v1/model-calls", "/api/v1/usage", "/api/v1/admin/tenants/acme"
+ADMIN = ("read", "write", "admin")
+SCOPE = "0199a6f0-0000-7000-8000-00000000000a"
+SECRET = "what the harbour hides"
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as provider:
+        for name, value in {
+            "PROVIDER": "openai",
+            "BASE_URL": provider.url,
+            "MODEL": "tiny",
+            "USD_PER_MILLION_IN": "10",
+            "USD_PER_MILLION_OUT": "40",
+        }.items():
+            monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
+        yield provider
+
+
+@pytest.fixture
+def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int], list[Any]]]:
+    """So many questions for a tenant, by the worker's own reasoner; gives why the twin answered."""
+    settings.cache_clear()
+    service: Service = importlib.import_module("functions.worker.handler").service
+
+    def ask(tenant: str, times: int) -> list[Any]:
+        task = Task(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
+        said = [Said(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
+        fell = [service.reasoner.topic(task, said).fell_back for _ in range(times)]
+        service.reasoner.flush(service.database.access(Asker.background(tenant)))
+        return fell
+
+    yield ask
+    provider_used: Any = service.reasoner.__dict__["_provider"]
+    provider_used.close()
+
+
+@pytest.fixture
+def printed() -> Iterator[io.StringIO]:
+    """What the very handler that prints in Lambda prints from here on."""
+    stream, handler = io.StringIO(), cast("Any", logger.registered_handler)
+    before = handler.setStream(stream)
+    yield stream
+    handler.setStream(before)
+
+
+def test_a_tenants_calls_are_listed_for_its_admin(
+    gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
+) -> None:
+    key = gateway.key(rights=ADMIN)
+    other, member = gateway.key("globex", rights=ADMIN), gateway.key(user="user:mara")
+    provider.script = [error(500)]
+    assert ask("acme", 5) == ["unavailable", None, None, None, None]
+    assert ask("globex", 1) == [None]
+    calls: list[Any] = []
+    cursor: dict[str, object] = {}
+    while True:
+        page = gateway.call("GET", CALLS, key=key, query={"limit": 2, **cursor})
+        assert page.status == 200, page.text
+        calls += page.body["calls"]
+        if page.body["next_cursor"] is None:
+            break
+        cursor = {"cursor": page.body["next_cursor"]}
+    assert [call["outcome"] for call in calls] == ["ok"] * 4 + ["unavailable"]
+    assert calls[0] | {"call_id": 0, "at": 0, "milliseconds": 0} == {
+        "call_id": 0,
+        "at": 0,
+        "task": "topic",
+        "model": "openai:tiny",
+        "prompt": "topic/1",
+        "tokens_in": 100,
+        "tokens_out": 20,
+        "cost_usd": pytest.approx(0.0018),
+        "milliseconds": 0,
+        "outcome": "ok",
+        "scope_id": SCOPE,
+        "job": "fold",
+    }
+    assert len(gateway.call("GET", CALLS, key=other).body["calls"]) == 1
+    assert gateway.call("GET", CALLS, key=member).status == 403
+    foreign = gateway.call("GET", CALLS, key=other, query=cursor)
+    assert foreign.error["details"] == {"field": "cursor"}
+
+
+def test_a_budget_is_an_operators_word(
+    gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
+) -> None:
+    key = gateway.key(rights=ADMIN)
+    operator = gateway.key("operations", rights=("operator",))
+    before = gateway.call("GET", USAGE, key=key).body["models"]
+    assert (before["calls"], before["budget_usd"], before["remaining_usd"]) == (0, None, None)
+    for wrong in (-1, "1", 10**10, True):
+        refused = gateway.call("PATCH", ACME, {"model_usd_per_month": wrong}, key=operator)
+        assert (refused.status, refused.error["details"]["field"]) == (422, "model_usd_per_month")
+    # A call costs 0.0018, and may cost 0.08 and its text: it is asked only while that is left.
+    changed = gateway.call("PATCH", ACME, {"model_usd_per_month": 0.1}, key=operator)
+    assert changed.body["limits"]["model_usd_per_month"] == 0.1
+    fell = ask("acme", 20)
+    made = fell.count(None)
+    assert 0 < made < 20
+    assert fell == [None] * made + ["budget_spent"] * (20 - made)
+    used = gateway.call("GET", USAGE, key=key).body["models"]
+    assert used["calls"] == made
+    assert used["budget_usd"] == 0.1
+    assert used["cost_usd"] == pytest.approx(0.0018 * made)
+    assert used["remaining_usd"] == pytest.approx(0.1 - 0.0018 * made)
+    trail = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
+    assert {"model_usd_per_month": {"from": None, "to": 0.1}} in [one["details"] for one in trail]
+
+
+def test_no_log_line_holds_a_word_of_it(
+    gateway: Gateway,
+    provider: ModelServer,
+    ask: Callable[[str, int], list[Any]],
+    printed: io.StringIO,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway.key()
+    provider.script = [error(400, SECRET), error(500, SECRET), completion(SECRET)]
+    ask("acme", 3)
+    assert printed.getvalue().count('"model call"') == 5
+    assert SECRET in str(provider.requests), "the model was shown it"
+    assert SECRET not in printed.getvalue() + caplog.text

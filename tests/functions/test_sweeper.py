@@ -1,0 +1,158 @@
+"""The sweep: everything that is due, whoever forgot to say so."""
+
+import importlib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from strandline.db import Asker
+from strandline.store import jobs
+from tests.functions.conftest import Told
+from tests.support import Base, Gateway
+
+JOBS = "/api/v1/admin/jobs"
+
+
+def test_a_lost_hint_is_found(base: Base, gateway: Gateway, tell: Told) -> None:
+    tell(gateway.key(), "The buoy goes out on Friday.")
+    gateway.tick()
+    assert base.rows("select count(*) from event_vectors") == [(1,)]
+    assert base.rows("select last_seq - folded_seq from scopes") == [(0,)]
+    assert base.rows("select count(*) from scope_work") == [(0,)]
+
+
+def test_work_that_no_row_names_is_found_once_a_day(
+    base: Base, gateway: Gateway, tell: Told
+) -> None:
+    key = gateway.key()
+    tell(key, "one")
+    gateway.tick()
+    tell(key, "two")
+    base.rows("delete from scope_work")
+    gateway.tick()
+    assert base.rows("select count(*) from event_vectors") == [(1,)]
+    base.rows("update tenants set swept_at = swept_at - interval '25 hours'")
+    gateway.tick()
+    assert base.rows("select count(*) from event_vectors") == [(2,)]
+
+
+def test_a_lane_gone_quiet_is_closed(base: Base, gateway: Gateway, tell: Told) -> None:
+    tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
+    gateway.tick()
+    assert base.rows("select count(*) from chain_events") == [(0,)]
+    base.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.tick()
+    assert base.rows("select count(*) from chain_events") == [(1,)]
+
+
+def test_a_step_that_fails_holds_up_no_other(
+    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(gateway.key(), "one")
+
+    def broken(*_given: Any) -> int:
+        raise RuntimeError("the words of a memory")
+
+    monkeypatch.setattr("strandline.services.form_chains.close_idle", broken)
+    gateway.tick()
+    assert base.rows("select count(*) from event_vectors") == [(1,)]
+    assert base.rows("select measured is not null from quotas where quota = 'stored_bytes'") in (
+        [],
+        [(True,)],
+    )
+    assert base.rows("select state, reason from jobs") == [("failed", "RuntimeError")]
+
+
+def test_old_jobs_are_forgotten(base: Base, gateway: Gateway) -> None:
+    gateway.key()
+    base.rows(
+        "insert into jobs (tenant_id, job_id, kind, state, finished_at) select 'acme', uuidv7(),"
+        " 'archiver', 'done', now() - make_interval(days => d) from unnest(array[29, 31]) d"
+    )
+    gateway.tick()
+    kinds = base.rows("select kind from jobs where finished_at < now() - interval '1 day'")
+    assert kinds == [("archiver",)]
+
+
+def test_a_run_that_was_not_heard_of_has_failed(base: Base, gateway: Gateway) -> None:
+    gateway.key()
+    gateway.tick()
+    base.rows(
+        "insert into jobs (tenant_id, job_id, kind, run, state, leased_until) values"
+        " ('acme', uuidv7(), 'archiver', 'dead', 'running', now() - interval '1 second')"
+    )
+    gateway.tick()
+    assert base.rows("select state, reason from jobs where run = 'dead'") == [
+        ("failed", jobs.ABANDONED)
+    ]
+
+
+def test_a_failed_model_is_asked_again(
+    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure waits for somebody who asks, is tried by the next sweep, and is done with."""
+    key = gateway.key("acme", rights=("read", "write", "admin"))
+    said = tell(key, "The buoy goes out on Friday.", session_id="s-1")
+    gateway.tick()
+    base.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.tick()
+    ((chain_id,),) = base.rows("select chain_id from chains")
+    access = gateway.database.access(Asker.background("acme"))
+    about: dict[str, Any] = {
+        "kind": "enrich",
+        "scope_id": said["scope_id"],
+        "participants": ["agent:helper", "user:alice"],
+        "reason": "unavailable",
+        "advice": "Try it again.",
+        "ref": chain_id,
+    }
+    job_id = jobs.note_failure(access, **about)
+    assert jobs.note_failure(access, **about) == job_id
+
+    admin: Any = importlib.import_module("functions.admin.handler")
+    started: list[str] = []
+
+    class Executions:
+        def start(self, job: str, tenant: str, run: str) -> None:
+            started.append(f"{job} {tenant} {bool(run)}")
+
+    monkeypatch.setitem(admin.service.__dict__, "executions", Executions())
+    asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
+    assert (asked.status, asked.body["state"], asked.body["attempts"]) == (202, "queued", 3)
+    assert started == ["sweeper acme True"]
+    gateway.tick()
+    done = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
+    assert (done["state"], done["ref"]) == ("done", str(chain_id))
+    assert base.rows("select max(version) from chain_versions") == [(2,)]
+
+
+def test_when_a_lease_is_lost_nothing_more_is_committed(base: Base, gateway: Gateway) -> None:
+    """A shard that was taken by another, and one whose job was given up."""
+    from datetime import UTC, datetime
+
+    gateway.key()
+    access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
+    with access.transaction():
+        assert jobs.begin(access, "archiver", "r", 2, now)
+        first = jobs.take(access, "archiver", "r", 0, now)
+        again = jobs.take(access, "archiver", "r", 0, now)
+        assert first is not None
+        assert again is not None
+        assert not jobs.hold(access, first)
+        assert jobs.hold(access, again)
+        jobs.end_shard(access, again, {"things": 2}, now)
+        assert jobs.take(access, "archiver", "r", 0, now) is None
+        assert not jobs.begin(access, "archiver", "another", 1, now)
+    assert base.rows("select state from jobs") == [("running",)]
+    with access.transaction():
+        last = jobs.take(access, "archiver", "r", 1, now)
+        assert last is not None
+        jobs.end_shard(access, last, {"things": 3}, now)
+    assert base.rows("select state, totals from jobs") == [("done", {"things": 5})]
+    with access.transaction():
+        assert jobs.begin(access, "archiver", "third", 1, now)
+        held = jobs.take(access, "archiver", "third", 0, now)
+        assert held is not None
+        assert jobs.expire(access, None, now + timedelta(hours=1)) == 1
+        assert not jobs.hold(access, held)

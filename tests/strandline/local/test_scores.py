@@ -1,0 +1,70 @@
+"""How chains are held against what people expect."""
+
+from pathlib import Path
+
+import pytest
+
+from strandline.local.scores import Expected, Found, Score, boundaries, entities, read
+
+EXPECTED = Expected(
+    lanes={"s-1": ["a", "b", "c", "d", "e", "f", "g"], "s-2": ["x", "y"]},
+    starts=frozenset({"a", "d", "g", "x"}),
+    names={"a": frozenset({"Auk", "Brill"}), "d": frozenset({"Cod"}), "x": frozenset({"Dab"})},
+)
+
+
+def chains(*keys: str, names: str = "") -> list[Found]:
+    """A chain of each word's letters; `names` go with the first."""
+    return [Found(list(word), names.split() if not at else []) for at, word in enumerate(keys)]
+
+
+@pytest.mark.parametrize(
+    ("found", "score"),
+    [
+        (chains("abc", "def", "g", "xy"), Score(2, 2, 2)),
+        (chains("abc", "def"), Score(2, 2, 2)),  # what is open at the end is a run too
+        (chains("ab", "cde", "fg", "xy"), Score(2, 2, 2)),  # each beside by one
+        (chains("a", "bcdefg", "xy"), Score(0, 1, 2)),
+        (chains("abcdefg", "xy"), Score(0, 0, 2)),
+        (chains("ab", "c", "def", "g", "x", "y"), Score(2, 4, 2)),  # each counts once
+        (chains("abcg", "def", "xy"), Score(2, 2, 2)),  # a later run joined the first chain
+        (chains("abcx", "def", "gy"), Score(2, 3, 2)),
+    ],
+)
+def test_boundaries(found: list[Found], score: Score) -> None:
+    assert boundaries(EXPECTED, found) == score
+
+
+def test_without_tolerance_beside_is_wrong() -> None:
+    assert boundaries(EXPECTED, chains("ab", "cdef", "g", "xy"), tolerance=0) == Score(1, 2, 2)
+
+
+def test_names_are_compared_topic_by_topic_whatever_their_case() -> None:
+    found = [Found("abc", ["auk", "Eider"]), Found("def", ["Cod", "Auk"]), Found("xy", ["Dab"])]
+    assert entities(EXPECTED, found) == Score(3, 5, 4)
+
+
+def test_topics_that_are_still_open_are_left_out() -> None:
+    assert entities(EXPECTED, chains("abc", names="Auk Brill")) == Score(2, 2, 2)
+
+
+def test_a_chain_of_two_topics_is_held_against_both() -> None:
+    assert entities(EXPECTED, chains("abcdef", names="Auk Brill Cod")) == Score(3, 3, 3)
+
+
+def test_parts_of_a_topic_are_taken_together() -> None:
+    found = [Found("ab", ["Auk"]), Found("c", ["Brill", "Auk"])]
+    assert entities(EXPECTED, found) == Score(2, 2, 2)
+
+
+def test_f1() -> None:
+    assert Score(2, 4, 2).f1 == pytest.approx(2 / 3)
+    assert (Score(0, 0, 0).f1, Score(0, 0, 3).f1) == (1, 0)
+
+
+def test_the_demo_expects_what_it_says() -> None:
+    demo = read(Path(__file__).parents[3] / "events" / "demo")
+    keys = {key for lane in demo.lanes.values() for key in lane}
+    assert demo.starts <= keys
+    assert set(demo.names) == demo.starts
+    assert all(lane[0] in demo.starts for lane in demo.lanes.values())

@@ -1,0 +1,82 @@
+"""The schedules: each job at its rate, one run at a time; the definition as it is deployed."""
+
+import json
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from strandline.blobs import Blobs
+from strandline.local.aws import LocalAws
+from strandline.local.state_machine import Schedules, StateMachine
+
+DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
+
+
+class Functions:
+    """Jobs that have `shards` to do, and say what they were asked."""
+
+    def __init__(self, aws: LocalAws, shards: int, seconds: float = 0.0) -> None:
+        self.blobs, self.shards, self.seconds = Blobs(aws.bucket), shards, seconds
+        self.asked: list[dict[str, Any]] = []
+        self.at_once = self.most_at_once = 0
+        self.lock = threading.Lock()
+
+    def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
+        with self.lock:
+            self.asked.append(event)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(self.seconds)
+        with self.lock:
+            self.at_once -= 1
+        if event["verb"] == "plan":
+            items = [
+                {"job": "one", "run": event["run"], "tenant": "acme", "shard": n}
+                for n in range(self.shards)
+            ]
+            return {"key": self.blobs.put_shards(event["run"], items), "shards": self.shards}
+        return {} if event["verb"] == "shard" else {"things": self.shards}
+
+    def verbs(self) -> Counter[str]:
+        return Counter(event["verb"] for event in self.asked)
+
+
+def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
+    one = Functions(aws, 3)
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        machine.serve({"one": one})
+        ended = machine.wait(machine.start("one", "acme"), 20)
+    assert (ended["status"], json.loads(ended["output"])) == ("SUCCEEDED", {"things": 3})
+    assert one.verbs() == {"plan": 1, "shard": 3, "finish": 1}
+    assert one.asked[0]["input"] == {"job": "one", "tenant": "acme"}
+    assert len({event["run"] for event in one.asked}) == 1
+    shards = [event["input"]["shard"] for event in one.asked if event["verb"] == "shard"]
+    assert sorted(shards) == [0, 1, 2]
+
+
+def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
+    one = Functions(aws, 0)
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        machine.serve({"one": one})
+        assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
+    assert one.verbs() == {"plan": 1}
+
+
+def test_schedules_start_each_job_at_its_rate_and_one_run_at_a_time(aws: LocalAws) -> None:
+    often, slow, seldom = Functions(aws, 0), Functions(aws, 0, 0.6), Functions(aws, 0)
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        machine.serve({"often": often, "slow": slow, "seldom": seldom})
+        schedules = Schedules(machine, {"often": 0.1, "slow": 0.1, "seldom": 60})
+        schedules.start()
+        until = time.monotonic() + 20
+        while len(often.asked) < 3 or len(slow.asked) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        schedules.stop()
+        asked = len(often.asked)
+        time.sleep(0.5)
+        assert len(often.asked) == asked
+    assert slow.most_at_once == 1
+    assert len(seldom.asked) == 1

@@ -1,0 +1,464 @@
+"""A language model behind HTTP: what it is sent, and what becomes of whatever it answers."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from botocore.stub import Stubber as _Stubber
+
+from strandline import boto
+from strandline.config import Settings
+from strandline.errors import (
+    FormatRefused,
+    Misconfigured,
+    ModelLate,
+    ModelRefused,
+    ModelUnavailable,
+    ModelUnusable,
+    StrandlineError,
+)
+from strandline.models import answers, chat
+from strandline.models.answers import Unfit, parse
+from strandline.models.bedrock import BedrockModel
+from strandline.models.chat import ChatModel
+from strandline.models.choice import make_provider
+from strandline.models.language import Continues, Entities, Summary, Topic
+from strandline.models.provider import Asked, Reply
+from tests.model_server import (
+    ModelServer,
+    Says,
+    completion,
+    drip,
+    error,
+    pour,
+    serving,
+    stay_silent,
+)
+from tests.support import KEY_SECRET
+
+Stubber: Any = _Stubber  # botocore ships no types
+SECRET, KEY = "grandmother's recipe", "sk-key-of-the-deployment"
+ASKED = Asked("topic", "Name the topic, as you name the topic.", SECRET, answers.schema(Topic), 500)
+SCHEMA, INSIDE, OBJECT, TEXT = (
+    f"{way} max_tokens" for way in ("json_schema", "json_object_schema", "json_object", "text")
+)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as server:
+        server.otherwise = lambda _: completion('{"topic": "tides"}')
+        yield server
+
+
+@pytest.fixture
+def model(server: ModelServer) -> Iterator[ChatModel]:
+    with closing(ChatModel(base_url=server.url, model="tiny", api_key=KEY)) as model:
+        yield model
+
+
+def settings(**given: Any) -> Settings:
+    return Settings(database_url="", bucket="", key_secret=KEY_SECRET, **given)
+
+
+def told(
+    model: ChatModel,
+    kind: type[StrandlineError],
+    way: str = SCHEMA,
+    *,
+    sure: bool = True,
+    seconds: float = 10,
+) -> str:
+    """The error's message, of which a log shows neither text nor key."""
+    with pytest.raises(kind) as caught:
+        model.ask(ASKED, way, sure=sure, seconds=seconds)
+    assert type(caught.value) is kind
+    shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.details}"
+    assert SECRET not in shown
+    assert KEY not in shown
+    return caught.value.message
+
+
+# --- what is sent
+
+
+def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
+    server: ModelServer, model: ChatModel
+) -> None:
+    assert model.ask(ASKED, model.way, sure=False, seconds=10) == Reply(
+        '{"topic": "tides"}', 100, 20
+    )
+    named = {"name": "topic", "schema": ASKED.schema, "strict": True}
+    assert server.requests == [
+        {
+            "model": "tiny",
+            "messages": [
+                {"role": "system", "content": ASKED.system},
+                {"role": "user", "content": SECRET},
+            ],
+            "response_format": {"type": "json_schema", "json_schema": named},
+            "max_tokens": 500,
+        }
+    ]
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("way", [INSIDE, OBJECT, TEXT])
+def test_where_no_schema_is_taken_it_stands_in_the_prompt(
+    server: ModelServer, model: ChatModel, way: str
+) -> None:
+    model.ask(ASKED, way, sure=True, seconds=10)
+    assert json.dumps(ASKED.schema) in server.requests[0]["messages"][0]["content"]
+    assert server.ways() == [way.split()[0]]
+    wanted = server.requests[0].get("response_format", {})
+    assert wanted.get("schema") == (ASKED.schema if way == INSIDE else None)
+
+
+def test_nothing_is_taken_from_openais_own_variables(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "OPENAI_URL", server.url)
+    for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", f"somebody-elses-{name}")
+    for name in ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "somebody-elses")
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "somebody-elses")
+    for version in (None, "2024-10-21"):
+        with closing(
+            ChatModel(base_url=None, model="tiny", api_key=None, azure_version=version)
+        ) as model:
+            model.ask(ASKED, model.way, sure=False, seconds=10)
+    assert len(server.headers) == 2
+    assert "somebody-elses" not in str(server.headers)
+    assert not {"openai-organization", "openai-project"} & set(server.headers[0])
+
+
+def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
+    model = make_provider(
+        settings(
+            llm_provider="azure",
+            llm_base_url=server.url.removesuffix("/v1"),
+            llm_model="our-deployment",
+            llm_api_key=KEY,
+            llm_api_version="2024-10-21",
+        )
+    )
+    assert isinstance(model, ChatModel)
+    assert model.name == "azure:our-deployment"
+    model.ask(ASKED, model.way, sure=False, seconds=10)
+    model.close()
+    assert server.paths == [
+        "/openai/deployments/our-deployment/chat/completions?api-version=2024-10-21"
+    ]
+    assert server.headers[0]["api-key"] == KEY
+    assert "authorization" not in server.headers[0]
+    assert server.requests[0]["max_completion_tokens"] == 500
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"llm_provider": "openai"}, ["MODEL"]),
+        ({"llm_provider": "bedrock"}, ["MODEL"]),
+        ({"llm_provider": "azure", "llm_model": "x"}, ["BASE_URL", "API_KEY", "API_VERSION"]),
+    ],
+)
+def test_what_a_provider_needs_is_named(given: dict[str, Any], missing: list[str]) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        make_provider(settings(**given))
+    assert all(f"STRANDLINE_LLM_{name}" in refused.value.message for name in missing)
+
+
+def test_by_default_there_is_none() -> None:
+    assert make_provider(settings()) is None
+
+
+# --- what comes back
+
+
+@pytest.mark.parametrize("status", [302, 307, 401, 403, 404, 408, 429, 500, 503])
+def test_a_status_that_does_not_blame_the_request_is_an_outage(
+    server: ModelServer, model: ChatModel, status: int
+) -> None:
+    server.script = [
+        Says({"error": {"message": SECRET + KEY}}, status, headers={"Location": "/v2"})
+    ]
+    assert f"HTTP {status}" in told(model, ModelUnavailable)
+    assert len(server.requests) == 1, "retried, or carried elsewhere"
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_status_that_blames_the_text_is_a_refusal(
+    server: ModelServer, model: ChatModel, status: int
+) -> None:
+    server.script = [error(status, f"content policy: {SECRET}")]
+    assert f"HTTP {status}" in told(model, ModelRefused)
+
+
+@pytest.mark.parametrize(
+    ("way", "sure", "said", "simpler"),
+    [
+        (SCHEMA, True, "response_format of type json_schema is not supported", INSIDE),
+        (OBJECT, True, "Invalid parameter: 'response_format'", TEXT),
+        (SCHEMA, False, "Bad Request", INSIDE),
+        (INSIDE, True, "Unknown parameter: 'response_format.schema'", OBJECT),
+        (SCHEMA, True, "use 'max_completion_tokens'", "json_schema no_limit"),
+        (
+            "json_schema max_completion_tokens",
+            True,
+            "Unrecognized request argument: max_completion_tokens",
+            SCHEMA,
+        ),
+    ],
+)
+def test_a_way_that_is_refused_has_a_simpler_one(
+    server: ModelServer, model: ChatModel, way: str, sure: bool, said: str, simpler: str
+) -> None:
+    for status in (400, 422):
+        server.script = [error(status, said)]
+        with pytest.raises(FormatRefused) as refused:
+            model.ask(ASKED, way, sure=sure, seconds=10)
+        assert refused.value.simpler == simpler
+
+
+def test_a_server_that_breaks_over_a_format_refuses_it(
+    server: ModelServer, model: ChatModel
+) -> None:
+    server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
+    with pytest.raises(FormatRefused):
+        model.ask(ASKED, SCHEMA, sure=True, seconds=10)
+    told(model, ModelUnavailable, sure=False)
+
+
+def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> None:
+    server.script = [error(400, "response_format and schema")]
+    told(model, ModelRefused, TEXT, sure=False)
+
+
+@pytest.mark.parametrize(
+    "says",
+    [completion("", refusal="I will not"), completion("", finish_reason="stop", refusal="No.")],
+)
+def test_a_model_that_says_no_refuses(server: ModelServer, model: ChatModel, says: Says) -> None:
+    server.script = [says]
+    told(model, ModelRefused)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>Sign in</html>", b"", b'{"error": {"code": 429}}', b"[]", b'{"choices": []}']
+)
+def test_an_answer_of_another_kind_is_of_no_use(
+    server: ModelServer, model: ChatModel, body: bytes
+) -> None:
+    server.script = [Says(body)]
+    assert "not a chat completion" in told(model, ModelUnusable)
+
+
+# The server goes on until the test lets it go, which it does after the error: the error itself
+# shows that the client read no further.
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_a_huge_answer_is_not_read(server: ModelServer, model: ChatModel, status: int) -> None:
+    server.script = [Says(b"", hold=pour(status))]
+    assert "over 262144 bytes" in told(model, ModelUnusable)
+
+
+def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: ChatModel) -> None:
+    server.script = [Says(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})]
+    assert "compressed" in told(model, ModelUnusable)
+    assert server.headers[0]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("hold", [stay_silent, drip])
+def test_an_answer_that_takes_too_long_is_late(
+    server: ModelServer, model: ChatModel, hold: Any
+) -> None:
+    server.script = [Says(b"", hold=hold)]
+    told(model, ModelLate, seconds=0.2)
+
+
+def test_nobody_listening_is_an_outage() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/v1"
+    with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
+        assert "cannot be reached" in told(model, ModelUnavailable)
+
+
+def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel) -> None:
+    server.script = [completion("{}", tokens=None)]
+    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10) == Reply("{}", None, None)
+
+
+# --- what an answer is worth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"topic": "tides"}',
+        ' {"topic": "  tides "} ',
+        '```json\n{"topic": "tides"}\n```',
+        '<think>{"topic": "no"} or so</think>Here: {"topic": "tides"}. Done.',
+        '{"topic": "tides", "more": [1, {"x": null}]}',
+    ],
+)
+def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
+    assert parse(text, Topic, "") == Topic(topic="tides")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "not a JSON object"),
+        ("tides", "not a JSON object"),
+        ("}{", "not a JSON object"),
+        ('{"topic": "ti', "not a JSON object"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, "not a JSON object"),
+        ("[1]", "the object"),
+        ("{}", "topic: Field required"),
+        ('{"topic": ""}', "topic: String should have at least 1"),
+        ('{"topic": "   "}', "topic: String should have at least 1"),
+        ('{"topic": ["tides"]}', "topic: Input should be a valid string"),
+        (json.dumps({"topic": SECRET * 20}), "topic: String should have at most 200"),
+        (r'{"topic": "ti\u0000des"}', "control characters"),
+        ('{"topic": "for user:mallory"}', "an id that is not in the data"),
+        ('{"topic": "0199a6f0-0000-7000-8000-000000000001"}', "an id that is not in the data"),
+    ],
+)
+def test_what_cannot_be_used_is_told_without_being_quoted(text: str, fault: str) -> None:
+    with pytest.raises(Unfit) as unfit:
+        parse(text, Topic, "user:alice said something")
+    assert fault in str(unfit.value)
+    assert len(str(unfit.value)) <= 300
+    assert SECRET not in str(unfit.value)
+
+
+def test_ids_that_were_shown_may_be_named() -> None:
+    assert parse('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
+
+
+@pytest.mark.parametrize("importance", ["1.1", "-0.1", "NaN", "Infinity", "1e999", '"high"'])
+def test_importance_is_a_number_from_0_to_1(importance: str) -> None:
+    with pytest.raises(Unfit):
+        parse(f'{{"summary": "x", "importance": {importance}}}', Summary, "")
+
+
+def test_entities_that_nobody_named_are_left_out() -> None:
+    named = ["Mara", "mara", "Nobody Inc", "new  york"]
+    text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in named]})
+    found = parse(text, Entities, "Mara flies to New York.")
+    assert [entity.name for entity in found.entities] == ["Mara", "new  york"]
+
+
+@pytest.mark.parametrize("result", [Continues, Summary, Topic, Entities])
+def test_schemas_are_of_the_strict_subset(result: Any) -> None:
+    def check(node: Any) -> None:
+        if isinstance(node, list):
+            for one in node:  # pyright: ignore[reportUnknownVariableType]
+                check(one)
+        if isinstance(node, dict):
+            if "properties" in node:
+                assert node["additionalProperties"] is False
+                assert node["required"] == list(node["properties"])  # pyright: ignore
+            assert not {"minLength", "maxLength", "minimum", "maxItems", "default"} & set(node)  # pyright: ignore
+            for one in node.values():  # pyright: ignore[reportUnknownVariableType]
+                check(one)
+
+    check(answers.schema(result))
+
+
+# --- Bedrock, by the shapes of its service model: botocore checks both ways against them
+
+CONVERSED: dict[str, Any] = {
+    "output": {
+        "message": {
+            "role": "assistant",
+            "content": [
+                {"toolUse": {"toolUseId": "t1", "name": "topic", "input": {"topic": "tides"}}}
+            ],
+        }
+    },
+    "stopReason": "tool_use",
+    "usage": {"inputTokens": 30, "outputTokens": 7, "totalTokens": 37},
+    "metrics": {"latencyMs": 12},
+}
+
+
+@pytest.fixture
+def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BedrockModel, Any]]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    client = boto.client("bedrock-runtime", Config())
+    configs: list[Any] = []
+
+    def make(config: Config) -> Any:
+        configs.append(config)
+        return client
+
+    with Stubber(client) as stubber:
+        yield BedrockModel("some.model-v1:0", make), stubber
+        stubber.assert_no_pending_responses()
+    assert [config.read_timeout for config in configs] == [3]
+    assert [config.retries for config in configs] == [{"total_max_attempts": 1}]
+
+
+def test_bedrock_gives_structure_as_a_tools_input(
+    bedrock: tuple[BedrockModel, Any],
+) -> None:
+    model, stubber = bedrock
+    tool = {
+        "name": "topic",
+        "description": "Gives the answer.",
+        "inputSchema": {"json": dict(ASKED.schema)},
+    }
+    stubber.add_response(
+        "converse",
+        CONVERSED,
+        {
+            "modelId": "some.model-v1:0",
+            "system": [{"text": ASKED.system}],
+            "messages": [{"role": "user", "content": [{"text": SECRET}]}],
+            "inferenceConfig": {"maxTokens": 500},
+            "toolConfig": {
+                "tools": [{"toolSpec": tool}],
+                "toolChoice": {"tool": {"name": "topic"}},
+            },
+        },
+    )
+    reply = model.ask(ASKED, model.way, sure=False, seconds=3.7)
+    assert reply == Reply('{"topic": "tides"}', 30, 7)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ThrottlingException", ModelUnavailable),
+        ("AccessDeniedException", ModelUnavailable),
+        ("ModelTimeoutException", ModelLate),
+        ("ValidationException", ModelRefused),
+    ],
+)
+def test_bedrocks_errors_have_their_meaning(
+    bedrock: tuple[BedrockModel, Any], code: str, kind: type[StrandlineError]
+) -> None:
+    model, stubber = bedrock
+    stubber.add_client_error("converse", code, f"about {SECRET}")
+    with pytest.raises(kind) as caught:
+        model.ask(ASKED, model.way, sure=False, seconds=3.7)
+    assert type(caught.value) is kind
+    assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_bedrocks_guardrail_is_a_refusal(bedrock: tuple[BedrockModel, Any]) -> None:
+    model, stubber = bedrock
+    stubber.add_response("converse", {**CONVERSED, "stopReason": "guardrail_intervened"})
+    with pytest.raises(ModelRefused):
+        model.ask(ASKED, model.way, sure=False, seconds=3.7)

@@ -1,0 +1,226 @@
+"""What tests of folding share: conversations by seed, a scripted model, and what came out."""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from strandline.models.language import (
+    Continues,
+    Done,
+    Entities,
+    Entity,
+    Said,
+    Summary,
+    Task,
+    Topic,
+)
+from tests.support import Base, Gateway
+
+ALICE, HELPER = "user:alice", "agent:helper"
+START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+TOPICS = (
+    "harbour mooring berth jetty",
+    "sourdough flour oven crust",
+    "telescope nebula lens mirror",
+    "tax invoice ledger audit",
+)
+TUNING = {
+    "similarity_low": 0.6,
+    "similarity_high": 0.8,
+    "similarity_merge": 0.9,
+    "quality": "permissive",
+}
+"""Under which conversations give every verdict, by vectors of `WordEmbedder("words/64", 64)`."""
+
+
+class Scripted:
+    """A model whose answers are dice, thrown by what it is asked: odd summaries, yes or no at
+    random. With `moody` it never answers the same twice, as some models do."""
+
+    def __init__(self, *, moody: bool = False, fell_back: str | None = None) -> None:
+        self.moody = moody
+        self.fell_back = fell_back
+        self.asked: list[str] = []
+
+    def continues(self, task: Task, before: Sequence[Said], message: Said) -> Done[Continues]:
+        """Yes, for two in three."""
+        dice = self._dice(task, "continues", [*before, message])
+        return self._done("continues", Continues(continues=dice.random() < 0.66))
+
+    def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
+        """Sometimes odd."""
+        dice = self._dice(task, "summarise", said)
+        odd = dice.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, said[0].text[:50]))
+        text = dice.choice((dice.choice(TOPICS), odd or "."))
+        return self._done("summarise", Summary(summary=text, importance=dice.random()))
+
+    def merge(self, task: Task, earlier: Summary, later: Summary) -> Done[Summary]:
+        """One of them."""
+        dice = self._dice(task, "merge", [earlier.summary, later.summary])
+        kept = dice.choice((earlier, later))
+        return self._done("merge", kept.model_copy(update={"importance": dice.random()}))
+
+    def topic(self, task: Task, said: Sequence[Said]) -> Done[Topic]:
+        """A number."""
+        return self._done("topic", Topic(topic=f"no. {self._dice(task, 'topic', said).random()}"))
+
+    def entities(self, task: Task, said: Sequence[Said]) -> Done[Entities]:
+        """Up to three."""
+        dice = self._dice(task, "entities", said)
+        names = [Entity(name=f"n{dice.randrange(9)}") for _ in range(dice.randrange(4))]
+        return self._done("entities", Entities(entities=names))
+
+    def flush(self, access: object) -> None:
+        """Nothing is recorded."""
+
+    def counted(self) -> dict[str, int]:
+        """Nothing is counted."""
+        return {}
+
+    def _dice(self, task: Task, verb: str, what: Sequence[object]) -> random.Random:
+        self.asked.append(verb)
+        texts = [(s.seq, s.text) if isinstance(s, Said) else s for s in what]
+        seed = json.dumps([task.tenant, verb, texts, len(self.asked) if self.moody else 0])
+        return random.Random(hashlib.sha256(seed.encode()).digest())
+
+    def _done[Value: BaseModel](self, verb: str, value: Value) -> Done[Value]:
+        return Done(value, "scripted:1", f"{verb}/1", self.fell_back)
+
+
+class Plain(Scripted):
+    """A model that says what was said, and finds all of it worth keeping."""
+
+    def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
+        """All the words, once each."""
+        words = dict.fromkeys(word for one in said for word in one.text.split())
+        return self._done("summarise", Summary(summary=" ".join(words), importance=0.8))
+
+
+@dataclass
+class Chat:
+    """Events of a few scopes by seed: sessions interleaved, topics that change, silences, flows,
+    long stretches of agents' work, clocks that go back."""
+
+    seed: int
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+
+    def more(self, scopes: int, count: int) -> list[dict[str, Any]]:
+        """The next events; they are kept in `events` too."""
+        for _ in range(count):
+            self.events.append(self._event(self.dice.randrange(scopes)))
+        return self.events[-count:]
+
+    def _event(self, scope: int) -> dict[str, Any]:
+        dice, n = self.dice, len(self.events)
+        self._clock = getattr(self, "_clock", START) + timedelta(
+            minutes=dice.choice((0.2, 0.5, 1, 2, -3, 12)) + (40 if dice.random() < 0.03 else 0)
+        )
+        lane = dice.choice(("s-1", "s-2", ""))
+        if dice.random() < 0.12:
+            self._topic[scope, lane] = dice.choice(TOPICS)
+        words = self._topic.setdefault((scope, lane), dice.choice(TOPICS)).split()
+        role, type_ = dice.choice(
+            (("user", "message"), ("user", "message"), ("agent", "message"), ("agent", "action"))
+        )
+        event: dict[str, Any] = {
+            "participants": [ALICE, f"agent:{scope}"],
+            "role": role,
+            "type": type_,
+            "speaker": ALICE if role == "user" else f"agent:{scope}",
+            "content": " ".join(dice.choices(words, k=dice.choice((2, 4, 6)))) + f" {n % 5}",
+            "occurred_at": self._clock.isoformat(),
+            "source_event_key": f"{self.seed}-{n}",
+        }
+        if lane:
+            event["session_id"] = f"{lane}-{scope}"
+        if dice.random() < 0.1:
+            event["metadata"] = {"workflow_id": f"wf-{dice.randrange(2)}"}
+        return event
+
+    @property
+    def _topic(self) -> dict[tuple[int, str], str]:
+        return self.__dict__.setdefault("_topics", {})
+
+
+def append(gateway: Gateway, key: str, events: Sequence[dict[str, Any]]) -> list[str]:
+    """Append them in one batch; gives their scopes."""
+    reply = gateway.call("POST", "/api/v1/events/batch", {"events": list(events)}, key=key)
+    assert reply.body["failed"] == 0, reply.text
+    return [item["event"]["scope_id"] for item in reply.body["results"]]
+
+
+def tune(base: Base, **more: object) -> None:
+    """Every tenant's thresholds."""
+    base.rows("update tenants set tuning = %s::jsonb returning 1", json.dumps({**TUNING, **more}))
+
+
+_STATE: dict[str, str] = {
+    "scopes": "select scope_id, last_seq, folded_seq, settled_seq from scopes",
+    "chains": "select chain_id, scope_id, session_id, version, status, last_event_at, importance,"
+    " density, strength from chains",
+    "versions": "select to_jsonb(v) - 'content_hash' || jsonb_build_object('hash',"
+    " encode(content_hash, 'hex')) from chain_versions v",
+    "links": "select event_id, chain_id, seq, since_version from chain_events",
+    "vectors": "select chain_id, space, embedding::text from chain_vectors",
+    "lanes": "select scope_id, session_id, folded_seq, open from lanes",
+    "decisions": "select event_id, kind, attempt, at_seq,"
+    " ((body #- '{at}') #- '{formed,at}') - '{fold,place}'::text[] from decisions",
+}
+
+
+def state(base: Base, *parts: str) -> dict[str, list[str]]:
+    """All that folding leaves, but for clocks and the number of commits it took."""
+    return {
+        part: sorted(
+            json.dumps(row, default=str, sort_keys=True) for row in base.rows(_STATE[part])
+        )
+        for part in parts or _STATE
+    }
+
+
+def named(base: Base, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same with each event and chain called by scope and seq instead of by its id, and without
+    content hashes, which rest on ids: what two databases with the same log have in common."""
+    names = {
+        str(event): f"{scope}#{seq}"
+        for event, scope, seq in base.rows("select event_id, scope_id, seq from events")
+    }
+    names |= {
+        str(chain): f"chain {scope}#{seq}"
+        for chain, scope, seq in base.rows(
+            "select distinct on (chain_id) chain_id, scope_id, seq from chain_events"
+            " order by chain_id, since_version, seq"
+        )
+    }
+    return {part: sorted(_renamed(row, names) for row in rows) for part, rows in found.items()}
+
+
+def _renamed(row: str, names: dict[str, str]) -> str:
+    for old, new in names.items():
+        if old in row:
+            row = row.replace(old, new)
+    value = json.loads(row)
+    for column in value:
+        if isinstance(column, dict):
+            column.pop("hash", None)  # pyright: ignore[reportUnknownMemberType]
+    return json.dumps(value, sort_keys=True)
+
+
+def hashes(base: Base) -> list[tuple[Any, ...]]:
+    """Every version's content hash."""
+    return base.rows(
+        "select chain_id::text, version, encode(content_hash, 'hex') from chain_versions"
+        " order by 1, 2"
+    )
+
+
+type Step = Callable[[], object]

@@ -1,0 +1,435 @@
+"""Folding: chains as the log and the decisions say, whoever folds, however often, and again."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Asker, Database
+from strandline.errors import EmbeddingUnavailable, NotFound
+from strandline.local.aws import LocalAws
+from strandline.services.embed import embed_due
+from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
+from strandline.services.worker import Worker
+from tests.strandline.services.folds import (
+    ALICE,
+    HELPER,
+    START,
+    Chat,
+    Plain,
+    Scripted,
+    append,
+    hashes,
+    state,
+    tune,
+)
+from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
+from tests.support import Base, Gateway
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+"""Long after everything was recorded: who waits by our clock has waited enough."""
+HARBOUR, BREAD = "harbour mooring berth jetty", "sourdough flour oven crust"
+
+
+@pytest.fixture
+def words() -> WordEmbedder:
+    """A quick embedder that counts."""
+    return WordEmbedder("words/64", 64)
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
+    """With a minute to work, and a model that finds everything worth keeping."""
+    database = Database(base.url)
+    yield work_for(database, Blobs(aws.bucket), words, Plain())
+    database.close()
+
+
+class Log:
+    """Alice's scope with her helper, a minute between any two events."""
+
+    def __init__(self, gateway: Gateway, base: Base) -> None:
+        self.gateway, self.base, self.key = gateway, base, gateway.key()
+        self.at = START
+        self.scope = UUID(int=0)
+        tune(base)
+
+    def say(self, text: str, role: str = "user", *, minutes: float = 1, **more: Any) -> None:
+        self.at += timedelta(minutes=minutes)
+        event: dict[str, Any] = {
+            "participants": [ALICE, HELPER],
+            "role": role,
+            "speaker": ALICE if role == "user" else HELPER,
+            "content": text,
+            "occurred_at": self.at.isoformat(),
+            **more,
+        }
+        self.scope = UUID(append(self.gateway, self.key, [event])[0])
+
+    def chains(self) -> list[tuple[Any, ...]]:
+        """Of each chain: how it ended, and its events' seqs."""
+        return self.base.rows(
+            "select v.closed_by, array_agg(l.seq order by l.seq) from chains c"
+            " join chain_versions v using (tenant_id, chain_id, version)"
+            " join chain_events l using (tenant_id, chain_id)"
+            " group by c.chain_id, v.closed_by order by min(l.seq)"
+        )
+
+    def decided(self, *kinds: str) -> list[tuple[Any, ...]]:
+        return self.base.rows(
+            "select d.kind, e.seq, d.at_seq from decisions d join events e"
+            " using (tenant_id, event_id) where d.kind = any (%s) order by d.at_seq, d.kind, e.seq",
+            list(kinds),
+        )
+
+
+@pytest.fixture
+def log(gateway: Gateway, base: Base) -> Log:
+    """An empty log."""
+    return Log(gateway, base)
+
+
+def fold(worker: Worker, log: Log, now: datetime | None = None) -> bool:
+    access = worker.database.access(Asker.background("acme"))
+    return form(worker, access, log.scope, now or datetime.now(UTC))
+
+
+def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Worker) -> None:
+    log.say(HARBOUR)
+    log.say("aye", "agent")
+    log.say(HARBOUR)
+    log.say(BREAD)
+    log.say("flour first", "agent")
+    assert embed_due(worker) == 1
+    assert log.chains() == [("break", [1, 2, 3])]
+    assert log.base.rows("select count(*) from scope_work") == [(0,)]
+    ((kept,),) = log.base.rows("select to_jsonb(v) from chain_versions v")
+    assert (kept["first_seq"], kept["last_seq"], kept["event_count"]) == (1, 3, 3)
+    assert kept["made_at_seq"] == 4
+    assert kept["settings"]["low"] == 0.6
+    assert kept["settings"]["space"] == "words/64"
+    assert set(kept["models"]) == {"summarise", "topic", "entities"}
+    assert log.decided("continues", "formed") == [("continues", 4, 4), ("formed", 3, 4)]
+    assert log.base.rows("select session_id, folded_seq, open ->> 'after' from lanes") == [
+        ("", 5, "3")
+    ]
+    counts = worker.tally.counts
+    assert (counts["ChainsFormed"], counts["GateBreak"], counts["GateContinue"]) == (1, 1, 1)
+    assert counts["EventsFolded"] == 5
+
+
+def test_interleaved_sessions_do_not_break_each_others_topics(log: Log, worker: Worker) -> None:
+    for _ in range(4):
+        log.say(HARBOUR, session_id="s-1")
+        log.say(BREAD, session_id="s-2")
+    embed_due(worker)
+    assert log.chains() == []
+    log.say(BREAD, session_id="s-1")
+    embed_due(worker)
+    assert log.chains() == [("break", [1, 3, 5, 7])]
+
+
+def test_twenty_open_events_close_the_older_half(log: Log, worker: Worker) -> None:
+    for _ in range(19):
+        log.say("at work", "agent", type="action")
+    embed_due(worker)
+    assert log.chains() == []
+    log.say("at work", "agent", type="action")
+    embed_due(worker)
+    assert log.chains() == [("force", list(range(1, 11)))]
+
+
+def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
+    log: Log, worker: Worker
+) -> None:
+    log.say(HARBOUR)
+    log.say(HARBOUR, minutes=-300)
+    log.say(HARBOUR, minutes=30)
+    log.say(HARBOUR, minutes=30.1)
+    embed_due(worker)
+    assert log.chains() == [("gap", [1, 2, 3])]
+
+
+def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: Worker) -> None:
+    log.say(HARBOUR, session_id="s-1")
+    log.say(BREAD, session_id="s-2")
+    embed_due(worker)
+    assert close_idle(worker, "acme", datetime.now(UTC) + timedelta(minutes=29)) == 0
+    assert close_idle(worker, "acme", datetime.now(UTC) + timedelta(minutes=31)) == 2
+    assert log.chains() == [("idle", [1]), ("idle", [2])]
+    assert log.decided("idle") == [("idle", 1, 2), ("idle", 2, 2)]
+    assert log.base.rows("select count(*) from lanes") == [(0,)]
+    assert close_idle(worker, "acme", NOW) == 0
+    log.say(BREAD, session_id="s-1")
+    embed_due(worker)
+    assert log.decided("continues") == [], "after the silence nothing is compared"
+
+
+def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: Worker) -> None:
+    """An event that nobody folded yet may be what was said: the lane waits for it."""
+    log.say(HARBOUR)
+    embed_due(worker)
+    log.say(HARBOUR)
+    hidden = WordEmbedder("words/64", 64)
+    hidden.before = unavailable()
+    assert close_idle(replace(worker, embedder=hidden), "acme", datetime.now(UTC)) == 0
+    assert log.chains() == []
+
+
+def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_next(
+    log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.say(HARBOUR)
+    embed_due(worker)
+    monkeypatch.setattr("strandline.services.folding.enrich", _raise)
+    close_idle(worker, "acme", NOW)
+    assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
+    monkeypatch.undo()
+    log.say(BREAD)
+    embed_due(worker)
+    assert log.chains() == [("idle", [1])]
+
+
+def _raise(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_flows_are_never_cut(log: Log, worker: Worker) -> None:
+    log.say(HARBOUR, metadata={"workflow_id": "wf"})
+    log.say(BREAD, metadata={"workflow_id": "wf", "execution_id": 7})
+    log.say(HARBOUR, metadata={"execution_id": 7})
+    log.say(BREAD, metadata={"execution_id": 8})
+    embed_due(worker)
+    assert log.chains() == [("break", [1, 2, 3])]
+
+
+def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
+    log: Log, worker: Worker, words: WordEmbedder
+) -> None:
+    log.say(HARBOUR)
+    words.before = refuse("kraken")
+    log.say("the kraken")
+    log.say(BREAD)
+    embed_due(worker)
+    assert log.chains() == []
+    assert log.decided("vector_given_up") == [("vector_given_up", 2, 2)]
+    words.before = unavailable()
+    log.say("nobody has said this before")
+    embed_due(worker)
+    assert log.base.rows("select folded_seq, last_seq from scopes") == [(3, 4)]
+    assert not fold(worker, log, datetime.now(UTC) + timedelta(hours=23))
+    assert fold(worker, log, datetime.now(UTC) + timedelta(hours=25))
+    assert log.decided("vector_given_up")[1:] == [("vector_given_up", 4, 4)]
+    words.before = lambda texts: None
+    log.base.rows("update scope_work set due_at = now() returning 1")
+    log.say(BREAD)
+    embed_due(worker)
+    assert log.chains() == [], "a vector that comes later serves search and changes no chain"
+
+
+def test_a_gray_pair_is_asked_about_once(log: Log, worker: Worker) -> None:
+    tune(log.base, similarity_low=-1, similarity_high=1)
+    model = Scripted()
+    asked = work_for(worker.database, worker.blobs, worker.embedder, model)
+    for _ in range(6):
+        log.say(HARBOUR)
+        log.say(BREAD)
+    embed_due(asked)
+    assert model.asked.count("continues") == 11
+    before = state(log.base)
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    assert hashes(log.base) == []
+    embed_due(asked)
+    assert model.asked.count("continues") == 11
+    assert state(log.base) == before
+
+
+def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: Worker) -> None:
+    for text in (HARBOUR, BREAD, HARBOUR, BREAD):
+        log.say(text, occurred_at=START.isoformat())
+    embed_due(worker)
+    assert log.chains() == [("break", [1, 3]), ("break", [2])]
+    versions = log.base.rows(
+        "select version, merged, event_count, last_seq, made_at_seq from chain_versions"
+        " where first_seq = 1 order by version"
+    )
+    assert versions == [(1, False, 1, 1, 2), (2, True, 2, 3, 4)]
+    assert log.base.rows(
+        "select seq, since_version from chain_events where seq in (1, 3) order by seq"
+    ) == [(1, 1), (3, 2)]
+    assert log.base.rows("select count(*) from chain_vectors") == [(2,)]
+    assert worker.tally.counts["ChainsMerged"] == 1
+
+
+def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: Worker) -> None:
+    tune(log.base, merged_events=2)
+    for text in (HARBOUR, BREAD, HARBOUR, BREAD, HARBOUR, BREAD):
+        log.say(text, occurred_at=START.isoformat())
+    embed_due(worker)
+    assert log.chains() == [("break", [1, 3]), ("break", [2, 4]), ("break", [5])]
+
+
+def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: Worker) -> None:
+    for who in (HELPER, "agent:other"):
+        for text in (HARBOUR, BREAD):
+            log.say(text, participants=[ALICE, who], occurred_at=START.isoformat())
+    embed_due(worker)
+    assert log.base.rows("select count(*) from chains where version = 1") == [(2,)]
+
+
+def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
+    log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from strandline import quality
+
+    def reject(*_: object, **__: object) -> quality.Judged:
+        return quality.Judged(0.1, "too thin")
+
+    monkeypatch.setattr(quality, "judge", reject)
+    for text in (HARBOUR, BREAD, HARBOUR, BREAD):
+        log.say(text, occurred_at=START.isoformat())
+    embed_due(worker)
+    assert (
+        log.base.rows(
+            "select c.status, v.rejected, v.quality from chains c join chain_versions v"
+            " using (tenant_id, chain_id)"
+        )
+        == [("rejected", "too thin", 0.1)] * 3
+    )
+    assert log.base.rows("select count(*) from chain_vectors") == [(0,)]
+    assert worker.tally.counts["ChainsRejected"] == 3
+    found = log.gateway.call(
+        "POST", "/api/v1/recall", {"query": "mooring"}, key=log.gateway.key(user=ALICE)
+    )
+    assert {hit["event"]["seq"] for hit in found.body["hits"]} >= {1, 3}
+
+
+def test_a_model_that_fails_leaves_a_job_and_the_twins_result(log: Log, worker: Worker) -> None:
+    failing = work_for(
+        worker.database, worker.blobs, worker.embedder, Scripted(fell_back="breaker_open")
+    )
+    log.say(HARBOUR)
+    log.say(BREAD, minutes=31)
+    embed_due(failing)
+    jobs = "select kind, state, reason, ref = (select chain_id::text from chains) from jobs"
+    assert log.base.rows(jobs) == [("enrich", "failed", "breaker_open", True)]
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    embed_due(failing)
+    assert log.base.rows("select attempts from jobs") == [(1,)], "a replay fails at nothing"
+
+
+def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
+    log: Log, worker: Worker
+) -> None:
+    log.say(HARBOUR)
+    log.say(BREAD)
+    embed_due(worker)
+    ((chain,),) = log.base.rows("select chain_id from chains")
+    moody = work_for(worker.database, worker.blobs, worker.embedder, Scripted(moody=True))
+    assert retry_enrichment(moody, "acme", chain, NOW) == 2
+    assert retry_enrichment(moody, "acme", chain, NOW) == 3
+    log.say(HARBOUR)
+    log.say(BREAD)
+    embed_due(moody)
+    before = hashes(log.base)
+    assert [version for name, version, _ in before if name == str(chain)][:3] == [1, 2, 3]
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    embed_due(moody)
+    assert hashes(log.base) == before
+    with pytest.raises(NotFound):
+        retry_enrichment(moody, "acme", UUID(int=7), NOW)
+
+
+def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
+    log: Log, worker: Worker, words: WordEmbedder
+) -> None:
+    log.say(HARBOUR)
+    log.say(HARBOUR)
+    embed_due(worker)
+    words.before = unavailable()
+    log.say("at work", "agent", minutes=31)
+    access = worker.database.access(Asker.background("acme"))
+    with pytest.raises(EmbeddingUnavailable):
+        form(worker, access, log.scope, datetime.now(UTC))
+    assert log.chains() == []
+    assert form(worker, access, log.scope, datetime.now(UTC) + timedelta(hours=25))
+    assert log.chains() == [("gap", [1, 2])]
+    assert log.base.rows("select reason from jobs") == [("no_vector",)]
+    words.before = lambda texts: None
+    ((chain,),) = log.base.rows("select chain_id from chains")
+    retry_enrichment(worker, "acme", chain, NOW)
+    assert log.base.rows("select count(*) from chain_vectors") == [(1,)]
+
+
+def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: Worker) -> None:
+    old = datetime(2024, 1, 1, tzinfo=UTC)
+    log.say(HARBOUR, occurred_at=old.isoformat())
+    log.say(BREAD, occurred_at=(old + timedelta(minutes=1)).isoformat())
+    embed_due(worker)
+    assert log.base.rows(
+        "select last_event_at < '2024-02-01', created_at > now() - interval '1 hour',"
+        " cold_at > now() + interval '6 days' from chains"
+    ) == [(True, True, True)]
+
+
+def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
+    log: Log, worker: Worker
+) -> None:
+    tune(log.base, flush_events=4, merged_events=2)
+    for _ in range(6):
+        log.say("at work", "agent")
+    embed_due(worker)
+    tune(log.base, flush_events=8, merged_events=2)
+    for _ in range(8):
+        log.say("at work", "agent")
+    embed_due(worker)
+    before = state(log.base)
+    assert log.decided("settings") == [("settings", 1, 1), ("settings", 7, 7)]
+    assert [held for _, held in log.chains()] == [[1, 2], [3, 4], [5, 6, 7, 8]]
+    tune(log.base, flush_events=20)
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    embed_due(worker)
+    assert state(log.base) == before
+
+
+def test_two_workers_on_one_scope_agree(gateway: Gateway, base: Base, worker: Worker) -> None:
+    key = gateway.key()
+    tune(base)
+    scopes = append(gateway, key, Chat(3).more(1, 120))
+    embed = WordEmbedder("words/64", 64)
+    moody = Scripted(moody=True)
+    workers = [work_for(worker.database, worker.blobs, embed, moody) for _ in range(2)]
+    base.rows("update scope_work set due_at = now() returning 1")
+    embed_due(work_for(worker.database, worker.blobs, embed, moody))
+    drop(worker.database.access(Asker.background("acme")), [UUID(scopes[0])])
+    base.rows("delete from decisions returning 1")
+    base.rows("update scopes set settled_seq = 0 returning 1")
+    barrier, failures = threading.Barrier(2), list[BaseException]()
+
+    def run(mine: Worker) -> None:
+        access = mine.database.access(Asker.background("acme"))
+        barrier.wait()
+        try:
+            form(mine, access, UUID(scopes[0]), datetime.now(UTC))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(mine,)) for mine in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    form(workers[0], worker.database.access(Asker.background("acme")), UUID(scopes[0]), NOW)
+    before = hashes(base)
+    assert len(before) > 5
+    assert base.rows("select folded_seq = last_seq from scopes") == [(True,)]
+    drop(worker.database.access(Asker.background("acme")), [UUID(scopes[0])])
+    form(workers[0], worker.database.access(Asker.background("acme")), UUID(scopes[0]), NOW)
+    assert hashes(base) == before
+    assert json.dumps(before)

@@ -1,0 +1,116 @@
+"""Density, coherence and the three gates."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline import quality
+from strandline.quality import DENSITY, GATES, Mode, Trait, coherence, density, judge
+
+MESSAGE = Trait("message", "user", 120, 0, False)
+SHARE = st.floats(0, 1)
+MODES: list[Mode] = ["strict", "balanced", "permissive"]
+TRAITS = st.builds(
+    Trait,
+    st.sampled_from(["message", "thought", "action"]),
+    st.sampled_from(["user", "agent"]),
+    st.integers(0, 10**7),
+    st.integers(0, 50),
+    st.booleans(),
+)
+
+
+def test_weights_are_shares() -> None:
+    assert math.isclose(sum(DENSITY), 1)
+    shares = quality.IMPORTANCE_SHARE, quality.DENSITY_SHARE, quality.COHERENCE_SHARE
+    assert math.isclose(sum(shares), 1)
+
+
+@given(st.lists(TRAITS, max_size=30))
+def test_a_density_is_from_nothing_to_one(traits: list[Trait]) -> None:
+    assert 0 <= density(traits) <= 1
+
+
+def test_nothing_has_no_density() -> None:
+    assert density([]) == 0
+
+
+@pytest.mark.parametrize(
+    "richer",
+    [
+        MESSAGE._replace(type="action", role="agent"),
+        MESSAGE._replace(chars=400),
+        MESSAGE._replace(metadata_keys=2),
+        MESSAGE._replace(has_payload=True),
+    ],
+    ids=["kinds", "text", "metadata", "payload"],
+)
+def test_each_kind_of_richness_counts(richer: Trait) -> None:
+    assert density([MESSAGE, richer]) > density([MESSAGE, MESSAGE])
+
+
+def test_a_log_file_is_no_conversation() -> None:
+    log = MESSAGE._replace(chars=10**6)
+    assert density([MESSAGE, log]) == density(
+        [MESSAGE, log._replace(chars=quality.COUNTED_CHARACTERS)]
+    )
+
+
+def test_as_rich_as_can_be() -> None:
+    kinds = [("message", "user"), ("message", "agent"), ("action", "agent"), ("upload", "user")]
+    assert math.isclose(density([Trait(t, r, 500, 2, True) for t, r in kinds]), 1)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "expected"),
+    [
+        ([], None),
+        ([[1.0, 0.0]], None),
+        ([[0.0, 0.0], [1.0, 0.0]], None),
+        ([[1.0, 0.0], [3.0, 0.0]], 1.0),
+        ([[1.0, 0.0], [0.0, 1.0]], math.sqrt(0.5)),
+        ([[1.0, 0.0], [-1.0, 0.0]], 0.0),
+    ],
+)
+def test_coherence(vectors: list[list[float]], expected: float | None) -> None:
+    assert coherence(vectors) == (None if expected is None else pytest.approx(expected))
+
+
+@given(SHARE, SHARE | st.none(), SHARE, st.integers(1, 50))
+def test_what_a_stricter_gate_lets_pass_all_do(
+    dense: float, coherent: float | None, important: float, events: int
+) -> None:
+    rejected = [
+        judge(mode, density=dense, coherence=coherent, importance=important, events=events).rejected
+        is not None
+        for mode in MODES
+    ]
+    assert rejected == sorted(rejected, reverse=True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_gate_lies_where_it_says(mode: Mode) -> None:
+    gate = GATES[mode]
+    at = judge(mode, density=1, coherence=1, importance=1, events=gate.events)
+    assert at == (1, None)
+    level = max(gate.quality, gate.density)
+    passes = judge(mode, density=level, coherence=level, importance=level, events=gate.events)
+    below = level - 0.01
+    fails = judge(mode, density=below, coherence=below, importance=below, events=gate.events)
+    assert passes.rejected is None
+    assert fails.rejected is not None
+
+
+def test_a_rejection_names_all_that_is_missing() -> None:
+    judged = judge("strict", density=0.1, coherence=None, importance=0.2, events=1)
+    assert judged.rejected == (
+        "strict: quality 0.15 is below 0.4, density 0.10 is below 0.3, 1 events are fewer than 2"
+    )
+
+
+def test_unknown_coherence_neither_helps_nor_harms() -> None:
+    unknown = judge("balanced", density=0.5, coherence=None, importance=0.5, events=3)
+    known = judge("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
+    assert unknown.quality == pytest.approx(known.quality)

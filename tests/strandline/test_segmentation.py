@@ -1,0 +1,224 @@
+"""The fold's step: where a lane is cut, and where it is not."""
+
+import math
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.segmentation import (
+    Compared,
+    Lane,
+    Rules,
+    Run,
+    Turn,
+    Verdict,
+    close,
+    compare,
+    cosine,
+    flows,
+    runs,
+    step,
+)
+
+RULES = Rules(low=0.3, high=0.7, gap=timedelta(minutes=30), flush=20)
+START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+
+
+def turn(
+    seq: int,
+    angle: float | None = None,
+    *,
+    minutes: float | None = None,
+    role: str = "user",
+    type: str = "message",
+    session: str = "",
+    **more: object,
+) -> Turn:
+    """An event; its vector points at `angle` degrees, so that cosines are easy to say."""
+    vector = (
+        None if angle is None else (math.cos(math.radians(angle)), math.sin(math.radians(angle)))
+    )
+    at = START + timedelta(minutes=seq if minutes is None else minutes)
+    made = Turn(UUID(int=seq), seq, session, role, type, at, at, vector=vector)
+    return made if not more else Turn(**{**_fields(made), **more})  # pyright: ignore[reportArgumentType]
+
+
+def _fields(made: Turn) -> dict[str, object]:
+    return {name: getattr(made, name) for name in Turn.__slots__}
+
+
+def lane(*turns: Turn) -> Lane:
+    return Lane(turns, next((t for t in reversed(turns) if t.asks), None))
+
+
+def seqs(found: Sequence[Run]) -> list[tuple[str, list[int]]]:
+    return [(run.closed_by, [t.seq for t in run.turns]) for run in found]
+
+
+@pytest.mark.parametrize(
+    ("angle", "verdict"),
+    [
+        (0, Verdict.CONTINUE),
+        (45, Verdict.CONTINUE),
+        (46, Verdict.GRAY),
+        (72, Verdict.GRAY),
+        (73, Verdict.BREAK),
+        (180, Verdict.BREAK),
+    ],
+)
+def test_two_user_messages_are_compared_by_their_cosine(angle: float, verdict: Verdict) -> None:
+    found = compare(lane(turn(1, 0)), turn(2, angle), RULES)
+    assert found.verdict is verdict
+    assert found.cosine == pytest.approx(math.cos(math.radians(angle)))
+
+
+def test_the_thresholds_belong_to_going_on() -> None:
+    """At high it goes on, at low it is asked about: only what is below breaks."""
+    exact = Rules(0.0, 1.0, RULES.gap, 20)
+    assert compare(lane(turn(1, 0)), turn(2, 0), exact).verdict is Verdict.CONTINUE
+    right = turn(2, vector=(0.0, 1.0))
+    assert compare(lane(turn(1, vector=(1.0, 0.0))), right, exact).verdict is Verdict.GRAY
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "verdict"),
+    [
+        (lane(), turn(2, 90), Verdict.ALONE),
+        (lane(turn(1, role="agent")), turn(2, 90), Verdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, role="agent"), Verdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, type="observation"), Verdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, minutes=32), Verdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, minutes=31), Verdict.BREAK),
+        (lane(turn(1, 0)), turn(2), Verdict.WAIT),
+        (lane(turn(1)), turn(2, 0), Verdict.WAIT),
+        (lane(turn(1)), turn(2, 90, given_up=True), Verdict.BLIND),
+        (lane(turn(1, given_up=True)), turn(2), Verdict.BLIND),
+        (
+            lane(turn(1, 0, flows=frozenset({"workflow_id=7", "execution_id=1"}))),
+            turn(2, 180, flows=frozenset({"workflow_id=7"})),
+            Verdict.FLOW,
+        ),
+        (
+            lane(turn(1, 0, flows=frozenset({"workflow_id=7"}))),
+            turn(2, 180, flows=frozenset({"execution_id=7"})),
+            Verdict.BREAK,
+        ),
+        (Lane((turn(2, role="agent"),), turn(1, 0)), turn(3, 180), Verdict.BREAK),
+    ],
+)
+def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: Verdict) -> None:
+    assert compare(before, later, RULES).verdict is verdict
+
+
+def test_a_break_closes_all_before_the_new_message() -> None:
+    found, still = runs([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
+    assert seqs(found) == [("break", [1, 2])]
+    assert [t.seq for t in still[""].open] == [3]
+
+
+def _never(*_: object) -> bool:
+    raise AssertionError("nobody is to be asked")
+
+
+def test_the_gray_are_asked_with_what_is_open() -> None:
+    asked: list[tuple[list[int], int]] = []
+
+    def answer(lane: Lane, later: Turn) -> bool:
+        asked.append(([t.seq for t in lane.open], later.seq))
+        return later.seq != 3
+
+    found, _ = runs([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
+    assert asked == [([1], 2), ([1, 2], 3), ([3], 4)]
+    assert seqs(found) == [("break", [1, 2])]
+
+
+def test_the_older_half_is_closed_by_force_and_its_last_message_still_compared() -> None:
+    turns = [turn(1, 0), *(turn(n, role="agent") for n in range(2, 21)), turn(21, 180)]
+    found, still = runs(turns, RULES, _never)
+    assert seqs(found) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
+    assert [t.seq for t in still[""].open] == [21]
+
+
+def test_a_gap_is_between_neighbours_and_only_forward() -> None:
+    turns = [
+        turn(1, minutes=0, role="agent"),
+        turn(2, minutes=-500, role="agent"),
+        turn(3, minutes=-470, role="agent"),
+        turn(4, minutes=-439, role="agent"),
+    ]
+    found, still = runs(turns, RULES, _never)
+    assert seqs(found) == [("gap", [1, 2, 3])]
+    assert still[""].user is None
+
+
+def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
+    found, still = runs(
+        [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
+    )
+    assert seqs(found) == [("gap", [1])]
+    empty, run = close(still[""], "idle")
+    assert (empty, run and run.closed_by) == (Lane(), "idle")
+    assert compare(empty, turn(4, 0, minutes=101), RULES) == Compared(Verdict.ALONE)
+    assert close(empty, "idle") == (Lane(), None)
+
+
+def test_lanes_do_not_meet() -> None:
+    mixed = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
+    found, still = runs(mixed, RULES, _never)
+    assert found == []
+    assert {name: len(held.open) for name, held in still.items()} == {"a": 5, "b": 5}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**9), st.integers(2, 9))
+def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flush: int) -> None:
+    dice = random.Random(seed)
+    turns = [
+        turn(
+            n,
+            dice.choice((0.0, 50.0, 90.0, 180.0, None)),
+            minutes=n * dice.choice((1, 1, 1, 3)) + dice.choice((0, 0, 0, 40)),
+            role=dice.choice(("user", "agent")),
+            session=dice.choice("abc"),
+        )
+        for n in range(1, 80)
+    ]
+    rules = Rules(0.3, 0.7, RULES.gap, max(4, flush))
+
+    def by_chance(*_: object) -> bool:
+        return dice.random() < 0.5
+
+    found, still = runs(turns, rules, by_chance)
+    held = [t for run in found for t in run.turns] + [t for ln in still.values() for t in ln.open]
+    assert sorted(t.seq for t in held) == list(range(1, 80))
+    for session in "abc":
+        own = [t for t in held if t.session_id == session]
+        assert [t.seq for t in own] == sorted(t.seq for t in own)
+    assert all(len({t.session_id for t in run.turns}) == 1 for run in found)
+    assert all(1 <= len(run.turns) < rules.flush for run in found)
+    assert all(len(ln.open) < rules.flush for ln in still.values())
+
+
+def test_a_step_changes_nothing_that_it_was_given() -> None:
+    before = lane(turn(1, 0))
+    after, run = step(before, turn(2, 0), RULES, breaks=False)
+    assert (len(before.open), len(after.open), run) == (1, 2, None)
+
+
+def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:
+    assert flows({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
+        "workflow_id=7",
+        "execution_id=7",
+    }
+    assert flows({"workflow_id": "", "execution_id": None}) == frozenset()
+    assert flows({}) == frozenset()
+
+
+def test_a_cosine_needs_no_unit_vectors() -> None:
+    assert cosine((3.0, 0.0), (0.5, 0.5)) == pytest.approx(math.sqrt(0.5))
+    assert cosine((0.0, 0.0), (1.0, 0.0)) == 0.0
