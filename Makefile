@@ -1,6 +1,6 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo key test check format prove bench calibrate lock clean
+.PHONY: help setup run demo key test check format prove bench calibrate twin lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -44,6 +44,9 @@ prove: $(READY) ## run the proofs at the sizes that are promised
 bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
+
+twin: $(READY) ## fit the twin's weights anew, and try them on what they were not fitted to
+	@$(PY) -m tests.bench.fit_twin
 
 calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
 	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")

@@ -34,7 +34,7 @@ from strandline.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
 from tests.bench import locomo, talks
 from tests.bench.talks import Event, Talk
 
-SURE = 0.9
+SURE = 0.95
 PAIRS = 5
 STRAYS = 0.05
 """Share of topics whose summary may find another topic's alike."""
@@ -192,7 +192,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    shipped = [talks.CORPUS, talks.DEMO]
+    shipped = list(talks.FITTED)
     parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
     parser.add_argument("--locomo", type=Path, metavar="FILE", help="to count its pairs as well")
     return parser.parse_args()

@@ -1,9 +1,8 @@
 """Conversations whose topics people have marked, as the fold sees them, with real vectors.
 
 `tests/bench/corpus/talks.jsonl` was written for this: eight short conversations of 34 topics, at
-work and at home, with each topic's names. The twin's weights were fitted to it and to the demo
-together, and the thresholds of the shipped embedding space are calibrated on both; a conversation
-that shall tell how good they are elsewhere must be a third.
+work and at home, with each topic's names. Weights and thresholds are fitted to it and to five
+conversations of events/; the sixth tells how good they are elsewhere.
 """
 
 import json
@@ -27,7 +26,12 @@ from strandline.tuning import DEFAULTS
 from tests.bench.locomo import Conversation
 
 CORPUS = Path(__file__).parent / "corpus" / "talks.jsonl"
-DEMO = Path(__file__).parents[2] / "events" / "demo"
+_EVENTS = Path(__file__).parents[2] / "events"
+DEMO = _EVENTS / "demo"
+FITTED = (DEMO, CORPUS, *(_EVENTS / name for name in ("second", "third", "fourth", "fifth")))
+"""What weights and thresholds were fitted to, and rules were mended by."""
+UNSEEN = _EVENTS / "sixth"
+"""What nobody looked at who did so."""
 SHOWN = 4000
 """Characters of a text that models are shown, as the worker cuts payloads."""
 GAP_MINUTES = DEFAULTS.gap_minutes

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from strandline.models import shown
+from strandline.models import cohesion, shown
 from strandline.models.language import Said, Summary
 from strandline.models.provider import Asked
 from strandline.models.shown import Bounds
 from strandline.models.twin import Twin
 from strandline.spaces import Thresholds
-from tests.bench import calibrate, chains, talks
+from tests.bench import calibrate, chains, fit_twin, talks
 from tests.bench.calibrate import Pair, edges, shares
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -29,8 +29,8 @@ class Ones:
 
 
 def test_edges_lie_where_pairs_are_sure_enough() -> None:
-    low = [Pair(0.1, True)] * 9 + [Pair(0.2, False)] + [Pair(0.3, True), Pair(0.3, False)] * 5
-    high = [Pair(0.8, False)] * 9 + [Pair(0.7, True)]
+    low = [Pair(0.1, True)] * 19 + [Pair(0.2, False)] + [Pair(0.3, True), Pair(0.3, False)] * 5
+    high = [Pair(0.8, False)] * 19 + [Pair(0.7, True)]
     found_low, found_high = edges([*low, *high])
     assert 0.2 < found_low <= 0.3
     assert 0.3 < found_high <= 0.7
@@ -105,3 +105,9 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
     assert shares == sorted(shares, reverse=True)
     # Where all messages are alike only the long pauses cut.
     assert found["boundary_recall"] < 0.3
+
+
+def test_the_twin_s_weights_are_what_the_conversations_give() -> None:
+    samples = [fit_twin.sample(talk) for talk in fit_twin.read()]
+    weights, bias = fit_twin.rounded(fit_twin.fit(samples))
+    assert (weights, bias) == (cohesion.WEIGHTS, cohesion.BIAS)

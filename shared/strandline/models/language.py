@@ -90,7 +90,9 @@ class Done[Value: BaseModel]:
     """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
     fell_back: str | None = None
     """Why the twin answered though a model is configured: `budget_spent`, `rate_limited`,
-    `breaker_open`, `late`, `unavailable`, `refused`, `invalid_output`."""
+    `breaker_open`, `late`, `out_of_time` (ours), `unavailable`, `refused`, `invalid_output`."""
+    again_in: float | None = None
+    """Seconds after which the model would be asked: who can wait gets its answer then."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,12 @@ class Task:
 
     tenant: str
     subject: str
-    """Whose rate it counts towards: `user:NAME` in a request, the scope's id in the background."""
+    """Whose rate it counts towards: `user:NAME` or `key:ID` in a request, in the background the
+    scope's id."""
     participants: tuple[str, ...]
     """Of the scope whose text is shown."""
     scope_id: str | None = None
     job: str | None = None
-    """The job on whose behalf it is."""
+    """On whose behalf it is in the background: `fold`, `retry`, or a sweep's job by its id."""
     deadline: float | None = None
     """time.monotonic() seconds until when an answer is of use."""

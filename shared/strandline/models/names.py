@@ -8,6 +8,7 @@ people do. Where every noun has a capital, as in German, only names of several w
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from strandline.models.language import Entity, EntityKind, Said
@@ -25,13 +26,13 @@ _FEW = 8
 """Of so few nothing is concluded."""
 
 _TOKEN = re.compile(  # a title keeps its dot
-    r"(?:Dr|Mrs?|Ms|Prof|St)\.(?=\s)|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
+    r"(?:Dr|Mrs?|Ms|Prof|St)\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
 )
 _GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
 _PATH = re.compile(r"(?:[\w.-]+/)*[\w-]{2,}\.[a-z][a-z0-9]{0,5}")
 _CODE = re.compile(
-    r"[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
+    r"#\d{2,}|[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
     r"|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
     r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
 )
@@ -111,6 +112,7 @@ def _capitals(
     spans = [span for words in parts for span in _spans(words)]
     lower = {word for words in parts for word in words if word.islower()}
     inside = {word.lower() for span in spans if not span.opens for word in span.words} | speakers
+    inside |= {word for word, times in _openers(spans).items() if times > 1 and word not in lower}
     heavy = _capitals_say_nothing(parts)
     for span in spans:
         words = span.words
@@ -129,9 +131,15 @@ def _capitals(
             yield name, "technology" if _acronym(name) else span.kind
 
 
+def _openers(spans: Sequence[_Span]) -> Counter[str]:
+    """How often a word opens a sentence: more than once, a name does rather than another."""
+    return Counter(span.words[0].lower() for span in spans if span.opens)
+
+
 def _ordinary(words: Sequence[str], lower: set[str], inside: set[str]) -> bool:
     first, second = words[0].lower(), words[1].lower()
-    return first not in inside and (first in lower or (len(words) == 2 and second in inside))
+    known = first in lower or first in listed("does")
+    return first not in inside and (known or (len(words) == 2 and second in inside))
 
 
 def _capitals_say_nothing(parts: Sequence[Sequence[str]]) -> bool:
@@ -146,7 +154,7 @@ def _spans(words: Sequence[str]) -> Iterator[_Span]:
         end = place + _is_prefix(words, place)
         while end < len(words) and _name_like(words[end]):
             end += 1
-            if _GENITIVE.search(words[end - 1]) and plain(words[place]) not in _SAINTS:
+            if _GENITIVE.search(words[end - 1]) and plain(words[place]).rstrip(".") not in _SAINTS:
                 break
             if (
                 end + 1 < len(words)
@@ -162,12 +170,17 @@ def _spans(words: Sequence[str]) -> Iterator[_Span]:
 
 
 def _is_number_of(words: Sequence[str], place: int) -> bool:
-    """A model's number behind a name, as in Orion R5, or a standard's, as in DIN 5008. Other
-    figures count something, or are a reading of what is named."""
+    """A model's number behind a name, as in Orion R5, Orion 60 or DIN 5008. Other figures count
+    something, or are the readings of what is named, one after the other."""
     if place == len(words):
         return False
-    standard = _acronym(words[place - 1]) and re.fullmatch(r"\d{3,5}", words[place])
-    return bool(standard or re.fullmatch(r"[A-Z]\d{1,3}", words[place]))
+    if re.fullmatch(r"[A-Z]\d{1,3}", words[place]):
+        return True
+    if not re.fullmatch(r"[1-9]\d{0,4}", words[place]):
+        return False
+    counts = place + 1 < len(words) and words[place + 1][0].isalnum()
+    figures = sum(word.isdecimal() and _name_like(before) for before, word in pairwise(words))
+    return figures == 1 and (not counts or (_acronym(words[place - 1]) and len(words[place]) > 2))
 
 
 def _is_prefix(words: Sequence[str], place: int) -> bool:
@@ -184,7 +197,8 @@ def _span(words: Sequence[str], start: int, end: int) -> _Span:
     before = words[start - 1] if start else ""
     after = [word.lower() for word in words[end : end + 2]]
     last = words[end - 1]
-    name = (*words[start : end - 1], _GENITIVE.sub("", last))
+    saint = end - start > 1 and plain(words[start]).rstrip(".") in _SAINTS
+    name = (*words[start : end - 1], last if saint else _GENITIVE.sub("", last))
     in_list = len(after) > 1 and after[0] in {",", "and", "or", "&"} and _name_like(words[end + 1])
     addressed = len(after) > 1 and after[0] == "," and after[1] in listed("addressed")
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])

@@ -270,12 +270,21 @@ def _scored(path: talks.Path) -> tuple[float, float]:
 _ALL_GRAY = Thresholds(low=-1.0, high=1.1, merge=1.0)
 
 
-@pytest.mark.parametrize("path", [talks.DEMO, talks.CORPUS], ids=["demo", "corpus"])
+_GOOD = {
+    "demo": (0.93, 0.92),
+    "talks": (0.93, 0.87),
+    "second": (0.95, 0.93),
+    "third": (0.92, 0.92),
+    "fourth": (0.80, 0.84),
+    "fifth": (0.82, 0.83),
+}
+
+
+@pytest.mark.parametrize("path", talks.FITTED, ids=lambda path: path.stem)
 def test_how_good_it_is(path: talks.Path) -> None:
-    """What docs/chains.md says, less a little; worse is a change for the worse."""
+    """What docs/chains.md says, cut off; worse is a change for the worse."""
     boundaries, entities = _scored(path)
-    assert boundaries > 0.9
-    assert entities > 0.88
+    assert (boundaries >= _GOOD[path.stem][0], entities >= _GOOD[path.stem][1]) == (True, True)
 
 
 def test_the_score_sees_a_twin_that_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
