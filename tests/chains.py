@@ -44,6 +44,7 @@ def add_chain(
         "scope_id": scope_id,
         "participants": who,
         "session_id": session,
+        "lane": session,
         "made_at_seq": events[-1][1],
         "closed_by": "break",
         "merged": earlier > 0,
@@ -65,7 +66,10 @@ def add_chain(
         "content_hash": b"",
         "status": "active",
         "formed_at": now,
+        "strength": 1.0,
         "accessed_at": now,
+        "boosted_at": None,
+        "archived_at": None,
         "cold_at": cold_at(state, DEFAULTS),
         "promote_until": promote_until(state, DEFAULTS),
     }

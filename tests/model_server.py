@@ -65,8 +65,8 @@ def right(request: dict[str, Any]) -> Says:
 class ModelServer(ThreadingHTTPServer):
     """Answers with what lies in `script`, first come first served, and then rightly."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.daemon_threads = False  # closing it waits for its threads: nothing outlives a test
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         self.requests: list[dict[str, Any]] = []
@@ -136,9 +136,9 @@ def pour(status: int) -> Callable[[Handler], None]:
 
 
 @contextmanager
-def serving() -> Generator[ModelServer]:
-    """A server while the block lasts."""
-    with ModelServer() as server:
+def serving(port: int = 0) -> Generator[ModelServer]:
+    """A server while the block lasts; at a port of before it is that one come back."""
+    with ModelServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

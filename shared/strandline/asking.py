@@ -25,7 +25,7 @@ from strandline.models.provider import Asked, Provider, Reply
 from strandline.models.shown import Shown, Verb
 
 type Failure = Literal["late", "refused", "invalid_output", "unavailable"]
-type FellBack = Refusal | Failure
+type FellBack = Refusal | Failure | Literal["out_of_time"]
 
 _LEAST_SECONDS = 0.5
 """With less time left a model is not asked."""
@@ -39,9 +39,11 @@ _NOT_BILLED = frozenset({"format_refused", "unavailable"})
 class Fallen(Exception):
     """The model gave no answer of use, or was not asked; says why."""
 
-    def __init__(self, reason: FellBack) -> None:
+    def __init__(self, reason: FellBack, again_in: float | None = None) -> None:
         super().__init__(reason)
         self.reason: FellBack = reason
+        self.again_in = again_in
+        """Seconds after which it would be asked, where waiting helps."""
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Asking:
         try:
             way = self._meter.begin(task)
         except Refused as refused:
-            raise Fallen(refused.reason) from None
+            raise Fallen(refused.reason, refused.again_in) from None
         prompt = shown.prompt(verb)
         schema = answers.schema(result)
         asked = Asked(verb, prompt.text, data.quoted, schema, self._settings.llm_max_tokens)
@@ -109,18 +111,19 @@ class Asking:
         full = self._full_seconds(question.verb)
         seconds = min(full, _seconds_left(question.task))
         if seconds < _LEAST_SECONDS:
-            raise Fallen("late")
+            raise Fallen("out_of_time", 0.0)
         try:
             with self._meter.spend(question.task, _tokens(question.asked)):
                 return self._requested(question, result, seconds, counted)
         except Refused as refused:
-            raise Fallen(refused.reason) from None
+            raise Fallen(refused.reason, refused.again_in) from None
         except FormatRefused:
             raise
         except (ModelRefused, ModelUnavailable, ModelUnusable) as error:
             # A refusal is about the text, and who had less than its time is not to blame.
-            in_a_hurry = isinstance(error, ModelLate) and seconds < full
-            if not (isinstance(error, ModelRefused) or in_a_hurry):
+            if isinstance(error, ModelLate) and seconds < full:
+                raise Fallen("out_of_time", 0.0) from None
+            if not isinstance(error, ModelRefused):
                 self._meter.failed(question.task)
             raise Fallen(_reason(error)) from None
 

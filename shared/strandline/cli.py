@@ -1,4 +1,5 @@
-"""`python -m strandline.cli`: make, list, rotate and revoke API keys; migrate a database."""
+"""`python -m strandline.cli`: make, list, rotate and revoke API keys; fold chains again;
+migrate a database."""
 
 import argparse
 import json
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 from strandline import wire
 from strandline.config import settings
@@ -22,6 +24,7 @@ from strandline.services.keys import (
     rotate_key,
 )
 from strandline.services.migrate import migrate_from_environment
+from strandline.services.refold import refold
 from strandline.store.audit import Act
 
 _MOST_OVERLAP = 30 * 24
@@ -51,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     revoke = commands.add_parser("revoke", help="revoke a key; it is refused within 60 seconds")
     revoke.add_argument("--tenant", required=True)
     revoke.add_argument("--key", required=True, help="its id, as `keys` lists it")
+    refolding = commands.add_parser(
+        "refold", help="forget a tenant's chains and have the sweep fold them again from the log"
+    )
+    refolding.add_argument("--tenant", required=True)
+    refolding.add_argument("--scope", type=UUID, help="this scope's only, by its id")
     commands.add_parser("migrate", help="apply missing migrations as the owner")
     return parser
 
@@ -65,7 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         database = Database(settings().database_url)
         try:
-            _on_keys(asked, database.access(Asker(asked.tenant, ())))
+            access = database.access(Asker(asked.tenant, ()))
+            if asked.command == "refold":
+                dropped = refold(access, Act("console refold"), asked.scope)
+                print(f"to be folded again by the next sweep: {dropped} scopes")
+            else:
+                _on_keys(asked, access)
         finally:
             database.close()
     except StrandlineError as error:

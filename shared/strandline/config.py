@@ -63,7 +63,7 @@ class Settings(BaseModel):
     llm_summary_seconds: float = Field(default=20.0, gt=0, le=120)
     """How long a summary may take."""
     llm_calls_per_minute: int = Field(default=50, ge=0, le=100_000)
-    """Requests to the provider for one user, in the background for one scope."""
+    """Requests to the provider for one user or key, in the background for one scope."""
     llm_failures: int = Field(default=5, ge=1, le=1000)
     """After so many failures in a row the provider is left alone,"""
     llm_rest_seconds: float = Field(default=60.0, gt=0, le=3600)
@@ -111,6 +111,13 @@ class Settings(BaseModel):
     tuning: Json[Tuning] = DEFAULTS
     """Thresholds of memory's formation that differ from their defaults, as a JSON object by name
     (docs/heat.md has the table). What an operator sets for a tenant goes before them."""
+
+    @field_validator("llm_base_url", "embedding_base_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("https://", "http://")):
+            raise ValueError("must be an https:// or http:// address")
+        return value
 
     @field_validator("upload_grace_seconds")
     @classmethod

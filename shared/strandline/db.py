@@ -169,7 +169,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = url
         self._local = threading.local()
-        self._opened: list[Connection] = []
+        self._opened: list[tuple[threading.Thread, Connection]] = []
         self._opening = threading.Lock()
 
     def access(self, asker: Asker, deadline: float | None = None) -> Access:
@@ -183,10 +183,18 @@ class Database:
             if kept is not None:
                 kept.connection.close()
             kept = self._local.kept = _Kept(_connect(self._url, deadline))
-            with self._opening:
-                self._opened = [c for c in self._opened if not c.closed] + [kept.connection]
+            self._keep(kept.connection)
         kept.used_at = time.monotonic()
         return kept.connection
+
+    def _keep(self, connection: Connection) -> None:
+        """Remember a connection, and close those of threads that have ended."""
+        with self._opening:
+            for thread, left in self._opened:
+                if not thread.is_alive():
+                    left.close()
+            lasting = [(thread, c) for thread, c in self._opened if not c.closed]
+            self._opened = [*lasting, (threading.current_thread(), connection)]
 
     @property
     def in_transaction(self) -> bool:
@@ -198,7 +206,7 @@ class Database:
 
     def close(self) -> None:
         """Close every thread's connection: when the process, or a test, is done."""
-        for connection in self._opened:
+        for _, connection in self._opened:
             connection.close()
 
 

@@ -31,14 +31,18 @@ _WRITTEN_AT = 50
 UNWRITTEN = 500
 """With so many calls that the database did not take no more are made."""
 _SUBJECTS = 10_000
+_OF_A_RUN = 4
+"""Calls that a closed run takes, and its merge: where a minute holds fewer none comes through."""
 
 
 class Refused(Exception):
     """No call is made; says why."""
 
-    def __init__(self, reason: Refusal) -> None:
+    def __init__(self, reason: Refusal, again_in: float | None = None) -> None:
         super().__init__(reason)
         self.reason: Refusal = reason
+        self.again_in = again_in
+        """Seconds after which it would be, where waiting helps."""
 
 
 @dataclass
@@ -146,7 +150,8 @@ class Meter:
             lease = _Lease(got.granted, now + got.seconds_left, over=got.granted == 0)
             account.leases[task.subject] = lease
         if lease.units == 0:
-            raise Refused("rate_limited")
+            helps = self._settings.llm_calls_per_minute >= _OF_A_RUN
+            raise Refused("rate_limited", lease.until - now if helps else None)
         lease.units -= 1
 
     def _look(

@@ -35,6 +35,8 @@ class Gate(NamedTuple):
     quality: float
     density: float
     events: int
+    important: float
+    """From this importance on a run passes, however short: a fact can be one line."""
 
 
 class Weights(NamedTuple):
@@ -60,9 +62,9 @@ IMPORTANCE_SHARE, DENSITY_SHARE, COHERENCE_SHARE = 0.4, 0.35, 0.25
 """Of a quality. A run whose coherence is unknown is judged by the other two."""
 
 GATES: Mapping[Mode, Gate] = {
-    "strict": Gate(quality=0.4, density=0.3, events=2),
-    "balanced": Gate(quality=0.25, density=0.15, events=1),
-    "permissive": Gate(quality=0.1, density=0.0, events=1),
+    "strict": Gate(quality=0.4, density=0.3, events=2, important=0.4),
+    "balanced": Gate(quality=0.25, density=0.15, events=1, important=0.2),
+    "permissive": Gate(quality=0.1, density=0.0, events=1, important=0.1),
 }
 
 
@@ -104,6 +106,8 @@ def judge(
         parts.append((COHERENCE_SHARE, coherence))
     quality = sum(share * value for share, value in parts) / sum(share for share, _ in parts)
     gate = GATES[mode]
+    if importance >= gate.important:
+        return Judged(quality, None)
     lacks = [
         f"{name} {found:.2f} is below {least:g}"
         for name, found, least in (

@@ -48,6 +48,13 @@ class Reasoner:
             self._meter = Meter(database, settings, provider.name)
             self._asking = Asking(provider, self._meter, settings)
         self._thread = threading.local()
+        self.run_seconds = 2 * settings.llm_summary_seconds if provider else 0.0
+        """What a closed run may take: what is asked of it side by side, and then a merge."""
+
+    @property
+    def asks(self) -> bool:
+        """A model is configured: answers are waited for."""
+        return self._provider is not None
 
     def continues(self, task: Task, before: Sequence[Said], message: Said) -> Done[Continues]:
         """Does `message` go on with the topic of `before` (the lane's open events, in order)?"""
@@ -114,7 +121,7 @@ class Reasoner:
             value = self._asking.ask(task, verb, result, show(), counter)
         except Fallen as fallen:
             counter["ModelFallbacks"] += 1
-            return Done(twin(), Twin.name, verb, fallen.reason)
+            return Done(twin(), Twin.name, verb, fallen.reason, fallen.again_in)
         return Done(value, self._provider.name, shown.prompt(verb).name)
 
     def _counter(self) -> Counter[str]:

@@ -13,7 +13,7 @@ from strandline.db import Database
 from strandline.errors import StrandlineError
 from strandline.executions import Executions
 from strandline.hints import Hints
-from strandline.models.choice import make_embedder, make_provider
+from strandline.models.choice import make_embedder, make_provider, require_provider
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.quotas import Quotas
@@ -41,7 +41,7 @@ class Service:
         self.warnings = warnings
         """What whoever runs this process should know; GET /api/v1/health says it."""
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-            settings()
+            require_provider(settings())
             if model:
                 self.warm()
 

@@ -15,13 +15,16 @@ class Thresholds(NamedTuple):
     """From here it goes on; in between the model is asked."""
     merge: float
     """From here a run joins an earlier chain."""
+    relevant: float = -1.0
+    """Cosine of a question and what answers it from which the answer counts as one: it is warmed.
+    Where nobody calibrated it, every answer counts."""
 
 
 SOURCE = Thresholds(low=0.52, high=0.72, merge=0.85)
 """Source A's, which were found with one model: text-embedding-ada-002."""
 
 CALIBRATED: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.83, merge=0.86),
+    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.83, merge=0.86, relevant=0.3),
     "openai:text-embedding-ada-002/1536": SOURCE,
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
@@ -37,4 +40,5 @@ def thresholds(space: str, tuning: Tuning) -> Thresholds:
         known.low if tuning.similarity_low is None else tuning.similarity_low,
         known.high if tuning.similarity_high is None else tuning.similarity_high,
         known.merge if tuning.similarity_merge is None else tuning.similarity_merge,
+        known.relevant,
     )

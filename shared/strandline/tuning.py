@@ -37,6 +37,9 @@ class Tuning(BaseModel):
     """Chains are not merged beyond so many events."""
     vector_hours: float = Field(default=24.0, ge=0, le=30 * 24)
     """How long a fold waits for a user message's vector before it goes on without."""
+    model_patience_minutes: float = Field(default=60.0, ge=0, le=30 * 1440)
+    """How long a fold waits for a minute in which the model may be asked again before the twin
+    answers."""
     quality: Literal["strict", "balanced", "permissive"] = "balanced"
     """How much a run must hold to be listed as a chain."""
     heat_importance: float = Field(default=0.7, ge=0, le=1)

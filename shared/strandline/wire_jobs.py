@@ -26,9 +26,10 @@ class JobOut(AnswerModel):
     job_id: UUID
     kind: str
     """`archiver`, `sweeper`; `enrich` is a chain whose model failed and that has what works without
-    one."""
+    one; `continues` is a scope in which it could not be asked where topics end."""
     state: JobState
-    """`queued` until it is taken up, `running`, `done`, or `failed`, which can be tried again."""
+    """`queued` until it is taken up, `running`, `done`, or `failed`, which can be tried again, but
+    for `continues`."""
     reason: str
     """Why it failed, as a code; else empty."""
     advice: str
@@ -39,7 +40,7 @@ class JobOut(AnswerModel):
     scope_id: UUID | None
     """The scope that it is about; null: all of the tenant."""
     ref: str | None
-    """What it is about in that scope: of `enrich` the chain's id."""
+    """What it is about in that scope: of `enrich` the chain's id, of `continues` its own."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

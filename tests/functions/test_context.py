@@ -208,13 +208,14 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
     assert found["chains"][0]["topic"] == "a birthday cake"
     assert found["degraded"] == []
     rows = base.rows("select chain_id::text, participants from recalls order by 1")
-    assert rows == sorted((c["chain_id"], [HELPER, ALICE]) for c in found["chains"])
+    # The other is shown too, but is no answer: it is not warmed.
+    assert rows == [(made["a birthday cake"], [HELPER, ALICE])]
     asked = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
     reply = gateway.call("POST", f"{SESSIONS}/s/context/search", asked, key=key)
     (hit,) = reply.body["hits"]
     assert hit["chain"]["chain_id"] == made["the weather at sea"]
     assert (hit["similarity"] > 0.3, hit["text_score"]) == (True, None)
-    assert base.rows("select count(*), count(distinct recall_id) from recalls") == [(3, 2)]
+    assert base.rows("select count(*), count(distinct recall_id) from recalls") == [(2, 2)]
     tokens = {found["token"], reply.body["token"]}
     assert len(tokens) == 2
 
@@ -282,14 +283,32 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (event,) = tell_all(tell, key, "x")
-    chain(event, embedder=embedder)
+    chain(event, topic="a red buoy", embedder=embedder)
+    tried: list[object] = []
 
     def fail(*_: object, **__: object) -> None:
+        tried.append(None)
         raise RuntimeError("the disk is full")
 
     monkeypatch.setattr(recalls, "record", fail)
-    assert len(get(gateway, key, "s/context", query="buoy")["chains"]) == 1
+    monkeypatch.setattr(recalls, "record_events", fail)
+    assert len(get(gateway, key, "s/context", query="a red buoy")["chains"]) == 1
+    assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).body["hits"]
+    assert len(tried) == 2
     assert base.rows("select count(*) from recalls") == [(0,)]
+
+
+def test_a_recall_warms_the_chains_of_what_it_finds(
+    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, key: str, chain: Chained
+) -> None:
+    other, asked = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
+    gateway.tick()
+    base.rows("delete from chain_events")
+    wanted = chain(asked, topic="buoys", embedder=embedder)
+    chain(other, topic="bread", embedder=embedder)
+    found = gateway.call("POST", "/api/v1/recall", {"query": "Which buoy is red?"}, key=key).body
+    assert len(found["hits"]) == 2
+    assert base.rows("select chain_id::text from recalls") == [(wanted,)]
 
 
 # who sees which ----------------------------------------------------------------------------------
@@ -361,7 +380,8 @@ def test_segments_are_the_chains_that_hold_events_of_the_session(
 ) -> None:
     a, b, c, d = tell_all(tell, key, *"abcd")
     other = tell(key, "other", session_id="t")["event_id"]
-    both = chain(other, a, topic="both")  # merged over sessions: each has it
+    both = chain(other, topic="both")
+    chain(a, topic="both", chain_id=both)  # merged over sessions: each has it
     active, thin, cold = chain(b), chain(c, status="rejected"), chain(d)
     base.rows(
         "update chains set status = 'archived', archived_at = now() where chain_id = %s",

@@ -366,6 +366,9 @@ def test_nothing_is_added_to_an_ended_session(gateway: Gateway, base: Base) -> N
     begin(gateway, key, "s")
     before = said("Before.", session_id="s", source_event_key="k")
     first = gateway.call("POST", "/api/v1/events", before, key=key)
+    own = f"{SESSIONS}/s/events", {"role": "user", "content": "Before too."}
+    once = {"Idempotency-Key": "once"}
+    second = gateway.call("POST", *own, key=key, headers=once)
     assert gateway.call("DELETE", f"{SESSIONS}/s", key=key).status == 200
     late = said("Late.", session_id="s")
     refusals = [
@@ -382,7 +385,10 @@ def test_nothing_is_added_to_an_ended_session(gateway: Gateway, base: Base) -> N
     assert [item["status"] for item in items] == [409, 201, 409]
     again = gateway.call("POST", "/api/v1/events", before, key=key)
     assert (again.status, again.body) == (201, first.body)
-    assert base.rows("select content from events order by seq") == [("Before.",), ("Elsewhere.",)]
+    again = gateway.call("POST", *own, key=key, headers=once)
+    assert (again.status, again.text) == (201, second.text)
+    told = [("Before.",), ("Before too.",), ("Elsewhere.",)]
+    assert base.rows("select content from events order by seq") == told
 
 
 def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:

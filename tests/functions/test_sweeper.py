@@ -156,3 +156,30 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(base: Base, gateway: Gat
         assert held is not None
         assert jobs.expire(access, None, now + timedelta(hours=1)) == 1
         assert not jobs.hold(access, held)
+
+
+def test_a_failure_of_ours_holds_up_no_other_failure(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be tried is refused alone, whatever is wrong with it."""
+    gateway.key()
+    base.rows(
+        "insert into jobs (tenant_id, job_id, kind, state, ref) select 'acme', uuidv7(), 'enrich',"
+        " 'queued', 'chain ' || n from generate_series(1, 2) n returning 1"
+    )
+    tried: list[str] = []
+
+    def broken(_worker: Any, _tenant: str, chain_id: str, _now: Any) -> int:
+        tried.append(chain_id)
+        if chain_id == "chain 1":
+            raise RuntimeError("the words of a memory")
+        return 2
+
+    monkeypatch.setattr("strandline.services.jobs.sweeper.UUID", str)
+    monkeypatch.setattr("strandline.services.form_chains.retry_enrichment", broken)
+    gateway.tick()
+    assert tried == ["chain 1", "chain 2"]
+    assert base.rows("select state, reason from jobs where ref is not null order by ref") == [
+        ("failed", "RuntimeError"),
+        ("done", ""),
+    ]

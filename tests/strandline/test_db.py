@@ -1,5 +1,6 @@
 """The way to the database: who asks is true for one transaction, and what breaks has a name."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -237,3 +238,17 @@ def test_a_server_that_only_reads_is_left_for_the_writer(base: Base) -> None:
             connection.execute("insert into tenants values ('acme')")
         assert connection.closed
         assert not database.connection().closed
+
+
+def test_a_thread_that_ended_leaves_no_connection(database: Database, base: Base) -> None:
+    """A state machine's every run has threads of its own."""
+    for _ in range(6):
+        thread = threading.Thread(target=database.connection)
+        thread.start()
+        thread.join()
+    database.connection()
+    count = "select count(*) from pg_stat_activity where usename = 'strandline_app'"
+    deadline = time.monotonic() + 10
+    while base.rows(f"{count} and datname = current_database()") != [(1,)]:
+        assert time.monotonic() < deadline, "connections of dead threads stay"
+        time.sleep(0.05)

@@ -95,12 +95,21 @@ def test_a_gate_lies_where_it_says(mode: Mode) -> None:
     gate = GATES[mode]
     at = judge(mode, density=1, coherence=1, importance=1, events=gate.events)
     assert at == (1, None)
-    level = max(gate.quality, gate.density)
-    passes = judge(mode, density=level, coherence=level, importance=level, events=gate.events)
+    slight = gate.important - 0.01
+    level = max((gate.quality - 0.4 * slight) / 0.6, gate.density) + 1e-9
+    passes = judge(mode, density=level, coherence=level, importance=slight, events=gate.events)
     below = level - 0.01
-    fails = judge(mode, density=below, coherence=below, importance=below, events=gate.events)
+    fails = judge(mode, density=below, coherence=below, importance=slight, events=gate.events)
     assert passes.rejected is None
     assert fails.rejected is not None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_matters_passes_however_short(mode: Mode) -> None:
+    important = GATES[mode].important
+    assert judge(mode, density=0, coherence=None, importance=important, events=1).rejected is None
+    less = judge(mode, density=0, coherence=0, importance=important - 0.01, events=1)
+    assert less.rejected is not None
 
 
 def test_a_rejection_names_all_that_is_missing() -> None:

@@ -344,11 +344,13 @@ def test_nobody_listening(make: Callable[..., Reasoner]) -> None:
 
 
 def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, reasoner: Reasoner) -> None:
-    assert fell(reasoner.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "late"
+    """Which says nothing about the model: who has more time may ask it."""
+    assert fell(reasoner.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "out_of_time"
     assert provider.requests == []
     provider.script = [Says(b"", hold=stay_silent)]
     started = time.monotonic()
-    assert fell(reasoner.topic(task(deadline=started + 0.9), TALK)) == "late"
+    done = reasoner.topic(task(deadline=started + 0.9), TALK)
+    assert (fell(done), done.again_in) == ("out_of_time", 0)
     assert time.monotonic() - started < 5
 
 
@@ -476,6 +478,19 @@ def test_a_minutes_calls_are_exact_over_all_processes(
     assert found.count(None) == 50 == len(provider.requests)
     assert set(found) == {None, "rate_limited"}
     assert fell(processes[0].topic(task(subject="user:mara"), TALK)) is None, "another's minute"
+
+
+def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., Reasoner]) -> None:
+    one = make(llm_calls_per_minute=4)
+    done = [one.topic(task(), TALK) for _ in range(5)]
+    assert [fell(asked) for asked in done] == [None] * 4 + ["rate_limited"]
+    assert done[0].again_in is None
+    assert done[4].again_in is not None
+    assert 50 < done[4].again_in <= 60
+    few = make(llm_calls_per_minute=3).topic(task(subject="none"), TALK)
+    assert few.again_in is None
+    none = make(llm_calls_per_minute=0).topic(task(subject="another"), TALK)
+    assert (fell(none), none.again_in) == ("rate_limited", None), "waiting does not help"
 
 
 def test_a_lease_that_counts_nothing_is_noticed(

@@ -32,6 +32,7 @@ from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.state_machine import Schedules, StateMachine
+from strandline.models.choice import require_provider
 from strandline.observability import logger
 from strandline.service import Service
 from strandline.services.keys import make_key
@@ -46,6 +47,12 @@ _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _KEEP_SECONDS = 0.5
 _LOG_BYTES = 16 * 1024 * 1024
 _KEY_DAYS = 30
+_LEASED = tuple(
+    sql.SQL("update {} set leased_until = '-infinity' where leased_until > now()").format(
+        sql.Identifier(table)
+    )
+    for table in ("scope_work", "jobs", "job_shards")
+)
 
 
 @dataclass(frozen=True)
@@ -240,6 +247,9 @@ def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
     owner_url = postgres.dsn(_DATABASE, _OWNER, known["owner_password"])
     with psycopg.connect(owner_url, autocommit=True) as owner:
         migrate(owner)
+    with psycopg.connect(postgres.dsn(_DATABASE)) as administrator:
+        for leased in _LEASED:  # whoever held them ended with the service's last run
+            administrator.execute(leased)
 
 
 def _configure(url: str, aws: LocalAws, machine: StateMachine, key_secret: str) -> dict[str, str]:
@@ -252,6 +262,7 @@ def _configure(url: str, aws: LocalAws, machine: StateMachine, key_secret: str) 
     }
     os.environ |= environment
     settings.cache_clear()
+    require_provider(settings())  # as a Lambda's init phase does
     return environment
 
 

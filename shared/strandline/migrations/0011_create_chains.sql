@@ -59,6 +59,7 @@ create table chain_versions (
     version int not null check (version > 0),
     scope_id uuid not null,
     participants text[] not null,
+    session_id text not null,  -- the lane of the run that it took in
     made_at_seq bigint not null,  -- the scope's mark at which this version took over
     closed_by text not null check (closed_by in ('break', 'force', 'gap', 'idle', 'retry')),
     merged boolean not null default false,  -- it took in a later run
@@ -84,6 +85,23 @@ create table chain_versions (
 );
 alter table chains add foreign key (tenant_id, chain_id, version) references chain_versions
     deferrable initially deferred;
+create index chain_versions_session on chain_versions (tenant_id, scope_id, session_id, chain_id);
+create index chain_versions_made on chain_versions (tenant_id, scope_id, made_at_seq);
+
+-- What use made of a chain that was dropped, until it is folded again up to this version.
+create table chain_use (
+    tenant_id text not null,
+    chain_id uuid not null,
+    scope_id uuid not null,
+    participants text[] not null,
+    version int not null,  -- the newest that there was
+    strength double precision not null,
+    accessed_at timestamptz not null,
+    boosted_at timestamptz,
+    archived_at timestamptz,
+    primary key (tenant_id, chain_id),
+    foreign key (tenant_id, scope_id) references scopes
+);
 
 -- An event is in one chain, once.
 create table chain_events (
@@ -147,7 +165,8 @@ do $$
 declare
     guarded text;
 begin
-    foreach guarded in array array['chains', 'chain_versions', 'chain_events', 'chain_vectors', 'recalls'] loop
+    foreach guarded in array array['chains', 'chain_versions', 'chain_use', 'chain_events',
+        'chain_vectors', 'recalls'] loop
         execute format(
             'create policy in_view on %I to strandline_app, strandline_owner '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
@@ -161,9 +180,12 @@ begin
         execute format('grant select, insert, delete on %I to strandline_app', guarded);
     end loop;
 end $$;
+drop policy planner_reads on chain_use;
+revoke select on chain_use from strandline_planner;
 create policy planner_reads on lanes for select to strandline_planner using (true);
 grant select on lanes to strandline_planner;
 grant update (version, status, last_event_at, importance, density, strength, accessed_at, boosted_at,
     cold_at, promote_until, archived_at) on chains to strandline_app;
+grant update (version, strength, accessed_at, boosted_at, archived_at) on chain_use to strandline_app;
 grant update (folded_at) on recalls to strandline_app;
 grant update (embedding) on chain_vectors to strandline_app;

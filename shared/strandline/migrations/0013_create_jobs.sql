@@ -148,8 +148,9 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     where t.swept_for is distinct from p_space or t.swept_at < p_now - interval '1 day'
         or exists (select from scope_work w
             where w.tenant_id = t.tenant_id and w.due_at <= p_now and w.leased_until <= p_now)
-        or exists (select from lanes l
-            where l.tenant_id = t.tenant_id and l.idle_at is not null and l.idle_at <= p_now)
+        or exists (select from lanes l  -- what is not folded to its end is none to be closed yet
+            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            where l.tenant_id = t.tenant_id and l.idle_at <= p_now and s.folded_seq >= s.last_seq)
         or exists (select from jobs j
             where j.tenant_id = t.tenant_id and j.ref is not null and j.state = 'queued')
         or exists (select from jobs j

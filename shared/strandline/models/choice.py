@@ -44,15 +44,21 @@ def _require_the_shipped_model(settings: Settings) -> None:
         )
 
 
+def require_provider(settings: Settings) -> None:
+    """Raise Misconfigured naming what the language model that the settings name needs as well."""
+    kind = settings.llm_provider
+    missing = [f"{PREFIX}{n.upper()}" for n in _NEEDED.get(kind, ()) if not getattr(settings, n)]
+    if missing:
+        raise Misconfigured(f"{PREFIX}LLM_PROVIDER={kind} needs {', '.join(missing)} as well.")
+
+
 def make_provider(settings: Settings) -> Provider | None:
     """Build the language model that the settings name; None leaves its tasks to the twin. Nothing
     is called before first use. Raises Misconfigured naming what is missing."""
+    require_provider(settings)
     kind = settings.llm_provider
     if kind == "none":
         return None
-    missing = [f"{PREFIX}{n.upper()}" for n in _NEEDED[kind] if not getattr(settings, n)]
-    if missing:
-        raise Misconfigured(f"{PREFIX}LLM_PROVIDER={kind} needs {', '.join(missing)} as well.")
     if kind == "bedrock":
         from strandline.models.bedrock import BedrockModel
 

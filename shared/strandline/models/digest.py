@@ -56,7 +56,8 @@ def summary(said: Sequence[Said]) -> str:
     """The weightiest sentences in order, with who said them, in at most SUMMARY_CHARACTERS."""
     lines = list(_lines(said))
     told = _told(_chosen(lines, SUMMARY_CHARACTERS))
-    return told or f"{len(said)} events without text."
+    spoken = next((f"{_who(one)}: {text}" for one in said if (text := one.text.strip())), None)
+    return told or (spoken or f"{len(said)} events without text.")[:SUMMARY_CHARACTERS]
 
 
 def merged(earlier: str, later: str) -> str:
@@ -75,11 +76,12 @@ def importance(said: Sequence[Said]) -> float:
     texts = [_prose(one) for one in said if one.type != "thought"]
     asked = [text.rstrip().endswith("?") for text in texts]
     answered = sum(asks and not also for asks, also in pairwise(asked))
+    two, three = (max(1, min(most, len(texts))) for most in (2, 3))  # of one event one is enough
     signs = (
-        (0.35, sum(bool(_DECIDES.search(text)) for text in texts) / 2),
-        (0.25, sum(len(_FIGURE.findall(text)) > 1 for text in texts) / 3),
-        (0.25, sum(bool(_WEIGHS.search(text)) for text in texts) / 2),
-        (0.15, sum(bool(_COMMITS.search(text)) for text in texts) / 2),
+        (0.35, sum(bool(_DECIDES.search(text)) for text in texts) / two),
+        (0.25, sum(len(_FIGURE.findall(text)) > 1 for text in texts) / three),
+        (0.25, sum(bool(_WEIGHS.search(text)) for text in texts) / two),
+        (0.15, sum(bool(_COMMITS.search(text)) for text in texts) / two),
         (0.10, answered),
         (0.15, sum(map(len, texts)) / 1500),
     )

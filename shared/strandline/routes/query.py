@@ -1,12 +1,14 @@
 """Reading over HTTP: events, scopes, memories by CID, recall, and how the service feels."""
 
+from datetime import UTC, datetime
+
 from strandline import wire
 from strandline.config import settings
 from strandline.db import Asker
 from strandline.errors import Forbidden, StrandlineError
 from strandline.http import Answer, Media, Request, Route, answer, binary, text
 from strandline.services import metrics, read
-from strandline.services.recall import recall
+from strandline.services.recall import recall, record_use
 from strandline.services.usage import list_model_calls, require_tenants_own, usage
 
 # A block never changes, but who may see it can: caches may keep it for their own user only.
@@ -79,13 +81,18 @@ def get_file(request: Request) -> Answer:
 
 def post_recall(request: Request) -> Answer:
     """What do we know about this? Events in view by words and by meaning, best first, each with
-    its score in parts."""
+    its score in parts. The chains of the best ten are warmed by it."""
     named = request.query(wire.OnBehalf).participants
     asked = request.body(wire.RecallRequest)
     access = request.reader(asked.participants or named)
     seconds = settings().query_vector_seconds
     found = recall(access, request.service.embedder, asked, seconds)
-    request.counted |= {"Hits": len(found.hits), "RecallsDegraded": int(bool(found.degraded))}
+    recorded = record_use(access, found, request.service.embedder.space, datetime.now(UTC))
+    request.counted |= {
+        "Hits": len(found.hits),
+        "RecallsDegraded": int(bool(found.degraded)),
+        "RecallsNotRecorded": int(not recorded),
+    }
     return answer(found)
 
 

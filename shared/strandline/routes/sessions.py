@@ -39,7 +39,7 @@ def post_interaction(request: Request) -> Answer:
     """Store what a user said and what an agent answered: two messages in one transaction, both or
     none. Under a key they are stored once, with the keys `<key>#user` and `<key>#agent`."""
     key = idempotency_key(request)
-    session = sessions.require_open(_named(request, request.query(wire_sessions.InScope)))
+    session = _named(request, request.query(wire_sessions.InScope))  # the append says if it ended
     body = request.body(wire_sessions.InteractionIn)
     results = append_all(request, sessions.interaction(session, body, key), atomic=True)
     refused = sessions.refused(results)
@@ -56,7 +56,7 @@ def post_session_event(request: Request) -> Answer:
     """Append one event to a session: a message, thought, action, observation or upload. As POST
     /api/v1/events, but that the session says who takes part."""
     key = idempotency_key(request)
-    session = sessions.require_open(_named(request, request.query(wire_sessions.InScope)))
+    session = _named(request, request.query(wire_sessions.InScope))  # the append says if it ended
     request.body(wire_sessions.SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
     results = append_all(request, [(request.json() | members, key)], atomic=False)
@@ -86,7 +86,7 @@ def get_context(request: Request) -> Answer:
     """What the agent should have in mind: the session's short-term memory, and chains of its
     participants, nearest to `query`, else the latest. Short-term memory is the newest 10 events of
     the last hour (as tuned); of events of one type that share a workflow_id or an execution_id only
-    the newest is shown, with their count. Chains given for a query are warmed by it."""
+    the newest is shown, with their count. Chains that answer a query are warmed by it."""
     asked = request.query(wire_sessions.ContextQuery)
     reading, embedder = _read(request, asked), request.service.embedder
     found, given = context.context(reading, embedder, asked, settings().query_vector_seconds)
@@ -97,7 +97,7 @@ def get_context(request: Request) -> Answer:
 
 def search_context(request: Request) -> Answer:
     """Search the chains of a session's participants by meaning, best first. Each is cited with its
-    events; those given are warmed by it."""
+    events; those that are an answer are warmed by it."""
     reading = _read(request, request.query(wire_sessions.InScope))
     asked, embedder = request.body(wire_sessions.SearchRequest), request.service.embedder
     found, given = context.search(reading, embedder, asked, settings().query_vector_seconds)
@@ -109,7 +109,8 @@ def get_topics(request: Request) -> Answer:
     """Name the topics of a session's short-term memory. Says which model did."""
     reading = _read(request, request.query(wire_sessions.InScope))
     reasoner = request.service.reasoner
-    subject = request.principal.user or str(reading.session.scope_id)
+    # Not the scope's: who asks here takes nothing from what its fold may ask.
+    subject = request.principal.user or f"key:{request.principal.key_id}"
     found = context.topics(reading, reasoner, subject=subject, deadline=request.deadline)
     reasoner.flush(reading.access)
     request.counted |= reasoner.counted()
@@ -150,7 +151,7 @@ def _read(request: Request, asked: wire_sessions.InScope) -> Reading:
 def _record(
     request: Request, reading: Reading, given: list[FoundChain], degraded: list[str]
 ) -> None:
-    recorded = context.record_use(reading, given)
+    recorded = context.record_use(reading, given, request.service.embedder.space)
     request.counted |= {
         "Hits": len(given),
         "RecallsDegraded": int(bool(degraded)),

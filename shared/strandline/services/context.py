@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel
 from uuid_utils.compat import uuid7
 
-from strandline import wire_sessions
+from strandline import spaces, wire_sessions
 from strandline.db import Look
 from strandline.models.embedding import Embedder
 from strandline.models.language import Said, Task
@@ -140,12 +140,18 @@ def _about(
     return found, degraded, embedder.space if vector else None
 
 
-def record_use(reading: Reading, given: Sequence[FoundChain]) -> bool:
-    """Record that these chains were given as an answer: what keeps them warm. The answer is made
-    already and is given whatever happens here; tells whether it was recorded."""
-    if not given:
+def record_use(reading: Reading, given: Sequence[FoundChain], space: str) -> bool:
+    """Record that these chains were given as an answer, if they are one: what keeps them warm. The
+    caller's answer is made already and is given whatever happens here; tells whether it was
+    recorded."""
+    least = spaces.thresholds(space, reading.tuning).relevant
+    used = [
+        (row.chain_id, row.scope_id, row.participants)
+        for row in given
+        if row.text_score or (row.similarity is not None and row.similarity >= least)
+    ]
+    if not used:
         return True
-    used = [(row.chain_id, row.scope_id, row.participants) for row in given]
     try:
         recalls.record(reading.access, uuid7(), used, reading.now)
     except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner

@@ -1,6 +1,7 @@
 """Work off what is new in scopes: embed it, from the last vector to the log's end, and fold it."""
 
 import hashlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from strandline.db import Access, Asker
 from strandline.errors import EmbeddingRefused, Unavailable
 from strandline.observability import logger
 from strandline.services.form_chains import form
-from strandline.services.worker import EMBED_SECONDS, Worker, reason_of
+from strandline.services.worker import EMBED_SECONDS, NotYet, Worker, reason_of
 from strandline.store import metrics, work
 from strandline.store.work import Unembedded, Vector
 
@@ -31,7 +32,7 @@ _LATEST_SECONDS = 300
 
 def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     """Embed the scopes that were hinted at; gives how many are not done, whose work stays due. A
-    scope that somebody works on, or that has nothing due, is none of ours."""
+    scope that somebody works on, that has nothing due or that waits for a model is none of ours."""
     access = worker.database.access(Asker.background(tenant))
     failed = 0
     # Again, because an append that came during the last step was hinted by nobody.
@@ -39,7 +40,7 @@ def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
         done = _work_off(worker, access, leases)
         failed += done.failed
         if worker.out_of_time():
-            return failed + len(leases) - done.finished - done.failed
+            return failed + len(leases) - done.finished - done.failed - done.waiting
     return failed
 
 
@@ -76,6 +77,8 @@ def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
 class _Done(NamedTuple):
     finished: int
     failed: int
+    waiting: int
+    """Nothing failed, and nothing can be done before a while."""
 
 
 def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
@@ -86,11 +89,16 @@ def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _
     if before == (worker.tally.events, worker.tally.counts["EventsFolded"]):
         # Nothing moved, and nothing will by itself.
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
-    fine = [taken.scope_id for taken in leases if taken.scope_id not in failures]
+    waits = _waits(worker, leases, failures)
+    fine = [o.scope_id for o in leases if o.scope_id not in failures and o.scope_id not in waits]
     with access.transaction():
         finished = work.settle(access, fine, worker.embedder.space) if fine else 0
+        for scope_id, wait in waits.items():
+            seconds = max(1, math.ceil(wait.seconds))
+            work.put_off(access, [scope_id], seconds, wait.reason, failed=False)
     _put_off(worker, access, [taken for taken in leases if taken.scope_id in failures], failures)
-    return _Done(finished, len(failures))
+    cut_off = sum(wait.out_of_time for wait in waits.values())
+    return _Done(finished, len(failures) + cut_off, len(waits) - cut_off)
 
 
 def _embed_leased(
@@ -136,18 +144,30 @@ def _form_leased(
     failures: dict[UUID, Exception],
 ) -> list[UUID]:
     """Fold leased scopes, those without new vectors as well: it is for the fold to say how long it
-    waits for one. Gives those that wait; failures are added to the ones there are."""
+    waits for one. Gives those that wait for one; failures are added to the ones there are."""
     stuck: list[UUID] = []
     for taken in leases:
         if worker.out_of_time():
             break
         try:
             through = form(worker, access, taken.scope_id, datetime.now(UTC))
-            if not through and not worker.out_of_time() and taken.scope_id not in failures:
+            waits = taken.scope_id in worker.tally.waits or worker.out_of_time()
+            if not through and not waits and taken.scope_id not in failures:
                 stuck.append(taken.scope_id)
         except Exception as error:
             failures.setdefault(taken.scope_id, error)
     return stuck
+
+
+def _waits(
+    worker: Worker, leases: Sequence[work.Lease], failures: Mapping[UUID, Exception]
+) -> dict[UUID, NotYet]:
+    """Of leased scopes those whose fold waits for a model, and for what."""
+    waits = worker.tally.waits
+    found = {one.scope_id: waits.pop(one.scope_id) for one in leases if one.scope_id in waits}
+    for scope_id, wait in found.items():
+        logger.info("fold waits", extra={"scopes": [scope_id], "reason": wait.reason})
+    return {scope_id: wait for scope_id, wait in found.items() if scope_id not in failures}
 
 
 def _put_off(
@@ -180,7 +200,7 @@ def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> lis
     known = dict(work.cached(access, worker.embedder.space, hashes))
     missing = {h: text for h, text in zip(hashes, texts, strict=True) if h not in known}
     refused: dict[bytes, str] = {}
-    for text_hash, vector in _embed(worker, missing).items():
+    for text_hash, vector in embed_texts(worker, missing).items():
         if isinstance(vector, str):
             refused[text_hash] = vector
         else:
@@ -191,8 +211,9 @@ def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> lis
     ]
 
 
-def _embed(worker: Worker, texts: dict[bytes, str]) -> dict[bytes, list[float] | str]:
-    """Vectors by hash; for a text that the model will never take, the reason in its place."""
+def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list[float] | str]:
+    """Vectors by key; for a text that the model will never take, the reason in its place. Raises
+    EmbeddingUnavailable."""
     if not texts:
         return {}
     started = time.monotonic()
@@ -202,10 +223,10 @@ def _embed(worker: Worker, texts: dict[bytes, str]) -> dict[bytes, list[float] |
         return dict(zip(texts, vectors, strict=True))
     except EmbeddingRefused as error:
         if len(texts) == 1:
-            return {h: error.message for h in texts}
-    found: dict[bytes, list[float] | str] = {}
-    for text_hash, text in texts.items():  # one of them is refused: learn which
-        found |= _embed(worker, {text_hash: text})
+            return {key: error.message for key in texts}
+    found: dict[Key, list[float] | str] = {}
+    for key, text in texts.items():  # one of them is refused: learn which
+        found |= embed_texts(worker, {key: text})
     return found
 
 

@@ -1,11 +1,9 @@
 """What a closed run says as a chain: summary, topic and entities, whether it is good enough, and
 which earlier chain it belongs to. All of it is decided here once, and kept as a decision."""
 
-import functools
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,9 +14,9 @@ from strandline import quality, spaces
 from strandline.blobs import Blobs, is_text
 from strandline.db import Access
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.models.language import Done, Said, Summary, Task
-from strandline.observability import trace_header, trace_of, traced
+from strandline.models.language import Continues, Done, Said, Summary, Task
 from strandline.segmentation import Rules
+from strandline.services.at_once import at_once
 from strandline.services.worker import EMBED_SECONDS, Worker
 from strandline.store import chains, work
 from strandline.store.chains import Head, Text
@@ -49,7 +47,7 @@ class Settings(BaseModel):
     @classmethod
     def of(cls, space: str, tuning: Tuning) -> "Settings":
         """A tenant's, in an embedding space."""
-        low, high, merge = spaces.thresholds(space, tuning)
+        low, high, merge, _ = spaces.thresholds(space, tuning)
         return cls(
             space=space,
             low=low,
@@ -111,16 +109,20 @@ def enrich(
     event_ids: Sequence[UUID],
     now: datetime,
     *,
+    patience: timedelta,
     merge: bool,
 ) -> Enriched | None:
     """What these events say as a chain; nothing where all of them were erased. `merge`: it may
     become part of an earlier one. Outside of any transaction. Raises EmbeddingUnavailable while it
-    is worth waiting for the summary's vector."""
+    is worth waiting for the summary's vector, NotYet while (for `patience` since the last of them)
+    it is for the model, or where there is not time enough."""
+    worker.require_run()
     found = chains.texts(access, settings.space, event_ids)
     if not found:
         return None
-    formed = _formed(worker, task, settings, found, now)
-    patient = now - max(text.recorded_at for text in found) < timedelta(hours=settings.vector_hours)
+    age = now - max(text.recorded_at for text in found)
+    patient = age < timedelta(hours=settings.vector_hours)
+    formed = _formed(worker, task, settings, found, now, age < patience)
     vector = vector_of(worker, formed, patient=patient)
     near = None
     if merge and vector is not None:
@@ -128,22 +130,28 @@ def enrich(
         scope_id = UUID(task.subject)
         near = chains.nearest(access, scope_id, settings.space, vector, settings.merge, most)
     if near is not None:
-        formed = _joined(worker, task, settings, near, formed, len(found))
+        formed = _joined(worker, task, settings, near, formed, len(found), age < patience)
         vector = vector_of(worker, formed, patient=patient)
     return Enriched(formed, vector, fresh=True)
 
 
 def _formed(
-    worker: Worker, task: Task, settings: Settings, found: Sequence[Text], now: datetime
+    worker: Worker,
+    task: Task,
+    settings: Settings,
+    found: Sequence[Text],
+    now: datetime,
+    patient: bool,
 ) -> Formed:
     """What these events say by themselves, and whether they pass the gate."""
     said = [_said(worker.blobs, task.tenant, text) for text in found]
-    summary, topic, entities = _at_once(
+    summary, topic, entities = at_once(
         worker,
         lambda: worker.reasoner.summarise(task, said),
         lambda: worker.reasoner.topic(task, said),
         lambda: worker.reasoner.entities(task, said),
     )
+    worker.require_answers((summary, topic, entities), patient=patient)
     density = quality.density([_trait(text) for text in found])
     coherence = quality.coherence([json.loads(text.vector) for text in found if text.vector])
     judged = quality.judge(
@@ -192,18 +200,41 @@ def task_of(worker: Worker, access: Access, scope_id: UUID, participants: Sequen
         subject=str(scope_id),
         participants=tuple(participants),
         scope_id=str(scope_id),
+        job=worker.job,
         deadline=worker.deadline - _MARGIN_SECONDS,
     )
 
 
-def read_said(worker: Worker, access: Access, space: str, event_ids: Sequence[UUID]) -> list[Said]:
-    """Events as a model is shown them, by seq."""
-    tenant = access.asker.tenant
-    return [_said(worker.blobs, tenant, text) for text in chains.texts(access, space, event_ids)]
+def ask_continues(
+    worker: Worker,
+    access: Access,
+    task: Task,
+    space: str,
+    before: Sequence[UUID],
+    message: UUID,
+    *,
+    patient: bool,
+) -> Done[Continues] | None:
+    """Whether a message goes on with the topic of the events before it; nothing where of either all
+    was erased. Raises NotYet as `enrich` does."""
+    found = chains.texts(access, space, [*before, message])
+    said = {text.event_id: _said(worker.blobs, task.tenant, text) for text in found}
+    last = said.pop(message, None)
+    if last is None or not said:
+        return None
+    done = worker.reasoner.continues(task, list(said.values()), last)
+    worker.require_answers((done,), patient=patient)
+    return done
 
 
 def _joined(
-    worker: Worker, task: Task, settings: Settings, near: Head, later: Formed, events: int
+    worker: Worker,
+    task: Task,
+    settings: Settings,
+    near: Head,
+    later: Formed,
+    events: int,
+    patient: bool,
 ) -> Formed:
     """Both as one chain: one summary, the earlier's topic, everybody named, and what was measured
     weighted by the number of events. The gate has let both pass."""
@@ -212,6 +243,7 @@ def _joined(
         Summary(summary=near.summary, importance=near.importance),
         Summary(summary=later.summary, importance=later.importance),
     )
+    worker.require_answers((merged,), patient=patient)
     parts = near.event_count, events
     density = _mean((near.density, later.density), parts)
     coherence = _mean((near.coherence, later.coherence), parts)
@@ -267,29 +299,3 @@ def _trait(text: Text) -> quality.Trait:
 
 def _by(done: Done[Any]) -> dict[str, str | None]:
     return {"model": done.model, "prompt": done.prompt, "fell_back": done.fell_back}
-
-
-@functools.cache
-def _helpers() -> ThreadPoolExecutor:
-    """Kept, because a thread keeps a connection."""
-    return ThreadPoolExecutor(3, thread_name_prefix="enrich")
-
-
-def _at_once[A, B, C](
-    worker: Worker, one: Callable[[], A], two: Callable[[], B], three: Callable[[], C]
-) -> tuple[A, B, C]:
-    """All three side by side: they wait for a model, not for each other (A-68)."""
-    trace = trace_of(trace_header())
-
-    def apart[Value](ask: Callable[[], Value]) -> Future[tuple[Value, Mapping[str, float]]]:
-        def traced_ask() -> tuple[Value, Mapping[str, float]]:
-            with traced(trace):
-                return ask(), worker.reasoner.counted()
-
-        return _helpers().submit(traced_ask)
-
-    first, second, third = apart(one), apart(two), apart(three)
-    answers = first.result(), second.result(), third.result()
-    for _, counted in answers:
-        worker.tally.counts.update(counted)
-    return answers[0][0], answers[1][0], answers[2][0]

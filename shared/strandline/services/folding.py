@@ -1,8 +1,9 @@
 """One scope's fold: events into lanes, lanes into chains, each step committed by compare-and-swap.
 
 Up to `settled_seq` all is decided: a replay asks nobody, compares nothing, and goes by what was
-stored. Past it the fold decides, and its decisions commit with what they led to, so that none is
-kept that nothing came of, and none is lost that something did. The kinds of decisions:
+stored. Past it the fold decides, and its decisions commit with what they led to, or, where a model
+was asked whether a topic goes on, before: what was answered is not asked again. The kinds of
+decisions:
 
 - `settings`: what is folded by from this event on;
 - `continues`: whether the topic goes on at this user message, where it broke or somebody was asked;
@@ -20,11 +21,18 @@ from uuid import UUID
 from strandline.db import Access
 from strandline.models.twin import Twin
 from strandline.segmentation import Lane, Run, Turn, Verdict, close, compare, step
-from strandline.services.enrich import Enriched, Formed, Settings, enrich, read_said, task_of
+from strandline.services.enrich import (
+    Enriched,
+    Formed,
+    Settings,
+    ask_continues,
+    enrich,
+    task_of,
+)
 from strandline.services.enrich import vector_of as vector_of_summary
 from strandline.services.open_lanes import as_turn, kept, read_lanes
-from strandline.services.versions import write_again, write_run
-from strandline.services.worker import Worker
+from strandline.services.versions import Again, note_unsure, write_again, write_run
+from strandline.services.worker import NotYet, Overtaken, Worker
 from strandline.store import chains, decisions, lanes, work
 from strandline.store.decisions import Decision
 from strandline.store.lanes import Kept, LoggedTurn, Mark
@@ -38,10 +46,6 @@ _GATES = {
 """The metrics that count comparisons."""
 
 
-class Overtaken(Exception):
-    """Somebody else moved the scope's mark: read it again."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """Whether the topic ends before an event, and what was decided to know it."""
@@ -49,7 +53,8 @@ class Answer:
     breaks: bool
     decided: Sequence[Decision] = ()
     dear: bool = False
-    """A model was asked: its answer is kept at once. The twin says the same again for nothing."""
+    """A model was asked: its answer is kept before anything is made of it, which may have to wait.
+    The twin says the same again for nothing."""
 
 
 @dataclass
@@ -77,21 +82,28 @@ class Fold:
     """`at`, as it is in the database."""
 
     def go(self, turns: Sequence[LoggedTurn]) -> bool:
-        """Fold these events; False where one has to wait for a vector. Commits each closed run,
-        and the rest in the end. Raises Overtaken."""
-        self._apply_marks()
-        through = True
-        for turn in turns:
-            if self.worker.out_of_time():
-                break
-            through = self._take(turn)
-            if not through:
-                break
+        """Fold these events; False where one has to wait for a vector or a model. Commits each
+        closed run, and the rest in the end. Raises Overtaken."""
+        through, wait = True, None
+        try:
             self._apply_marks()
+            for turn in turns:
+                if self.worker.out_of_time():
+                    break
+                through = self._take(turn)
+                if not through:
+                    break
+                self._apply_marks()
+        except NotYet as not_yet:
+            through, wait = False, not_yet
         self.commit()
+        if wait is not None:
+            self.worker.tally.waits[self.mark.scope_id] = wait
+            self.worker.reasoner.flush(self.access)  # asked for nothing, and paid for
         return through
 
     def _take(self, logged: LoggedTurn) -> bool:
+        """Fold one event, or raise NotYet and have changed nothing."""
         if logged.erased:
             self.at = logged.seq
             return True
@@ -101,15 +113,21 @@ class Fold:
         answer = self._ends(lane, turn, settings, logged.decided)
         if answer is None:
             return False
-        self.settings = settings
-        self.at = turn.seq
-        self.decided += [*changed, *answer.decided]
+        if answer.dear:
+            self.decided += answer.decided
+            self.commit()
+        else:
+            changed += answer.decided
         if any(one.kind == "vector_given_up" for one in answer.decided):
             turn = replace(turn, given_up=turn.vector is None)
         lane, run = step(lane, turn, settings.rules, breaks=answer.breaks)
+        enriched = self._enriched(run, settings, turn.seq) if run else None
+        self.settings = settings
+        self.at = turn.seq
+        self.decided += changed
         self.keep(turn.session_id, lane)
-        if run is not None or answer.dear:
-            self.commit(run)
+        if run is not None:
+            self.commit(run, enriched)
         return True
 
     def _settings_at(self, turn: LoggedTurn) -> tuple[Settings, list[Decision]]:
@@ -129,8 +147,8 @@ class Fold:
 
     def _ends(self, lane: Lane, turn: Turn, settings: Settings, decided: bool) -> Answer | None:
         """Whether the topic ends before this event; None: nobody can say yet."""
-        if turn.seq <= self.mark.settled_seq:
-            found = self.known.get((turn.event_id, "continues"))
+        found = self.known.get((turn.event_id, "continues"))
+        if found is not None or turn.seq <= self.mark.settled_seq:
             return Answer(found is not None and not found.body["continues"])
         compared = compare(lane, turn, settings.rules)
         verdict, given_up = compared.verdict, list[Decision]()
@@ -160,14 +178,14 @@ class Fold:
 
     def _ask(self, lane: Lane, turn: Turn, settings: Settings, cosine: float | None) -> Answer:
         worker, access, mark = self.worker, self.access, self.mark
-        ids = [one.event_id for one in (*lane.open, turn)]
-        said = read_said(worker, access, settings.space, ids)
         task = task_of(worker, access, mark.scope_id, mark.participants)
-        before = [one for one in said if one.seq < turn.seq]
-        message = next((one for one in said if one.seq == turn.seq), None)
-        if message is None or not before:  # erased meanwhile
+        ids = [one.event_id for one in lane.open]
+        patient = self.now - turn.recorded_at < self._patience
+        done = ask_continues(
+            worker, access, task, settings.space, ids, turn.event_id, patient=patient
+        )
+        if done is None:  # erased meanwhile
             raise Overtaken
-        done = worker.reasoner.continues(task, before, message)
         body = {
             "continues": done.value.continues,
             "by": "model",
@@ -182,16 +200,20 @@ class Fold:
 
     def _apply_marks(self) -> None:
         """What was decided to happen where the scope is folded up to now; what has happened already
-        does not again."""
+        does not again. Raises NotYet where something of it is left for another time."""
         for mark in self.marks.get(self.at, ()):
+            self.worker.require()
             if mark.kind == "reformed":
                 self._reform(mark)
                 continue
             lane = self.lanes.get(mark.body["session"], Lane())
             if lane.open and lane.open[-1].event_id == mark.event_id:
                 lane, run = close(lane, "idle")
+                assert run is not None, "something was open"
+                assert self.settings is not None, "what is open was folded by some"
+                enriched = self._enriched(run, self.settings, self.at)
                 self.keep(mark.body["session"], lane)
-                self.commit(run)
+                self.commit(run, enriched)
 
     def _reform(self, mark: Decision) -> None:
         """Say again what was decided to be said instead, in a replay."""
@@ -201,21 +223,25 @@ class Fold:
             return
         formed = Formed.model_validate(mark.body["formed"])
         vector = vector_of_summary(self.worker, formed, patient=True)
-        self.commit(again=(chain_id, Enriched(formed, vector)))
+        self.commit(again=Again(chain_id, version, Enriched(formed, vector)))
 
-    def commit(self, run: Run | None = None, again: tuple[UUID, Enriched] | None = None) -> None:
+    def commit(
+        self,
+        run: Run | None = None,
+        enriched: Enriched | None = None,
+        again: Again | None = None,
+    ) -> None:
         """Everything since the last commit, and the run that closed, in one transaction. Raises
         Overtaken, and then nothing was."""
         moved = self.at > self.committed or self.touched or self.decided
         if run is None and again is None and not moved:
             return
-        enriched = self._enriched(run) if run else None
         with self.access.transaction():
             self._swap()
             if run and enriched:
                 write_run(self, run, enriched)
             if again:
-                write_again(self, *again)
+                write_again(self, again)
             still, closed = self._lanes()
             lanes.keep(self.access, self.mark.scope_id, self.mark.participants, still, closed)
             work.go_on(self.access, self.mark.scope_id)
@@ -230,22 +256,30 @@ class Fold:
         if not lanes.swap(self.access, self.mark.scope_id, self.fold_no, self.at):
             raise Overtaken
         decisions.add(self.access, self.mark.scope_id, self.mark.participants, self.decided)
+        note_unsure(self, self.decided)
 
-    def _enriched(self, run: Run) -> Enriched | None:
-        """What a run says: as it was decided, or decided now."""
-        settings, last = self.settings, run.turns[-1].event_id
-        assert settings is not None, "a run has events, which were folded by some"
+    def _enriched(self, run: Run, settings: Settings, at_seq: int) -> Enriched | None:
+        """What a run says: as it was decided, or decided now, for the mark to move to `at_seq`.
+        Raises NotYet."""
+        last = run.turns[-1].event_id
         found = self.known.get((last, "formed"))
         if found is not None:
             formed = Formed.model_validate(found.body)
             return Enriched(formed, vector_of_summary(self.worker, formed, patient=True))
         task = task_of(self.worker, self.access, self.mark.scope_id, self.mark.participants)
         ids = [turn.event_id for turn in run.turns]
-        made = enrich(self.worker, self.access, task, settings, ids, self.now, merge=True)
+        patience = self._patience
+        made = enrich(
+            self.worker, self.access, task, settings, ids, self.now, patience=patience, merge=True
+        )
         if made is not None:
             body = made.formed.model_dump(mode="json")
-            self.decided.append(Decision(last, "formed", 0, self.at, body))
+            self.decided.append(Decision(last, "formed", 0, at_seq, body))
         return made
+
+    @property
+    def _patience(self) -> timedelta:
+        return timedelta(minutes=self.tuning.model_patience_minutes)
 
     def keep(self, session_id: str, lane: Lane) -> None:
         """A lane as it is from now on."""

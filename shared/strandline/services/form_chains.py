@@ -2,8 +2,9 @@
 chain anew; forget all of it."""
 
 import time
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.db import Access, Asker
@@ -11,9 +12,10 @@ from strandline.errors import NotFound, Unavailable
 from strandline.observability import logger
 from strandline.segmentation import Lane
 from strandline.services.enrich import Enriched, Settings, enrich, task_of
-from strandline.services.folding import Fold, Overtaken, read
+from strandline.services.folding import Fold, read
 from strandline.services.open_lanes import read_lanes
-from strandline.services.worker import Worker, reason_of
+from strandline.services.versions import Again
+from strandline.services.worker import NotYet, Overtaken, Worker, reason_of
 from strandline.store import chains, decisions, lanes
 from strandline.store.decisions import Decision
 
@@ -22,18 +24,22 @@ _BATCH = 200
 _TRIES = 8
 """So often the same step may be overtaken by another worker before it is left to that one."""
 _IDLE = 500
-"""Lanes closed in a call at most."""
+"""Idle lanes looked at together, and"""
+_OF_A_SCOPE = 20
+"""of these so many of one scope before the next one's turn."""
 
 
 def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
-    """Fold a scope's log past its mark, until its end, the worker's, or a user message whose vector
-    is not there yet; gives whether the end was reached. Right whoever else does the same at the
-    same time. `access` is of background work, and in no transaction.
+    """Fold a scope's log past its mark, until its end, the worker's, a user message whose vector is
+    not there yet, or a question to a model that has to wait (`worker.tally.waits` says for what);
+    gives whether the end was reached. Right whoever else does the same at the same time. `access`
+    is of background work, and in no transaction.
 
     Raises Unavailable where others were always faster, and what the embedder raises while it is
     worth waiting for a summary's vector. What was committed before stays.
     """
     started = time.monotonic()
+    worker.tally.waits.pop(scope_id, None)
     try:
         return _form(worker, access, scope_id, now)
     finally:
@@ -48,9 +54,11 @@ def _form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool
         try:
             through = fold.go(turns)
         except Overtaken:
-            overtaken += 1
+            moved = fold.fold_no > fold.mark.fold_no
+            overtaken = 1 if moved else overtaken + 1
             continue
-        if fold.committed >= fold.mark.last_seq:
+        overtaken = 0
+        if through and fold.committed >= fold.mark.last_seq:
             return True  # what was appended meanwhile is due by itself
         if not through or worker.out_of_time():
             return False
@@ -71,22 +79,36 @@ def _read(
 def close_idle(worker: Worker, tenant: str, now: datetime) -> int:
     """Close a tenant's lanes in which nobody has spoken for the gap, by our clock; gives how many.
     Only in scopes that are folded to their end: what waits to be folded may be what was said. One
-    scope's failure holds up no other."""
+    scope's failure holds up no other: all of its lanes are passed over."""
     access = worker.database.access(Asker.background(tenant))
-    sessions: dict[UUID, list[str]] = {}
-    for lane in lanes.idle(access, now, _IDLE):
-        sessions.setdefault(lane.scope_id, []).append(lane.session_id)
-    closed = 0
-    for scope_id, names in sessions.items():
-        if worker.out_of_time():
-            break
-        try:
-            closed += _close_idle(worker, access, scope_id, names, now)
-        except Exception as error:
-            worker.tally.failures += 1
-            shown = {"scopes": [scope_id], "error": reason_of(error)}
-            logger.warning("idle lanes not closed", extra=shown)
+    closed, broken = 0, set[UUID]()
+    after: lanes.IdleOnPage | None = None
+    while page := lanes.idle(access, now, after, sorted(broken), _IDLE):
+        after = page[-1]
+        for scope_id, names in _in_turns(page):
+            if worker.out_of_time():
+                return closed
+            if scope_id in broken:
+                continue
+            try:
+                closed += _close_idle(worker, access, scope_id, names, now)
+            except Exception as error:
+                broken.add(scope_id)
+                worker.tally.failures += 1
+                shown = {"scopes": [scope_id], "error": reason_of(error)}
+                logger.warning("idle lanes not closed", extra=shown)
     return closed
+
+
+def _in_turns(page: Sequence[lanes.Idle]) -> Iterator[tuple[UUID, list[str]]]:
+    """Lanes by scope, a few of each scope's after a few of every other's."""
+    sessions: dict[UUID, list[str]] = {}
+    for lane in page:
+        sessions.setdefault(lane.scope_id, []).append(lane.session_id)
+    for first in range(0, max(map(len, sessions.values())), _OF_A_SCOPE):
+        for scope_id, names in sessions.items():
+            if some := names[first : first + _OF_A_SCOPE]:
+                yield scope_id, some
 
 
 def _close_idle(
@@ -119,7 +141,8 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
     """Ask the models again about a chain's events; gives the number of the version that says what
     they answered. It becomes part of no other chain, and an archived one stays archived.
 
-    Raises NotFound for a chain that is not there, Unavailable while its scope is being folded.
+    Raises NotFound for a chain that is not there, Unavailable while its scope is being folded or
+    the model may not be asked yet.
     """
     access = worker.database.access(Asker.background(tenant))
     for _ in range(_TRIES):
@@ -128,27 +151,33 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
             raise NotFound
         form(worker, access, head.scope_id, now)
         try:
-            return _retry(worker, access, chain_id, now)
+            return _retry(worker, access, head.scope_id, chain_id, now)
         except Overtaken:
             continue
+        except NotYet as wait:
+            worker.reasoner.flush(access)
+            raise Unavailable(
+                f"The model may not be asked yet ({wait.reason}). Try again later."
+            ) from None
     raise Unavailable("Other workers fold this chain's scope. Try again.")
 
 
-def _retry(worker: Worker, access: Access, chain_id: UUID, now: datetime) -> int:
-    head = chains.head(access, chain_id)
+def _retry(worker: Worker, access: Access, scope_id: UUID, chain_id: UUID, now: datetime) -> int:
+    fold, _ = _read(worker, access, scope_id, now)
+    head = chains.head(access, chain_id)  # after the mark: whoever changes it moves that
     if head is None:
         raise NotFound
-    fold, _ = _read(worker, access, head.scope_id, now)
     if fold.at < fold.mark.settled_seq:
         raise Unavailable("This chain's scope is being folded again. Try later.")
     settings = fold.settings or Settings.of(worker.embedder.space, fold.tuning)
-    task = task_of(worker, access, head.scope_id, fold.mark.participants)
+    asking = replace(worker, job="retry")
+    task = task_of(asking, access, scope_id, fold.mark.participants)
     ids = chains.linked(access, chain_id)
-    made = enrich(worker, access, task, settings, ids, now, merge=False)
+    made = enrich(asking, access, task, settings, ids, now, patience=timedelta.max, merge=False)
     if made is None:
         raise NotFound
     fold.decided.append(_reformed(access, fold, chain_id, ids[-1], head.version + 1, made))
-    fold.commit(again=(chain_id, made))
+    fold.commit(again=Again(chain_id, head.version + 1, made))
     return head.version + 1
 
 
@@ -168,6 +197,7 @@ def _reformed(
 
 def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
     """Forget what was folded in these scopes, and have it folded again: the same chains come out,
-    because decisions stay. The use that was recorded is counted anew."""
+    because decisions stay, as strong and as cold as they were, because what use made of them does.
+    """
     with access.transaction():
         chains.drop(access, scope_ids)

@@ -41,7 +41,8 @@ def retry(
     access: Access, act: Act, executions: Executions, job_id: UUID, now: datetime
 ) -> wire_jobs.JobOut:
     """Try a failed job again: the same job, once more. Raises NotFound, StateConflict where it has
-    not failed or another of its kind is under way, Unavailable where nothing can be started."""
+    not failed, another of its kind is under way or it is of a kind that cannot be tried again,
+    Unavailable where nothing can be started."""
     run = str(uuid.uuid4())
     with access.transaction():
         job = jobs.get(access, job_id)
@@ -50,6 +51,12 @@ def retry(
         if job.state != "failed":
             raise StateConflict(
                 f"This job is {job.state}: only one that failed is tried again.", state=job.state
+            )
+        if job.kind == jobs.CONTINUES:
+            raise StateConflict(
+                "Where topics end is decided once, and chains rest on it: it is not tried again."
+                " See to the model, for what is said from now on.",
+                state=job.state,
             )
         if job.ref is None:
             jobs.expire(access, job.kind, now)

@@ -4,16 +4,22 @@ import base64
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
-from strandline import wire
+from uuid_utils.compat import uuid7
+
+from strandline import spaces, wire
 from strandline.db import Access, Look
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.services.read import fitting, shown
-from strandline.store import search
+from strandline.store import recalls, search
+from strandline.tuning import DEFAULTS
 
 # A model that does not answer keeps its thread; with a few of them a slow one degrades answers
 # instead of stopping them.
+_USED = 10
+"""Of an answer's hits, the best of which count as used."""
 _THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
 
@@ -64,6 +70,24 @@ def _hit(row: search.Found) -> wire.Hit:
     if row.blob_cid and row.start_char is not None and row.end_char:  # 0: found by its name alone
         piece = wire.Piece(start_char=row.start_char, end_char=row.end_char)
     return wire.Hit(event=shown(row), piece=piece, score=score)
+
+
+def record_use(access: Access, found: wire.RecallAnswer, space: str, now: datetime) -> bool:
+    """Record that these events were given as an answer: what keeps their chains warm. The answer
+    is made already and is given whatever happens here; tells whether it was recorded."""
+    least = spaces.thresholds(space, DEFAULTS).relevant
+    used = [
+        hit.event.event_id
+        for hit in found.hits[:_USED]
+        if hit.score.text_rank or (hit.score.cosine is not None and hit.score.cosine >= least)
+    ]
+    try:
+        if used:
+            recalls.record_events(access, uuid7(), used, now)
+    except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner
+        logger.warning("recall not recorded", extra={"error": type(error).__name__})
+        return False
+    return True
 
 
 def token_of[Row](found: Look[Row], space: str | None) -> str:

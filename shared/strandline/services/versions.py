@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from strandline import heat
@@ -14,9 +14,10 @@ from strandline.db import Access
 from strandline.errors import NotFound
 from strandline.segmentation import Run
 from strandline.services.enrich import Enriched, Formed, Settings
-from strandline.services.worker import Worker
+from strandline.services.worker import Overtaken, Worker
 from strandline.store import chains, jobs
 from strandline.store.chains import Head, Link, Version
+from strandline.store.decisions import Decision
 from strandline.store.lanes import Mark
 from strandline.tuning import Tuning
 
@@ -32,13 +33,21 @@ class Scope(Protocol):
     at: int
 
 
+class Again(NamedTuple):
+    """What a chain says anew, as its version of this number."""
+
+    chain_id: UUID
+    version: int
+    enriched: Enriched
+
+
 def write_run(scope: Scope, run: Run, enriched: Enriched) -> None:
     """The run as a chain of its own, or as a part of the one it joins."""
     formed, counts = enriched.formed, scope.worker.tally.counts
     joined = chains.head(scope.access, formed.joins) if formed.joins else None
-    version = _version(
-        scope, formed, _first(scope, run, formed) if joined is None else _next(joined, run)
-    )
+    base = _first(scope, run, formed) if joined is None else _next(joined, run)
+    version = _version(scope, formed, base, run.turns[0].session_id)
+    version, enriched = _as_used(scope, version, enriched)
     links = [Link(turn.event_id, turn.seq) for turn in run.turns]
     earlier = chains.linked(scope.access, version.chain_id) if joined else []
     _write(scope, version, links, [*earlier, *(link.event_id for link in links)], enriched)
@@ -46,17 +55,40 @@ def write_run(scope: Scope, run: Run, enriched: Enriched) -> None:
     counts["ChainsRejected" if formed.rejected is not None else kept] += 1
 
 
-def write_again(scope: Scope, chain_id: UUID, enriched: Enriched) -> None:
-    """A chain's next version, of the same events. Raises NotFound for a chain that is gone."""
+def write_again(scope: Scope, said: Again) -> None:
+    """A chain's next version, of the same events. Raises NotFound for a chain that is gone, and
+    Overtaken where the next is another than was decided."""
+    chain_id, enriched = said.chain_id, said.enriched
     head = chains.head(scope.access, chain_id)
     if head is None:
         raise NotFound
-    again = replace(head, version=head.version + 1, closed_by="retry")
-    version = _version(scope, enriched.formed, again, accessed_at=head.accessed_at)
+    if head.version + 1 != said.version:
+        raise Overtaken
+    again = replace(head, version=said.version, closed_by="retry")
+    version = _version(scope, enriched.formed, again, head.session_id, accessed_at=head.accessed_at)
     if head.status == "archived":
-        version = replace(version, status="archived")
+        version = replace(version, status="archived", archived_at=version.formed_at)
         enriched = enriched._replace(vector=None)
+    version, enriched = _as_used(scope, version, enriched)
     _write(scope, version, [], chains.linked(scope.access, chain_id), enriched)
+
+
+def note_unsure(scope: Scope, decided: Sequence[Decision]) -> None:
+    """Where the twin said in a model's place whether topics go on, that is one visible failure of
+    the scope."""
+    said = [one.body.get("fell_back") for one in decided if one.kind == "continues"]
+    reason = next((why for why in reversed(said) if why), None)
+    if reason is not None:
+        jobs.note_failure(
+            scope.access,
+            kind=jobs.CONTINUES,
+            scope_id=scope.mark.scope_id,
+            participants=scope.mark.participants,
+            reason=reason,
+            advice="The twin said whether topics go on. That is decided and is not asked again; see"
+            " to the model, for what is said from now on.",
+            ref=scope.mark.scope_id,
+        )
 
 
 def chain_id_of(tenant: str, scope_id: UUID, first: UUID) -> UUID:
@@ -111,8 +143,33 @@ def _next(head: Head, run: Run) -> Head:
     )
 
 
+def _as_used(scope: Scope, made: Version, enriched: Enriched) -> tuple[Version, Enriched]:
+    """In a replay: as strong as use had made the chain, and archived again where its last version
+    was. Before it is folded as far as it was, it is listed as what it was then."""
+    used = None
+    if scope.at <= scope.mark.settled_seq:
+        used = chains.use_before(scope.access, made.chain_id)
+    if used is None:
+        return made, enriched
+    if made.version == 1:
+        touched = max(made.accessed_at, used.accessed_at)
+        state = heat.State(made.importance, made.density, used.strength, touched)
+        made = replace(
+            made,
+            strength=used.strength,
+            accessed_at=touched,
+            boosted_at=used.boosted_at,
+            cold_at=heat.cold_at(state, scope.tuning),
+            promote_until=heat.promote_until(state, scope.tuning),
+        )
+    if made.version == used.version and used.archived_at is not None:
+        made = replace(made, status="archived", archived_at=used.archived_at)
+        enriched = enriched._replace(vector=None)
+    return made, enriched
+
+
 def _version(
-    scope: Scope, formed: Formed, base: Head, accessed_at: datetime | None = None
+    scope: Scope, formed: Formed, base: Head, lane: str, accessed_at: datetime | None = None
 ) -> Version:
     """The version that says what was decided. Its heat starts when it was formed, by our clock, or
     stays as it was."""
@@ -125,6 +182,7 @@ def _version(
         scope_id=base.scope_id,
         participants=scope.mark.participants,
         session_id=base.session_id,
+        lane=lane,
         made_at_seq=scope.at,
         closed_by=base.closed_by,
         merged=base.merged,
@@ -146,7 +204,10 @@ def _version(
         content_hash=b"",
         status="active" if formed.rejected is None else "rejected",
         formed_at=formed.at,
+        strength=base.strength,
         accessed_at=touched,
+        boosted_at=None,
+        archived_at=None,
         cold_at=heat.cold_at(state, scope.tuning),
         promote_until=heat.promote_until(state, scope.tuning),
     )
@@ -176,8 +237,11 @@ def _write(
 
 
 _NOT_SHOWN = frozenset(
-    # Clocks of ours, and what use makes of a chain.
-    ("content_hash", "status", "formed_at", "accessed_at", "cold_at", "promote_until")
+    # Clocks of ours, what use makes of a chain, and how it is found.
+    (
+        *("content_hash", "status", "formed_at", "lane", "strength", "accessed_at"),
+        *("boosted_at", "archived_at", "cold_at", "promote_until"),
+    )
 )
 
 

@@ -2,18 +2,45 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
 from strandline.blobs import Blobs
 from strandline.db import Database
 from strandline.errors import StrandlineError
 from strandline.models.embedding import Embedder
+from strandline.models.language import Done
 from strandline.reasoner import Reasoner
 from strandline.store import metrics
 from strandline.tuning import DEFAULTS, Tuning
 
 EMBED_SECONDS = 15.0
 """What a call to the embedding model may take."""
+_MOST_RESERVED = 90.0
+"""Kept for a closed run at most, however long a model may take: a worker has 118 s for all."""
+
+
+class Overtaken(Exception):
+    """Somebody else moved the scope's mark: read it again."""
+
+
+class NotYet(Exception):
+    """The fold stops here, and goes on in `seconds`: nothing has failed, nothing is decided."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.seconds = seconds
+
+    @property
+    def out_of_time(self) -> bool:
+        """Only this worker has to stop: another may go on at once."""
+        return self.reason == _OUT_OF_TIME
+
+
+_OUT_OF_TIME = "out_of_time"
 
 
 @dataclass
@@ -31,6 +58,8 @@ class Tally:
     """Milliseconds of each scope's fold."""
     counts: Counter[str] = field(default_factory=Counter[str])
     """What the folds did and what their model's calls came to, by the metrics' names."""
+    waits: dict[UUID, NotYet] = field(default_factory=dict[UUID, NotYet])
+    """Scopes whose last fold stopped for a model's sake, and what they wait for."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +74,32 @@ class Worker:
     reasoner: Reasoner
     tuning: Tuning = DEFAULTS
     """The deployment's; a tenant's own goes before."""
+    job: str = "fold"
+    """On whose behalf models are asked: a sweep's job by its id."""
 
     def out_of_time(self) -> bool:
         """A batch more might not be finished in time."""
         return time.monotonic() > self.deadline - EMBED_SECONDS
+
+    def require(self, seconds: float = EMBED_SECONDS) -> None:
+        """Raises NotYet with less time left than that."""
+        left = self.deadline - time.monotonic()
+        if left < seconds:
+            raise NotYet(_OUT_OF_TIME, left)
+
+    def require_run(self) -> None:
+        """Raises NotYet where a model might not be done with a closed run in time."""
+        if self.reasoner.asks:
+            self.require(min(self.reasoner.run_seconds + EMBED_SECONDS, _MOST_RESERVED))
+
+    def require_answers(self, answers: Iterable[Done[Any]], *, patient: bool) -> None:
+        """Raises NotYet where the twin answered only because our time was over, or, while one is
+        `patient`, because the model may be asked again soon."""
+        for done in answers:
+            if done.fell_back == _OUT_OF_TIME:
+                raise NotYet(_OUT_OF_TIME, self.deadline - time.monotonic())
+            if done.again_in is not None and patient:
+                raise NotYet(str(done.fell_back), done.again_in)
 
 
 def reason_of(error: Exception) -> str:

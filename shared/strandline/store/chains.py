@@ -162,6 +162,8 @@ class Version:
     scope_id: UUID
     participants: Sequence[str]
     session_id: str
+    lane: str
+    """The session of the run that it took in."""
     made_at_seq: int
     closed_by: str
     merged: bool
@@ -183,9 +185,35 @@ class Version:
     content_hash: bytes
     status: str
     formed_at: datetime
+    strength: float
     accessed_at: datetime
+    boosted_at: datetime | None
+    archived_at: datetime | None
     cold_at: datetime
     promote_until: datetime
+
+
+@dataclass(frozen=True)
+class Use:
+    """What use made of a chain before it was dropped."""
+
+    version: int
+    """The newest that there was: folded again up to it, the chain is what it was."""
+    strength: float
+    accessed_at: datetime
+    boosted_at: datetime | None
+    archived_at: datetime | None
+
+
+def use_before(access: Access, chain_id: UUID) -> Use | None:
+    """What use made of a chain that was dropped and is not folded again up to its last version."""
+    rows = access.fetch(
+        Use,
+        "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
+        " where chain_id = %(chain_id)s",
+        {"chain_id": chain_id},
+    )
+    return rows[0] if rows else None
 
 
 def add(
@@ -203,7 +231,7 @@ def add(
         "space": space,
         "vector": vector,
     }
-    for statement in (_VERSION, _HEAD, _LINKS if links else "", _UNINDEX):
+    for statement in (_VERSION, _HEAD, _LINKS if links else "", _UNINDEX, _USED):
         if statement:
             access.execute(statement, params)
     if vector is not None:
@@ -211,11 +239,11 @@ def add(
 
 
 _VERSION = """
-    insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, made_at_seq,
-        closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at, topic,
-        summary, entities, importance, density, coherence, quality, rejected, settings, models,
-        content_hash)
-    values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s,
+    insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
+        made_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at,
+        topic, summary, entities, importance, density, coherence, quality, rejected, settings,
+        models, content_hash)
+    values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s, %(lane)s,
         %(made_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
         %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
         %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
@@ -223,16 +251,19 @@ _VERSION = """
 """
 _HEAD = """
     insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
-        last_event_at, created_at, importance, density, accessed_at, cold_at, promote_until)
+        last_event_at, created_at, importance, density, strength, accessed_at, boosted_at, cold_at,
+        promote_until, archived_at)
     values (current_tenant(), %(chain_id)s, %(scope_id)s, %(participants)s, %(session_id)s,
         %(version)s, %(status)s, %(last_event_at)s, %(formed_at)s, %(importance)s, %(density)s,
-        %(accessed_at)s, %(cold_at)s, %(promote_until)s)
+        %(strength)s, %(accessed_at)s, %(boosted_at)s, %(cold_at)s, %(promote_until)s,
+        %(archived_at)s)
     on conflict (tenant_id, chain_id) do update set version = excluded.version,
         status = excluded.status, last_event_at = excluded.last_event_at,
         importance = excluded.importance, density = excluded.density,
         accessed_at = excluded.accessed_at, cold_at = excluded.cold_at,
         promote_until = excluded.promote_until,
-        archived_at = case when excluded.status = 'archived' then chains.archived_at end
+        archived_at = case when excluded.status = 'archived'
+            then coalesce(chains.archived_at, excluded.archived_at) end
 """
 _LINKS = """
     insert into chain_events
@@ -242,6 +273,7 @@ _LINKS = """
     from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid, seq bigint)
 """
 _UNINDEX = "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
+_USED = "delete from chain_use where chain_id = %(chain_id)s and version <= %(version)s"
 _INDEX = """
     insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
     values (current_tenant(), %(space)s, %(scope_id)s, %(chain_id)s, %(participants)s,
@@ -249,9 +281,79 @@ _INDEX = """
 """
 
 
+@dataclass(frozen=True)
+class Unindexed:
+    """An active chain that is not found by meaning."""
+
+    chain_id: UUID
+    version: int
+    summary: str
+
+
+def without_vector(
+    access: Access, space: str, after: UUID | None, limit: int
+) -> Sequence[Unindexed]:
+    """The next active chains after this one whose summary has no vector in this space."""
+    return access.fetch(
+        Unindexed,
+        """
+        select c.chain_id, c.version, v.summary
+        from chains c join chain_versions v on v.tenant_id = c.tenant_id
+            and v.chain_id = c.chain_id and v.version = c.version
+        where c.tenant_id = current_tenant() and c.status = 'active' and c.chain_id > %(after)s
+            and not exists (
+                select from chain_vectors e
+                where e.tenant_id = c.tenant_id and e.space = %(space)s
+                    and e.scope_id = c.scope_id and e.chain_id = c.chain_id)
+        order by c.chain_id limit %(limit)s
+        """,
+        {"space": space, "after": after or UUID(int=0), "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A summary's vector, as Postgres writes it."""
+
+    chain_id: UUID
+    version: int
+    vector: str
+
+
+def index(access: Access, space: str, vectors: Sequence[Indexed]) -> int:
+    """Store these vectors, but for chains that say something else by now or are active no more;
+    gives how many. In a transaction: the chains stay as they are until its end."""
+    return access.execute(
+        """
+        with given as (
+            select * from jsonb_to_recordset(%(rows)s::jsonb) r
+                (chain_id uuid, version int, vector text)),
+        held as materialized (
+            select c.chain_id, c.scope_id, c.participants, g.vector
+            from given g join chains c on c.tenant_id = current_tenant()
+                and c.chain_id = g.chain_id and c.version = g.version and c.status = 'active'
+            order by c.chain_id for no key update of c)
+        insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
+        select current_tenant(), %(space)s, h.scope_id, h.chain_id, h.participants,
+            h.vector::halfvec
+        from held h on conflict do nothing
+        """,
+        {
+            "space": space,
+            "rows": json.dumps(
+                [
+                    {"chain_id": str(v.chain_id), "version": v.version, "vector": v.vector}
+                    for v in vectors
+                ]
+            ),
+        },
+    )
+
+
 def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
-    """Forget all that was folded in these scopes, and name them as due; decisions and the record
-    of use stay. `fold_no` moves on, so that a fold under way notices."""
+    """Forget all that was folded in these scopes, and name them as due; decisions, the record of
+    use and what use made of each chain stay. `fold_no` moves on, so that a fold under way notices.
+    """
     params: dict[str, object] = {"scope_ids": list(scope_ids)}
     access.execute(  # as append does: scopes are locked in one order
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
@@ -263,13 +365,21 @@ def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
 
 
 _DROP = (
+    # A row that is there is of a later version: the chain was on the way to it again.
+    """
+    insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,
+        accessed_at, boosted_at, archived_at)
+    select tenant_id, chain_id, scope_id, participants, version, strength, accessed_at, boosted_at,
+        archived_at
+    from chains where scope_id = any (%(scope_ids)s)
+    on conflict (tenant_id, chain_id) do update set strength = excluded.strength,
+        accessed_at = excluded.accessed_at, boosted_at = excluded.boosted_at
+    """,
     "delete from chain_vectors where scope_id = any (%(scope_ids)s)",
     "delete from chain_events where scope_id = any (%(scope_ids)s)",
     "delete from chain_versions where scope_id = any (%(scope_ids)s)",
     "delete from chains where scope_id = any (%(scope_ids)s)",
     "delete from lanes where scope_id = any (%(scope_ids)s)",
-    "update recalls set folded_at = null where scope_id = any (%(scope_ids)s)"
-    " and folded_at is not null",
     "update scopes set folded_seq = 0, fold_no = fold_no + 1 where scope_id = any (%(scope_ids)s)",
     "insert into scope_work (tenant_id, scope_id, participants, due_at)"
     " select tenant_id, scope_id, participants, now() from scopes"

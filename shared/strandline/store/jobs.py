@@ -18,8 +18,12 @@ type State = Literal["queued", "running", "done", "failed"]
 LEASE_SECONDS = 1200
 """How long a tenant's job belongs to its run without a sign of life: a part of it lives 900 s at
 most, and says that it began."""
+PLANNED_SECONDS = 300
+"""How long while no part of it was begun: a run that died on the way there keeps nobody waiting."""
 KEPT_DAYS = 30
 """How long a finished job stays to be read."""
+CONTINUES = "continues"
+"""The kind of a failure that nothing can be tried again of: where topics end is decided once."""
 ABANDONED = "lease_expired"
 """The reason of a job whose run was not heard of any more."""
 
@@ -164,7 +168,7 @@ def queue(access: Access, kind: str, run: str, now: datetime) -> UUID | None:
             "kind": kind,
             "run": run,
             "now": now,
-            "seconds": LEASE_SECONDS,
+            "seconds": PLANNED_SECONDS,
         },
     )
     return rows[0].job_id if rows else None
@@ -191,24 +195,36 @@ def requeue(access: Access, job_id: UUID, run: str, now: datetime) -> bool:
                 leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
             where job_id = %(job_id)s and state = 'failed'
             """,
-            {"job_id": job_id, "run": run, "now": now, "seconds": LEASE_SECONDS},
+            {"job_id": job_id, "run": run, "now": now, "seconds": PLANNED_SECONDS},
         )
     )
 
 
 def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bool:
     """The tenant's job of this kind is this run's, in so many parts; False where another run has
-    it. In a transaction, after `expire`; again it changes nothing."""
+    it. In a transaction, after `expire`; again it changes nothing, but what a plan that failed had
+    closed is open again."""
+    access.execute(
+        """
+        update jobs set state = 'queued', finished_at = null, reason = '', advice = ''
+        where kind = %(kind)s and run = %(run)s and ref is null and state = 'failed'
+            and not exists (select from jobs other
+                where other.kind = %(kind)s and other.ref is null
+                    and other.state in ('queued', 'running'))
+        """,
+        {"kind": kind, "run": run},
+    )
     queue(access, kind, run, now)
     jobs = access.fetch(
         _Named,
         """
         update jobs set state = 'running', started_at = coalesce(started_at, %(now)s),
-            leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            leased_until = greatest(leased_until,
+                %(now)s::timestamptz + make_interval(secs => %(seconds)s))
         where kind = %(kind)s and run = %(run)s and ref is null and state in ('queued', 'running')
         returning job_id
         """,
-        {"kind": kind, "run": run, "now": now, "seconds": LEASE_SECONDS},
+        {"kind": kind, "run": run, "now": now, "seconds": PLANNED_SECONDS},
     )
     if jobs:
         access.execute(
@@ -253,7 +269,8 @@ def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held
 
 
 def hold(access: Access, held: Held) -> bool:
-    """Whether this part is still ours: until this transaction ends nobody takes it."""
+    """Whether this part is still ours: until this transaction ends nobody takes it. It touches no
+    job, unless it held that before."""
     return bool(
         access.fetch(
             _Named,
@@ -268,11 +285,14 @@ def hold(access: Access, held: Held) -> bool:
     )
 
 
-def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: datetime) -> None:
-    """A part that is held is done; the tenant's last one ends its job. In a transaction."""
+def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: datetime) -> bool:
+    """A part is done, if it is still ours; the tenant's last one ends its job. In a transaction of
+    its own: as everywhere, a job is locked before its parts."""
     access.execute(
         "select from jobs where job_id = %(job_id)s for no key update", {"job_id": held.job_id}
     )
+    if not hold(access, held):
+        return False
     access.execute(
         "update job_shards set state = 'done', reason = '', totals = %(totals)s"
         " where job_id = %(job_id)s and shard = %(shard)s",
@@ -290,6 +310,7 @@ def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: dateti
         """,
         {"job_id": held.job_id, "now": now},
     )
+    return True
 
 
 def blame(access: Access, held: Held, reason: str) -> None:
@@ -301,17 +322,18 @@ def blame(access: Access, held: Held, reason: str) -> None:
     )
 
 
-def close(access: Access, kind: str, run: str, now: datetime) -> int:
+def close(access: Access, kind: str, run: str, now: datetime, reason: str = "not_finished") -> int:
     """Fail what of this run is not done in the asker's tenant, with the reason of the first part
-    that failed; gives how many jobs. In a transaction: nothing of the run is at work any more."""
-    params: dict[str, object] = {"kind": kind, "run": run, "now": now}
+    that failed, else with this one; gives how many jobs. In a transaction: nothing of the run is at
+    work any more."""
+    params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
     failed = access.execute(
         """
         update jobs j set state = 'failed', finished_at = %(now)s,
             reason = coalesce((
                 select s.reason from job_shards s
                 where s.job_id = j.job_id and s.state <> 'done' and s.reason <> ''
-                order by s.shard limit 1), 'not_finished'),
+                order by s.shard limit 1), %(reason)s),
             advice = 'Try it again: POST /api/v1/admin/jobs/' || j.job_id || '/retry. What it '
                 'committed stays. If it fails again, look for the reason in the log.'
         where j.kind = %(kind)s and j.run = %(run)s and j.ref is null
@@ -370,6 +392,15 @@ def settle(access: Access, job_id: UUID, now: datetime) -> None:
         "update jobs set state = 'done', finished_at = %(now)s where job_id = %(job_id)s"
         " and state = 'queued' returning job_id",
         {"job_id": job_id, "now": now},
+    )
+
+
+def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: datetime) -> None:
+    """Failures of this kind and reason about these things are none any more. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s where kind = %(kind)s"
+        " and ref = any (%(refs)s) and state = 'failed' and reason = %(reason)s",
+        {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
     )
 
 

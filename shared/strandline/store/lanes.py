@@ -218,13 +218,37 @@ class Idle:
     session_id: str
 
 
-def idle(access: Access, now: datetime, limit: int) -> Sequence[Idle]:
-    """Lanes to be closed, longest idle first."""
+@dataclass(frozen=True)
+class IdleOnPage(Idle):
+    """One on a page of them; the next page begins after the last."""
+
+    idle_at: datetime
+
+
+def idle(
+    access: Access, now: datetime, after: IdleOnPage | None, without: Sequence[UUID], limit: int
+) -> Sequence[IdleOnPage]:
+    """The next lanes to be closed after this one, longest idle first, but for these scopes' and
+    for those of scopes that are not folded to their end."""
     return access.fetch(
-        Idle,
-        "select scope_id, session_id from lanes where idle_at <= %(now)s"
-        " order by idle_at, scope_id, session_id limit %(limit)s",
-        {"now": now, "limit": limit},
+        IdleOnPage,
+        """
+        select l.scope_id, l.session_id, l.idle_at
+        from lanes l join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+        where l.tenant_id = current_tenant() and l.idle_at <= %(now)s
+            and s.folded_seq >= s.last_seq and l.scope_id <> all (%(without)s::uuid[])
+            and (%(at)s::timestamptz is null or l.idle_at >= %(at)s
+                and (l.idle_at, l.scope_id, l.session_id) > (%(at)s, %(scope)s::uuid, %(name)s))
+        order by l.idle_at, l.scope_id, l.session_id limit %(limit)s
+        """,
+        {
+            "now": now,
+            "at": after and after.idle_at,
+            "scope": after and after.scope_id,
+            "name": after and after.session_id,
+            "without": list(without),
+            "limit": limit,
+        },
     )
 
 

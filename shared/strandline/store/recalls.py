@@ -32,11 +32,32 @@ def record(
         select current_tenant(), %(recall_id)s, r.chain_id, r.scope_id, r.participants, %(now)s
         from jsonb_to_recordset(%(rows)s::jsonb) r
             (chain_id uuid, scope_id uuid, participants text[])
-        order by r.chain_id  -- each locks its chain against removal
+        order by r.chain_id  -- whoever stores the same twice at once meets in one order
         on conflict do nothing
         returning chain_id
         """,
         {"recall_id": recall_id, "rows": json.dumps(rows), "now": now},
+    )
+    return len(stored)
+
+
+def record_events(access: Access, recall_id: UUID, event_ids: Sequence[UUID], now: datetime) -> int:
+    """Store that one recall gave these events, as a use of the chains that hold them; as `record`
+    does."""
+    stored = access.fetch(
+        _Chain,
+        """
+        insert into recalls
+            (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
+        select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
+            e.scope_id, e.participants, %(now)s::timestamptz
+        from chain_events e
+        where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
+        order by e.chain_id
+        on conflict do nothing
+        returning chain_id
+        """,
+        {"recall_id": recall_id, "event_ids": list(event_ids), "now": now},
     )
     return len(stored)
 

@@ -38,6 +38,22 @@ def get(access: Access, scope_id: UUID) -> Scope | None:
     return rows[0] if rows else None
 
 
+@dataclass(frozen=True)
+class _Id:
+    scope_id: UUID
+
+
+def after(access: Access, last: UUID | None, limit: int) -> list[UUID]:
+    """The next scopes after this one, by id."""
+    rows = access.fetch(
+        _Id,
+        "select scope_id from scopes where tenant_id = current_tenant()"
+        " and scope_id > %(last)s order by scope_id limit %(limit)s",
+        {"last": last or UUID(int=0), "limit": limit},
+    )
+    return [row.scope_id for row in rows]
+
+
 def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedScope]:
     """Scopes in view, newest first; further pages see the snapshot of the first."""
     return access.fetch(

@@ -167,26 +167,46 @@ def of_session(
     return access.look(
         Segment,
         """
-        with mine as materialized (
-            select distinct c.chain_id
-            from events e
-            join chain_events c on c.tenant_id = e.tenant_id and c.event_id = e.event_id
-            where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
-                and e.session_id = %(session_id)s),
-        told as materialized (
-            select v.chain_id, v.version, v.made_at_seq, v.last_event_at
-            from mine join chain_versions v
-                on v.tenant_id = current_tenant() and v.chain_id = mine.chain_id),
-        mark as (select coalesce(%(seq)s, max(made_at_seq)) as seq from told),
+        with mark as materialized (
+            select coalesce(%(seq)s, (
+                select v.made_at_seq from chain_versions v
+                where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
+                order by v.made_at_seq desc limit 1)) as seq),
+        changed as materialized (  -- since the first page: none on it, and few after
+            select distinct v.chain_id from chain_versions v
+            where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
+                and %(seq)s is not null and v.made_at_seq > (select seq from mark)),
         page as (
             select t.chain_id, t.version, t.last_event_at from (
-                select distinct on (told.chain_id) told.* from told, mark
-                where told.made_at_seq <= mark.seq
-                order by told.chain_id, told.version desc) t
-            join chains c on c.tenant_id = current_tenant() and c.chain_id = t.chain_id
-            where c.status = any (%(statuses)s)
-                and (%(at)s::timestamptz is null
-                    or (t.last_event_at, t.chain_id) < (%(at)s, %(place)s::uuid))
+                (select c.chain_id, c.version, c.last_event_at
+                from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    and c.status = any (%(statuses)s)
+                    and (%(at)s::timestamptz is null
+                        or c.last_event_at <= %(at)s
+                        and (c.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid))
+                    and not exists (select from changed n where n.chain_id = c.chain_id)
+                    and exists (
+                        select from chain_versions v
+                        where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
+                            and v.session_id = %(session_id)s and v.chain_id = c.chain_id)
+                order by c.last_event_at desc, c.chain_id desc limit %(limit)s + 1)
+                union all
+                select c.chain_id, told.version, told.last_event_at
+                from changed n
+                join chains c on c.tenant_id = current_tenant() and c.chain_id = n.chain_id
+                cross join lateral (
+                    select v.version, v.last_event_at from chain_versions v
+                    where v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+                        and v.made_at_seq <= (select seq from mark)
+                    order by v.version desc limit 1) told
+                where c.status = any (%(statuses)s)
+                    and (told.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid)
+                    and exists (
+                        select from chain_versions v
+                        where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
+                            and v.session_id = %(session_id)s and v.chain_id = c.chain_id
+                            and v.made_at_seq <= (select seq from mark))) t
             order by t.last_event_at desc, t.chain_id desc limit %(limit)s + 1)
         select r.*, mark.seq as shown_at_seq
         from page p

@@ -254,11 +254,20 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
     return done
 
 
-def put_off(access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str) -> None:
-    """Give leases back after a failure, to be tried again in `seconds`; the reason is kept."""
+def put_off(
+    access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
+) -> None:
+    """Give leases back after a failure, or to wait, to be tried again in `seconds`; the reason is
+    kept."""
     access.execute(
         "update scope_work set leased_until = '-infinity',"
         " due_at = now() + make_interval(secs => %(seconds)s),"
-        " attempts = attempts + 1, last_error = %(reason)s where scope_id = any (%(scope_ids)s)",
-        {"scope_ids": list(scope_ids), "seconds": seconds, "reason": reason},
+        " attempts = attempts + %(failed)s::int, last_error = %(reason)s"
+        " where scope_id = any (%(scope_ids)s)",
+        {
+            "scope_ids": list(scope_ids),
+            "seconds": seconds,
+            "reason": reason,
+            "failed": failed,
+        },
     )

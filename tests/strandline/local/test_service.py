@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline import cli
@@ -29,7 +30,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     parent = Path(tempfile.mkdtemp(prefix="strandline-service-"))
     parent.chmod(0o711)
     directory = parent / "data"
-    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "KEY_SECRET"):
+    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
     yield directory
@@ -70,6 +71,23 @@ def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> No
     with running(place, 0) as service:
         kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert kept["content"] == EVENT["content"]
+
+
+def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
+    """However it ended: nobody else works on this directory."""
+    hold = (
+        "insert into scope_work (tenant_id, scope_id, participants, due_at, leased_until)"
+        " select tenant_id, scope_id, participants, now() + '1 day', now() + '1 day' from scopes"
+        " on conflict (tenant_id, scope_id) do update"
+        " set due_at = excluded.due_at, leased_until = excluded.leased_until"
+    )
+    for _ in range(2):
+        with running(place, 0) as service:
+            stored(service)
+            with psycopg.connect(service.postgres.dsn("strandline")) as admin:
+                held = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
+                assert held.rowcount == 0
+                admin.execute(hold)
 
 
 def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(

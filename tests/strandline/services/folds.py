@@ -43,6 +43,9 @@ class Scripted:
     """A model whose answers are dice, thrown by what it is asked: odd summaries, yes or no at
     random. With `moody` it never answers the same twice, as some models do."""
 
+    asks = True
+    run_seconds = 0.0
+
     def __init__(self, *, moody: bool = False, fell_back: str | None = None) -> None:
         self.moody = moody
         self.fell_back = fell_back
@@ -167,6 +170,7 @@ _STATE: dict[str, str] = {
     "scopes": "select scope_id, last_seq, folded_seq, settled_seq from scopes",
     "chains": "select chain_id, scope_id, session_id, version, status, last_event_at, importance,"
     " density, strength from chains",
+    "use": "select chain_id, accessed_at, boosted_at, archived_at from chains",
     "versions": "select to_jsonb(v) - 'content_hash' || jsonb_build_object('hash',"
     " encode(content_hash, 'hex')) from chain_versions v",
     "links": "select event_id, chain_id, seq, since_version from chain_events",
@@ -178,12 +182,12 @@ _STATE: dict[str, str] = {
 
 
 def state(base: Base, *parts: str) -> dict[str, list[str]]:
-    """All that folding leaves, but for clocks and the number of commits it took."""
+    """All that folding leaves, but for clocks (of `use`) and the number of commits it took."""
     return {
         part: sorted(
             json.dumps(row, default=str, sort_keys=True) for row in base.rows(_STATE[part])
         )
-        for part in parts or _STATE
+        for part in parts or (name for name in _STATE if name != "use")
     }
 
 

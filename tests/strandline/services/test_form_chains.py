@@ -11,12 +11,15 @@ from uuid import UUID
 import pytest
 
 from strandline.blobs import Blobs
-from strandline.db import Asker, Database
-from strandline.errors import EmbeddingUnavailable, NotFound
+from strandline.db import Access, Asker, Database
+from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
 from strandline.local.aws import LocalAws
+from strandline.models.twin import Twin
+from strandline.services import folding
 from strandline.services.embed import embed_due
 from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
-from strandline.services.worker import Worker
+from strandline.services.worker import Overtaken, Worker
+from strandline.store import chains
 from tests.strandline.services.folds import (
     ALICE,
     HELPER,
@@ -344,6 +347,102 @@ def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
     assert hashes(log.base) == before
     with pytest.raises(NotFound):
         retry_enrichment(moody, "acme", UUID(int=7), NOW)
+
+
+def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
+    log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain got its next version just after it was looked at."""
+    for text in (HARBOUR, BREAD):
+        log.say(text, occurred_at=START.isoformat())
+    embed_due(worker)
+    ((chain,),) = log.base.rows("select chain_id from chains")
+    real, looks = chains.head, list[UUID]()
+
+    def head(access: Access, chain_id: UUID) -> chains.Head | None:
+        found = real(access, chain_id)
+        looks.append(chain_id)
+        if len(looks) == 2:
+            for text in (HARBOUR, BREAD):
+                log.say(text, occurred_at=START.isoformat())
+            embed_due(replace(worker))
+        return found
+
+    monkeypatch.setattr(chains, "head", head)
+    assert retry_enrichment(worker, "acme", chain, NOW) == 3
+    before = hashes(log.base)
+    assert [version for name, version, _ in before if name == str(chain)] == [1, 2, 3]
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    embed_due(worker)
+    assert hashes(log.base) == before
+
+
+def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
+    log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(12):
+        log.say("at work", "agent")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("strandline.services.embed.form", not_folded)
+        embed_due(worker)
+    go = folding.Fold.go
+
+    def overtaken(self: folding.Fold, turns: Any) -> bool:
+        through = go(self, turns[:1])
+        if len(turns) > 1:
+            raise Overtaken
+        return through
+
+    monkeypatch.setattr(folding.Fold, "go", overtaken)
+    assert fold(worker, log)
+    monkeypatch.setattr(folding.Fold, "go", _overtaken)
+    log.say("at work", "agent")
+    with pytest.raises(Unavailable):
+        fold(worker, log)
+
+
+def not_folded(*_: object) -> bool:
+    """A fold that nobody came to."""
+    return False
+
+
+def _overtaken(*_: object) -> bool:
+    raise Overtaken
+
+
+def test_the_twin_is_asked_here_and_now(
+    log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads are for waiting."""
+    real, threads = Twin.summarise, list[str]()
+
+    def summarise(self: Twin, said: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(self, said)
+
+    monkeypatch.setattr(Twin, "summarise", summarise)
+    log.say(HARBOUR)
+    log.say(BREAD, minutes=31)
+    embed_due(work_for(worker.database, worker.blobs, worker.embedder))
+    assert threads == [threading.current_thread().name]
+
+
+def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of_the_scope(
+    log: Log, worker: Worker
+) -> None:
+    tune(log.base, similarity_low=-1, similarity_high=1)
+    failing = work_for(
+        worker.database, worker.blobs, worker.embedder, Scripted(fell_back="budget_spent")
+    )
+    for text in (HARBOUR, BREAD, HARBOUR, BREAD):
+        log.say(text)
+    embed_due(failing)
+    rows = "select kind, state, reason, ref, scope_id, attempts from jobs where kind = 'continues'"
+    expected = [("continues", "failed", "budget_spent", str(log.scope), log.scope, 3)]
+    assert log.base.rows(rows) == expected
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    embed_due(failing)
+    assert log.base.rows(rows) == expected, "a replay fails at nothing"
 
 
 def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(

@@ -262,6 +262,11 @@ def populate(gateway: Gateway, base: Base) -> None:
             " from chains"
         )
         administrator.execute(
+            "insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,"
+            " accessed_at) select tenant_id, chain_id, scope_id, participants, 9, 2, now()"
+            " from chains"
+        )
+        administrator.execute(
             "insert into chain_vectors"
             " select tenant_id, 'another space', scope_id, chain_id, participants, '[1]'"
             " from chains"

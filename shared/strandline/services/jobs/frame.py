@@ -23,6 +23,9 @@ from strandline.services.worker import Tally
 from strandline.store import jobs
 from strandline.store.jobs import Held
 
+_HOPELESS = 3
+"""So many tenants in a row in which a plan fails say that it would in all of them."""
+
 
 class LeaseLost(StrandlineError):
     """Somebody else works on this part of the job now."""
@@ -128,19 +131,60 @@ class Planned(NamedTuple):
 def plan(tools: Tools, job: Job, run: str, now: datetime, tenant: str | None) -> Planned:
     """Name the shards of a run and make them known: in the database as jobs that run, in the bucket
     as the list that the state machine goes through. A tenant whose job is another run's is left
-    out."""
+    out. Where it fails nothing stays behind it: its jobs have failed, and may be begun anew."""
+    begun = set[str]() if tenant is None else {tenant}
+    try:
+        wanted = job.plan(tools, now, tenant)
+        listed = _begun(tools, job, run, now, wanted, begun)
+        if not listed:
+            return Planned("", 0)
+        items = [{"job": job.name, "run": run, **shard._asdict()} for shard in listed]
+        return Planned(tools.blobs.put_shards(run, items), len(listed))
+    except Exception as error:
+        for name in sorted(begun):
+            _fail(tools, job, run, now, name, error)
+        raise
+
+
+def _begun(
+    tools: Tools, job: Job, run: str, now: datetime, wanted: Sequence[Shard], begun: set[str]
+) -> list[Shard]:
+    """Of these shards the ones whose tenant's job is this run's from now on; its name is in `begun`
+    then. A tenant in which that fails holds up no other."""
     listed: list[Shard] = []
-    wanted = job.plan(tools, now, tenant)
+    in_a_row = 0
     for name, shards in Counter(shard.tenant for shard in wanted).items():
-        access = tools.database.access(Asker.background(name))
+        try:
+            access = tools.database.access(Asker.background(name))
+            with access.transaction():
+                jobs.expire(access, job.name, now)
+                ours = jobs.begin(access, job.name, run, shards, now)
+        except Exception as error:
+            in_a_row += 1
+            if in_a_row == _HOPELESS:  # it is not the tenants' fault
+                raise
+            _fail(tools, job, run, now, name, error)
+            continue
+        in_a_row = 0
+        if ours:
+            begun.add(name)
+            listed += [shard for shard in wanted if shard.tenant == name]
+    return listed
+
+
+def _fail(tools: Tools, job: Job, run: str, now: datetime, tenant: str, error: Exception) -> None:
+    """A tenant's job of this run has failed before any part of it began. Where not even that can be
+    written it is known by its lease, which is short."""
+    reason = reason_of(error)
+    shown = {"job": job.name, "tenant": tenant, "reason": reason}
+    logger.warning("job not planned", extra=shown)
+    try:
+        access = tools.database.access(Asker.background(tenant))
         with access.transaction():
-            jobs.expire(access, job.name, now)
-            if jobs.begin(access, job.name, run, shards, now):
-                listed += [shard for shard in wanted if shard.tenant == name]
-    if not listed:
-        return Planned("", 0)
-    items = [{"job": job.name, "run": run, **shard._asdict()} for shard in listed]
-    return Planned(tools.blobs.put_shards(run, items), len(listed))
+            jobs.queue(access, job.name, run, now)
+            jobs.close(access, job.name, run, now, reason)
+    except Exception as worse:
+        logger.warning("job not closed", extra={**shown, "reason": reason_of(worse)})
 
 
 def work_on(
@@ -162,9 +206,10 @@ def work_on(
     lease = Lease(access, held, deadline, tally)
     try:
         totals = job.shard(tools, lease, shard, now)
-        with lease.transaction():
-            ended = now + timedelta(seconds=time.monotonic() - began)
-            jobs.end_shard(access, held, totals, ended)
+        ended = now + timedelta(seconds=time.monotonic() - began)
+        with access.transaction():
+            if not jobs.end_shard(access, held, totals, ended):
+                raise LeaseLost
     except LeaseLost:
         logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
     except Exception as error:

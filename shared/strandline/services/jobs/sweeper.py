@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.config import settings
-from strandline.errors import StrandlineError
 from strandline.observability import logger
 from strandline.services import embed, fold_recalls, form_chains, measure, upload
+from strandline.services.embed_chains import embed_chains
 from strandline.services.jobs.frame import Lease, Shard, Tools, reason_of
 from strandline.services.worker import Worker
-from strandline.store import jobs, models, uploads
+from strandline.store import jobs, models, uploads, work
 from strandline.store.tenants import tuning_of
 
 name = "sweeper"
@@ -62,18 +62,26 @@ def finish(tools: Tools, now: datetime) -> None:
 
 def _jobs_expired(tools: Tools, lease: Lease, now: datetime) -> int:
     del tools
-    with lease.transaction():
+    with lease.access.transaction():  # without our part: a job is locked before its parts
         return jobs.expire(lease.access, None, now)
 
 
 def _scopes_embedded(tools: Tools, lease: Lease, now: datetime) -> int:
+    look = jobs.look_is_due(lease.access, tools.embedder.space, now)
+    return embed.embed_tenant(_worker(tools, lease), lease.tenant, look)
+
+
+def _chains_embedded(tools: Tools, lease: Lease, now: datetime) -> int:
+    """Where a look through all is due; it is done with once nothing is left of it."""
     space = tools.embedder.space
-    look = jobs.look_is_due(lease.access, space, now)
-    finished = embed.embed_tenant(_worker(tools, lease), lease.tenant, look)
-    if look:
+    if not jobs.look_is_due(lease.access, space, now):
+        return 0
+    embedded, all_of_them = embed_chains(_worker(tools, lease), lease.tenant, now)
+    if all_of_them:
         with lease.transaction():
+            work.name_unembedded(lease.access, space)  # the step before may have failed at it
             jobs.looked(lease.access, space, now)
-    return finished
+    return embedded
 
 
 def _lanes_closed(tools: Tools, lease: Lease, now: datetime) -> int:
@@ -92,8 +100,8 @@ def _failures_retried(tools: Tools, lease: Lease, now: datetime) -> int:
             form_chains.retry_enrichment(_worker(tools, lease), lease.tenant, chain_id, now)
             jobs.settle(lease.access, waiting.job_id, now)
             retried += 1
-        except StrandlineError as error:
-            jobs.refuse(lease.access, waiting.job_id, error.code, now)
+        except Exception as error:  # a fault of ours as well: what waits behind it is not at fault
+            jobs.refuse(lease.access, waiting.job_id, reason_of(error), now)
     return retried
 
 
@@ -135,7 +143,7 @@ def _jobs_pruned(tools: Tools, lease: Lease, now: datetime) -> int:
     del tools
 
     def prune() -> int:
-        with lease.transaction():
+        with lease.access.transaction():  # as above
             return jobs.prune(lease.access, now, _ROWS)
 
     return _all(lease, prune)
@@ -145,6 +153,7 @@ type _Step = Callable[[Tools, Lease, datetime], int]
 _STEPS: tuple[_Step, ...] = (
     _jobs_expired,
     _scopes_embedded,
+    _chains_embedded,
     _lanes_closed,
     _failures_retried,
     _recalls_folded,
@@ -177,4 +186,5 @@ def _worker(tools: Tools, lease: Lease) -> Worker:
         lease.tally,
         tools.reasoner,
         settings().tuning,
+        str(lease.held.job_id),
     )

@@ -1,0 +1,168 @@
+"""A plan that fails keeps nobody waiting, and no tenant holds up another; locks have one order."""
+
+import importlib
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.db import Access, Asker, Database
+from strandline.errors import Unavailable
+from strandline.services.jobs import archiver, frame
+from strandline.services.jobs.frame import Shard
+from strandline.services.worker import Tally
+from strandline.store import jobs
+from tests.support import Base, Gateway
+
+NOW = datetime.now(UTC)
+STATES = "select tenant_id, state, reason from jobs order by created_at, tenant_id"
+
+
+@pytest.fixture
+def tools(gateway: Gateway) -> Any:
+    """The archiver's service, and two tenants."""
+    for tenant in ("acme", "globex"):
+        gateway.key(tenant)
+    handler: Any = importlib.import_module("functions.archiver.handler")
+    return handler.service
+
+
+def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = None) -> int:
+    """How many shards a run has."""
+    run = run or str(uuid.uuid4())
+    return frame.plan(tools, archiver, run, now, tenant).shards
+
+
+def away(times: int) -> Callable[..., str]:
+    """A bucket that does not answer so often."""
+    left = [times]
+
+    def put(self: Any, run: str, shards: Any) -> str:
+        del self, shards
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Unavailable("The payload store does not answer.")
+        return f"_jobs/{run}"
+
+    return put
+
+
+def test_a_plan_that_fails_locks_nobody_out(
+    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.blobs.Blobs.put_shards", away(1))
+    with pytest.raises(Unavailable):
+        plan(tools)
+    assert base.rows(STATES) == [
+        ("acme", "failed", "unavailable"),
+        ("globex", "failed", "unavailable"),
+    ]
+    assert base.rows("select count(*) from jobs where advice <> '' and finished_at is null") == [
+        (0,)
+    ]
+    assert plan(tools) == 2
+
+
+def test_a_plan_tried_again_takes_up_its_own_job(
+    base: Base, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody started and was given an id of is what then runs."""
+    access = gateway.database.access(Asker.background("acme"))
+    with access.transaction():
+        job_id = jobs.queue(access, "archiver", "r", NOW)
+    monkeypatch.setattr("strandline.blobs.Blobs.put_shards", away(1))
+    with pytest.raises(Unavailable):
+        plan(tools, run="r", tenant="acme")
+    assert base.rows(STATES) == [("acme", "failed", "unavailable")]
+    assert plan(tools, run="r", tenant="acme") == 1
+    assert base.rows("select job_id, state, reason, finished_at from jobs") == [
+        (job_id, "running", "", None)
+    ]
+
+
+def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
+    base: Base, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = gateway.database.access(Asker.background("acme"))
+    with access.transaction():
+        jobs.queue(access, "archiver", "r", NOW)
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("the words of a memory")
+
+    monkeypatch.setattr(archiver, "plan", broken)
+    with pytest.raises(RuntimeError):
+        plan(tools, run="r", tenant="acme")
+    assert base.rows(STATES) == [("acme", "failed", "RuntimeError")]
+
+
+def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
+    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = jobs.begin
+
+    def begin(access: Access, *given: Any) -> bool:
+        if access.asker.tenant == "acme":
+            raise RuntimeError("the words of a memory")
+        return real(access, *given)
+
+    monkeypatch.setattr(jobs, "begin", begin)
+    assert plan(tools) == 1
+    assert base.rows(STATES) == [("acme", "failed", "RuntimeError"), ("globex", "running", "")]
+
+
+def test_a_job_that_was_planned_and_not_begun_is_free_again_soon(base: Base, tools: Any) -> None:
+    """A plan that was killed after it: five minutes, and twenty for what is at work."""
+    assert plan(tools) == 2
+    assert plan(tools, NOW + timedelta(minutes=4)) == 0
+    access = tools.database.access(Asker.background("acme"))
+    ((run,),) = base.rows("select run from jobs where tenant_id = 'acme'")
+    with access.transaction():
+        assert jobs.take(access, "archiver", run, 0, NOW) is not None
+    assert plan(tools, NOW + timedelta(minutes=6)) == 1
+    assert base.rows("select tenant_id from jobs where state = 'failed'") == [("globex",)]
+
+
+def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
+    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody takes the part at the very moment at which it ends: one of them has it, and neither
+    finds the other in its way."""
+    plan(tools, run="r", tenant="acme")
+    tally = Tally()
+    real, met, threads = jobs.end_shard, list[Exception](), list[threading.Thread]()
+    other = Database(base.url)
+
+    def take() -> None:
+        access = other.access(Asker.background("acme"))
+        try:
+            with access.transaction():
+                jobs.take(access, "archiver", "r", 0, NOW)
+        except Exception as error:
+            met.append(error)
+
+    def end_shard(*given: Any) -> Any:
+        threads.append(threading.Thread(target=take))
+        threads[0].start()
+        until = time.monotonic() + 5
+        while threads[0].is_alive() and time.monotonic() < until:
+            if base.rows("select from pg_locks where not granted"):
+                break
+            time.sleep(0.01)
+        return real(*given)
+
+    monkeypatch.setattr(jobs, "end_shard", end_shard)
+    try:
+        with suppress(frame.ShardFailed):
+            frame.work_on(tools, archiver, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
+    finally:
+        threads[0].join()
+        other.close()
+    assert met == []
+    assert tally.failures == 0
+    assert base.rows("select lease_no, state from job_shards") == [(2, "waiting")]

@@ -1,0 +1,169 @@
+"""From an event to a chain by a model: appended over HTTP, folded by the worker off an event of the
+queue, asked through the provider's own client on loopback; and what there is while it is away."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.local.lambda_context import LambdaContext
+from strandline.models.shown import VERSIONS
+from strandline.service import Service
+from tests.functions.conftest import Told
+from tests.model_server import RIGHT, ModelServer, serving
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import Base, Gateway
+
+ADMIN = ("read", "write", "admin")
+JOBS = "/api/v1/admin/jobs"
+START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+RUN = ("summarise", "topic", "entities")
+
+
+@pytest.fixture
+def embedder() -> WordEmbedder:
+    """Of a space without calibration: every pair of messages is a question."""
+    return WordEmbedder("words/16", 16)
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """In the settings of every function; comes before them."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as provider:
+        for name, value in {
+            "PROVIDER": "openai",
+            "BASE_URL": provider.url,
+            "MODEL": "tiny",
+        }.items():
+            monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
+        yield provider
+
+
+@pytest.fixture
+def front(provider: ModelServer, gateway: Gateway) -> Iterator[Gateway]:
+    """The service with a model; its clients are closed in the end."""
+    del provider
+    yield gateway
+    for name in ("worker", "sweeper", "query"):
+        service: Service = importlib.import_module(f"functions.{name}.handler").service
+        if "reasoner" in service.__dict__:
+            used: Any = service.reasoner.__dict__["_provider"]
+            used.close()
+
+
+def talk(tell: Told, key: str) -> str:
+    """Two messages on one topic, and one long after; gives their scope."""
+    for minutes, text in ((0, "Mara moves the launch"), (1, "to Friday"), (60, "Good evening")):
+        at = (START + timedelta(minutes=minutes)).isoformat()
+        stored = tell(key, text, session_id="s-1", occurred_at=at)
+    return stored["scope_id"]
+
+
+def deliver(scope: str) -> None:
+    """The hint, as SQS gives it."""
+    handler = importlib.import_module("functions.worker.handler").lambda_handler
+    body = json.dumps({"tenant": "acme", "scopes": [scope]})
+    records = {"Records": [{"messageId": "m", "body": body}]}
+    assert handler(records, LambdaContext("worker", 120)) == {"batchItemFailures": []}
+
+
+def versions(base: Base) -> list[dict[str, Any]]:
+    return [
+        row for (row,) in base.rows("select to_jsonb(v) from chain_versions v order by version")
+    ]
+
+
+def by_the_model(version: dict[str, Any]) -> None:
+    """It says what the model said, and that it did."""
+    assert (version["summary"], version["importance"]) == tuple(RIGHT["summarise"].values())
+    assert version["topic"] == RIGHT["topic"]["topic"]
+    assert version["entities"] == RIGHT["entities"]["entities"]
+    assert version["models"] == {
+        task: {"model": "openai:tiny", "prompt": f"{task}/{VERSIONS[task]}", "fell_back": None}
+        for task in RUN
+    }
+
+
+def test_from_an_event_to_a_chain_by_the_model(
+    base: Base, front: Gateway, provider: ModelServer, tell: Told
+) -> None:
+    key = front.key(rights=ADMIN)
+    scope = talk(tell, key)
+    deliver(scope)
+    (version,) = versions(base)
+    by_the_model(version)
+    assert version["event_count"] == 2
+    decided = base.rows(
+        "select body ->> 'model', body ->> 'prompt' from decisions where kind = 'continues'"
+    )
+    assert decided == [("openai:tiny", f"continues/{VERSIONS['continues']}")]
+    calls = front.call("GET", "/api/v1/model-calls", key=key).body["calls"]
+    assert sorted(call["task"] for call in calls) == sorted((*RUN, "continues"))
+    assert {(call["outcome"], call["job"], call["scope_id"]) for call in calls} == {
+        ("ok", "fold", scope)
+    }
+    assert len(provider.requests) == 4
+    shown = front.call("GET", "/api/v1/sessions/s-1/segments", key=key).body["segments"]
+    assert [chain["summary"] for chain in shown] == [RIGHT["summarise"]["summary"]]
+    assert front.call("GET", JOBS, key=key).body["jobs"] == []
+
+
+def test_calls_of_a_sweep_name_its_job(base: Base, front: Gateway, tell: Told) -> None:
+    talk(tell, front.key())
+    front.tick()
+    ((job_id,),) = base.rows("select job_id::text from jobs where kind = 'sweeper'")
+    assert base.rows("select distinct job from model_calls") == [(job_id,)]
+    assert len(versions(base)) == 1
+
+
+def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_model(
+    base: Base, front: Gateway, provider: ModelServer, tell: Told
+) -> None:
+    key = front.key(rights=ADMIN)
+    provider.shutdown()
+    provider.server_close()  # nobody listens at its address
+    deliver(talk(tell, key))
+    (version,) = versions(base)
+    assert version["models"] == {
+        task: {"model": "twin/1", "prompt": task, "fell_back": "unavailable"} for task in RUN
+    }
+    assert version["summary"]
+    failed = {job["kind"]: job for job in front.call("GET", JOBS, key=key).body["jobs"]}
+    assert {kind: (job["state"], job["reason"]) for kind, job in failed.items()} == {
+        "enrich": ("failed", "unavailable"),
+        "continues": ("failed", "unavailable"),
+    }
+    assert all(job["advice"] for job in failed.values())
+    never = front.call("POST", f"{JOBS}/{failed['continues']['job_id']}/retry", key=key)
+    assert never.status == 409
+    assert "once" in never.error["message"]
+
+    with serving(provider.server_port):
+        job = f"{JOBS}/{failed['enrich']['job_id']}"
+        assert front.call("POST", f"{job}/retry", key=key).status == 202
+        front.tick()
+    assert front.call("GET", job, key=key).body["state"] == "done"
+    first, second = versions(base)
+    assert first == version
+    by_the_model(second)
+    calls = base.rows("select job, outcome, count(*) from model_calls group by 1, 2 order by 1")
+    assert calls == [("fold", "unavailable", 4), ("retry", "ok", 3)]
+
+
+def test_who_names_topics_takes_nothing_from_the_fold(
+    base: Base, front: Gateway, tell: Told
+) -> None:
+    """A key bound to nobody has a rate of its own, not the scope's."""
+    for key in (front.new_key(), front.new_key()):
+        tell(key.token, "Mara moves the launch", session_id="s-1")
+        found = front.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key.token)
+        assert found.body["topics"][0]["made_by"]["model"] == "openai:tiny"
+        subjects = base.rows(
+            "select subject from model_rates where subject = %s", f"key:{key.key_id}"
+        )
+        assert len(subjects) == 1
+    assert base.rows("select count(*) from model_rates") == [(2,)]

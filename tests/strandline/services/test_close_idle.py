@@ -1,0 +1,148 @@
+"""Closing lanes in which nobody speaks: one scope's failure holds up no other."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Access, Asker, Database
+from strandline.local.aws import LocalAws
+from strandline.services import form_chains
+from strandline.services.embed import embed_due
+from strandline.services.worker import Worker
+from strandline.store import jobs, lanes
+from tests.strandline.services.folds import ALICE, Plain, append, tune
+from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.support import Base, Gateway
+
+LATER = datetime(2040, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+    """With a minute to work."""
+    database = Database(base.url)
+    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), Plain())
+    database.close()
+
+
+def spoken(gateway: Gateway, base: Base, worker: Worker, *agents: str) -> list[UUID]:
+    """A scope with one open lane for each agent, folded to its end."""
+    key = gateway.key()
+    tune(base)
+    scopes = [
+        UUID(
+            append(
+                gateway,
+                key,
+                [
+                    {
+                        "participants": [ALICE, agent],
+                        "role": "user",
+                        "speaker": ALICE,
+                        "content": "harbour mooring berth jetty",
+                    }
+                ],
+            )[0]
+        )
+        for agent in agents
+    ]
+    embed_due(worker)
+    return scopes
+
+
+def crowd(base: Base, scope: UUID, count: int) -> None:
+    """So many lanes more, idle for longer than any other."""
+    base.rows(
+        "insert into lanes (tenant_id, scope_id, session_id, participants, folded_seq, open,"
+        " idle_at) select tenant_id, scope_id, 'lane ' || n, participants, last_seq,"
+        " jsonb_build_object('after', 0, 'user', null), '2020-01-01'"
+        " from scopes, generate_series(1, %s) n where scope_id = %s",
+        count,
+        scope,
+    )
+
+
+def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = spoken(gateway, base, worker, "agent:bad", "agent:good")
+    crowd(base, bad, 1500)
+    tried: list[UUID] = []
+    real = form_chains.form
+
+    def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> Any:
+        tried.append(scope_id)
+        if scope_id == bad:
+            raise RuntimeError("the words of a memory")
+        return real(worker, access, scope_id, now)
+
+    monkeypatch.setattr(form_chains, "form", form)
+    assert form_chains.close_idle(worker, "acme", LATER) == 1
+    assert base.rows("select scope_id from chains") == [(good,)]
+    assert tried.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
+    assert worker.tally.failures == 1
+
+
+def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scope,) = spoken(gateway, base, worker, "agent:one")
+    monkeypatch.setattr(form_chains, "_IDLE", 7)
+    monkeypatch.setattr(form_chains, "_OF_A_SCOPE", 2)
+    key = gateway.key()
+    events = [
+        {
+            "participants": [ALICE, "agent:one"],
+            "role": "user",
+            "speaker": ALICE,
+            "content": "harbour mooring",
+            "session_id": f"s-{n}",
+        }
+        for n in range(30)
+    ]
+    append(gateway, key, events)
+    embed_due(worker)
+    assert form_chains.close_idle(worker, "acme", LATER) == 31
+    assert base.rows("select count(*) from lanes") == [(0,)]
+    assert base.rows("select count(*), count(distinct event_id) from chain_events") == [(31, 31)]
+    assert scope
+
+
+def test_one_scope_s_many_lanes_wait_for_their_turn(
+    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page holds many lanes of one scope and one of another's: that one comes second."""
+    many, other = spoken(gateway, base, worker, "agent:many", "agent:other")
+    crowd(base, many, 100)
+    turns: list[UUID] = []
+
+    def closed(worker: Worker, access: Access, scope_id: UUID, *_: object) -> int:
+        turns.append(scope_id)
+        return 0
+
+    monkeypatch.setattr(form_chains, "_close_idle", closed)
+    form_chains.close_idle(worker, "acme", LATER)
+    assert turns[:2] == [many, other]
+    assert turns.count(many) == 6  # of 20 at most, of 101
+
+
+def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
+    gateway: Gateway, base: Base, worker: Worker
+) -> None:
+    """Nor do they make a tenant one to be swept."""
+    (scope,) = spoken(gateway, base, worker, "agent:one")
+    access = worker.database.access(Asker.background("acme"))
+    space = worker.embedder.space
+    base.rows("update tenants set swept_for = %s, swept_at = %s", space, LATER)
+    found = lanes.idle(access, LATER, None, [], 9)
+    assert [lane.scope_id for lane in found] == [scope]
+    assert lanes.idle(access, LATER, found[0], [], 9) == []
+    assert lanes.idle(access, LATER, None, [scope], 9) == []
+    assert jobs.tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
+    base.rows("update scopes set last_seq = last_seq + 1")
+    assert lanes.idle(access, LATER, None, [], 9) == []
+    assert jobs.tenants_to_sweep(worker.database.connection(), space, LATER) == []

@@ -1,0 +1,138 @@
+"""Dropped and folded again, chains are as strong and as cold as they were."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from strandline import cli
+from strandline.blobs import Blobs
+from strandline.config import settings
+from strandline.db import Access, Asker, Database
+from strandline.local.aws import LocalAws
+from strandline.services import fold_recalls
+from strandline.services.embed import embed_due
+from strandline.services.form_chains import close_idle, drop, retry_enrichment
+from strandline.services.worker import Worker
+from strandline.store import garbage, recalls
+from strandline.tuning import DEFAULTS
+from tests.strandline.services.folds import ALICE, Plain, append, tune
+from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.support import Base, Gateway
+
+LATER = datetime(2040, 1, 1, tzinfo=UTC)
+NOW = datetime.now(UTC)
+USE = (
+    "select c.chain_id, c.status, c.strength, c.accessed_at, c.boosted_at, c.archived_at,"
+    " c.cold_at, c.promote_until, count(v) from chains c left join chain_vectors v using"
+    " (tenant_id, chain_id) group by c.tenant_id, c.chain_id order by c.chain_id"
+)
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+    """With a minute to work."""
+    database = Database(base.url)
+    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), Plain())
+    database.close()
+
+
+@pytest.fixture
+def access(worker: Worker) -> Access:
+    """Background work in one tenant."""
+    return worker.database.access(Asker.background("acme"))
+
+
+def say(gateway: Gateway, session: str, text: str) -> UUID:
+    said = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
+    event = {**said, "content": text, "session_id": session}
+    return UUID(append(gateway, gateway.key(), [event])[0])
+
+
+@pytest.fixture
+def scope(gateway: Gateway, base: Base, worker: Worker, access: Access) -> UUID:
+    """Three chains: one recalled, one archived, one archived and then said anew."""
+    gateway.key()
+    tune(base)
+    scope = say(gateway, "s-0", "harbour mooring")
+    for n, text in enumerate(("sourdough flour", "nebula lens"), 1):
+        assert say(gateway, f"s-{n}", text) == scope
+    embed_due(worker)
+    assert close_idle(worker, "acme", LATER) == 3
+    found = base.rows("select chain_id, scope_id, participants from chains order by chain_id")
+    for days in (1, 3):
+        recalls.record(access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days))
+    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
+    base.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
+    with access.transaction():
+        assert garbage.archive(access, NOW, 10) == 2
+    assert fold_recalls.rewarm(access, 10, DEFAULTS) == 3  # their moments as they were
+    retry_enrichment(worker, "acme", found[2][0], LATER)
+    return scope
+
+
+def test_use_is_carried_over(base: Base, worker: Worker, access: Access, scope: UUID) -> None:
+    before = base.rows(USE)
+    assert [(status, strength, n) for _, status, strength, *_, n in before] == [
+        ("active", 2.25, 1),
+        ("archived", 1.0, 0),
+        ("archived", 1.0, 0),
+    ]
+    for _ in range(2):
+        drop(access, [scope])
+        assert base.rows("select count(*) from chains") == [(0,)]
+        assert base.rows("select count(*) from recalls where folded_at is null") == [(0,)]
+        embed_due(worker)
+        assert base.rows("select count(*) from chain_use") == [(0,)]
+    after = base.rows(USE)
+    hour = timedelta(hours=1)
+    for one, other in zip(before, after, strict=True):
+        assert [*one[:6], one[8]] == [*other[:6], other[8]]
+        assert abs(one[6] - other[6]) < hour / 10**6
+        assert abs(one[7] - other[7]) < hour / 10**6
+    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
+
+
+def test_a_recall_while_it_was_dropped_counts_after(
+    base: Base, worker: Worker, access: Access, scope: UUID
+) -> None:
+    (chain_id, *_), *_ = base.rows(USE)
+    drop(access, [scope])
+    given = (chain_id, scope, [ALICE, "agent:a"])
+    recalls.record(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
+    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
+    embed_due(worker)
+    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
+    assert base.rows("select strength from chains where chain_id = %s", chain_id) == [(3.375,)]
+
+
+def command(base: Base, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", base.url)
+    settings.cache_clear()
+    return cli.main(["refold", *arguments])
+
+
+def test_an_operator_has_chains_folded_again(
+    base: Base,
+    gateway: Gateway,
+    scope: UUID,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before: list[Any] = base.rows("select chain_id from chains order by 1")
+    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(uuid.uuid4())) == 1
+    assert "no scope" in capsys.readouterr().err
+    assert len(base.rows("select from chains")) == 3
+    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
+    assert "1 scopes" in capsys.readouterr().out
+    assert base.rows("select count(*) from chains") == [(0,)]
+    gateway.tick()
+    assert base.rows("select chain_id from chains order by 1") == before
+    assert command(base, monkeypatch, "--tenant", "acme") == 0
+    gateway.tick()
+    assert base.rows("select chain_id from chains order by 1") == before
+    trail = base.rows("select target from audit_log where route = 'console refold' order by 1")
+    assert trail == [({},), ({"scope_id": str(scope)},)]

@@ -1,0 +1,297 @@
+"""A fold that may not ask, or has no time to, waits: no answer of the twin's stands for ever where
+a minute later the model's would."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.config import Settings
+from strandline.db import Asker, Database
+from strandline.errors import Unavailable
+from strandline.local.aws import LocalAws
+from strandline.models.chat import ChatModel
+from strandline.models.choice import make_provider
+from strandline.reasoner import Reasoner
+from strandline.services import enrich
+from strandline.services.embed import embed_due, embed_scopes
+from strandline.services.form_chains import close_idle, form, retry_enrichment
+from strandline.services.worker import Worker
+from tests.model_server import ModelServer, Says, completion, serving, stay_silent
+from tests.strandline.services.folds import Plain, Scripted, tune
+from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
+from tests.support import KEY_SECRET, Base, Gateway
+
+type Make = Callable[..., Worker]
+WORK = (
+    "select attempts, last_error, due_at > now(), due_at <= now() + interval '1 minute'"
+    " from scope_work"
+)
+
+
+@pytest.fixture
+def log(gateway: Gateway, base: Base) -> Log:
+    """Where every pair is gray: each user's message but the first is a question."""
+    log = Log(gateway, base)
+    tune(base, similarity_low=-1, similarity_high=1)
+    return log
+
+
+@pytest.fixture
+def database(base: Base) -> Iterator[Database]:
+    with closing(Database(base.url)) as database:
+        yield database
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as provider:
+        yield provider
+
+
+@pytest.fixture
+def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[Make]:
+    """Workers with a model that may be asked so often in a minute."""
+    opened: list[ChatModel] = []
+
+    def make(calls: int, seconds: float = 110, **given: Any) -> Worker:
+        settings = Settings.model_validate(
+            {
+                "database_url": "",
+                "bucket": "",
+                "key_secret": KEY_SECRET,
+                "llm_provider": "openai",
+                "llm_base_url": provider.url,
+                "llm_model": "tiny",
+                "llm_calls_per_minute": calls,
+                **given,
+            }
+        )
+        model = make_provider(settings)
+        assert isinstance(model, ChatModel)
+        opened.append(model)
+        reasoner = Reasoner(database, settings, model)
+        embedder = WordEmbedder("words/64", 64)
+        return work_for(database, Blobs(aws.bucket), embedder, reasoner, seconds=seconds)
+
+    yield make
+    for model in opened:
+        model.close()
+
+
+def next_minute(base: Base) -> None:
+    base.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
+    base.rows("update scope_work set due_at = now()")
+
+
+def by(log: Log) -> set[str]:
+    """Who said what was decided."""
+    return {
+        who
+        for (who,) in log.base.rows(
+            "select body ->> 'model' from decisions where kind = 'continues' union all"
+            " select m.value ->> 'model' from decisions,"
+            " jsonb_each(body -> 'models') m where kind = 'formed'"
+        )
+    }
+
+
+def folded(log: Log) -> int:
+    return log.base.rows("select folded_seq from scopes")[0][0]
+
+
+def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
+    log: Log, make: Make, provider: ModelServer
+) -> None:
+    """Nine messages and a silence are eight questions and a run of three: at five a minute, three
+    minutes, in which nothing is asked twice but what belongs together."""
+    for n in range(9):
+        log.say((HARBOUR, BREAD)[n % 2])
+    log.say(BREAD, "agent", minutes=31)
+    reached: list[int] = []
+    for _ in range(3):
+        worker = make(5)
+        embed_due(worker)
+        reached.append(folded(log))
+        assert worker.tally.failures == 0
+        if log.base.rows("select from scope_work"):
+            assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
+        next_minute(log.base)
+    assert reached == [6, 9, 10]
+    assert log.chains() == [("gap", list(range(1, 10)))]
+    assert by(log) == {"openai:tiny"}
+    assert log.base.rows("select from jobs") == []
+    asked = log.base.rows("select count(*) from model_calls where task = 'continues'")
+    assert asked == [(8,)]
+    assert len(provider.requests) == 8 + 2 + 3
+
+
+def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
+    log: Log, make: Make, provider: ModelServer
+) -> None:
+    for n in range(5):
+        log.say((HARBOUR, BREAD)[n % 2])
+    provider.script = [completion('{"continues": true}')] * 3
+    provider.script += [completion('{"continues": false}')]
+    embed_due(make(4))
+    assert folded(log) == 4
+    assert [seq for _, seq, _ in log.decided("continues")] == [2, 3, 4, 5]
+    assert log.chains() == []
+    next_minute(log.base)
+    embed_due(make(4))
+    assert log.chains() == [("break", [1, 2, 3, 4])]
+    assert len(provider.requests) == 4 + 3
+    assert by(log) == {"openai:tiny"}
+
+
+def test_a_hint_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
+    """It would be delivered again and again, and end among the dead."""
+    for n in range(6):
+        log.say((HARBOUR, BREAD)[n % 2])
+    assert embed_scopes(make(4), "acme", [log.scope]) == 0
+    assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
+
+
+def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> None:
+    for n in range(7):
+        log.say((HARBOUR, BREAD)[n % 2])
+    worker = make(4)
+    embed_due(worker)
+    access = worker.database.access(Asker.background("acme"))
+    now = datetime.now(UTC)
+    assert not form(worker, access, log.scope, now + timedelta(minutes=59))
+    assert folded(log) == 5
+    assert form(worker, access, log.scope, now + timedelta(minutes=61))
+    assert by(log) == {"openai:tiny", "twin/1"}
+    assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
+
+
+def test_patience_is_a_tenants_own(log: Log, make: Make) -> None:
+    tune(log.base, similarity_low=-1, similarity_high=1, model_patience_minutes=0)
+    for n in range(7):
+        log.say((HARBOUR, BREAD)[n % 2])
+    embed_due(make(4))
+    assert folded(log) == 7
+
+
+def test_a_minute_too_small_for_any_run_is_not_waited_for(log: Log, make: Make) -> None:
+    for n in range(5):
+        log.say((HARBOUR, BREAD)[n % 2])
+    embed_due(make(3))
+    assert folded(log) == 5
+
+
+def test_a_retry_waits_too_and_writes_nothing_meanwhile(log: Log, make: Make) -> None:
+    log.say(HARBOUR)
+    log.say(BREAD, "agent", minutes=31)
+    worker = make(4)
+    embed_due(worker)
+    ((chain,),) = log.base.rows("select chain_id from chains")
+    with pytest.raises(Unavailable, match="rate_limited"):
+        retry_enrichment(worker, "acme", chain, NOW)
+    assert log.base.rows("select max(version) from chain_versions") == [(1,)]
+    next_minute(log.base)
+    assert retry_enrichment(make(4), "acme", chain, NOW) == 2
+    jobs = log.base.rows("select job, count(*) from model_calls group by 1 order by 1")
+    assert jobs == [("fold", 3), ("retry", 4)]
+
+
+# --- our own time
+
+
+def test_a_run_is_not_begun_that_might_not_be_finished(
+    log: Log, make: Make, provider: ModelServer
+) -> None:
+    log.say(HARBOUR)
+    log.say(BREAD, "agent", minutes=31)
+    hurried = make(50, seconds=40)
+    assert embed_scopes(hurried, "acme", [log.scope]) == 1, "the hint is to come again"
+    assert (folded(log), log.decided("formed"), provider.requests) == (1, [], [])
+    assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]
+    assert hurried.tally.failures == 0
+    log.base.rows("update scope_work set due_at = now()")
+    embed_due(make(50))
+    assert log.chains() == [("gap", [1])]
+    assert by(log) == {"openai:tiny"}
+
+
+def test_the_end_of_our_time_decides_nothing(
+    log: Log, make: Make, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is asked and does not answer in what is left; however old the message."""
+    log.say(HARBOUR)
+    log.say(BREAD)
+    provider.script = [Says(b"", hold=stay_silent)]
+    monkeypatch.setattr(enrich, "_MARGIN_SECONDS", 16.5)
+    worker = make(50, seconds=18)
+    access = worker.database.access(Asker.background("acme"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("strandline.services.embed.form", not_folded)
+        embed_due(worker)
+    assert not form(worker, access, log.scope, NOW)
+    assert len(provider.requests) == 1
+    assert (folded(log), log.decided("continues")) == (1, [])
+    assert worker.tally.waits[log.scope].out_of_time
+    provider.let_go.set()
+    monkeypatch.undo()
+    patient = make(50)
+    assert form(patient, access, log.scope, NOW)
+    assert by(log) == {"openai:tiny"}
+    assert log.scope not in patient.tally.waits
+
+
+def test_what_was_decided_to_happen_is_left_for_another_time(
+    log: Log, database: Database, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes decided idle by a worker that died are closed by one that has time for it."""
+    words, blobs = WordEmbedder("words/64", 64), Blobs(aws.bucket)
+    for name in ("s-1", "s-2", "s-3"):
+        log.say(HARBOUR, session_id=name)
+    worker = work_for(database, blobs, words, Plain())
+    embed_due(worker)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("strandline.services.folding.enrich", _die)
+        close_idle(worker, "acme", NOW)
+    assert len(log.decided("idle")) == 3
+    access = database.access(Asker.background("acme"))
+    hurried = work_for(database, blobs, words, Plain(), seconds=10)
+    assert not form(hurried, access, log.scope, NOW)
+    assert log.chains() == []
+    assert hurried.tally.waits[log.scope].out_of_time
+    assert form(worker, access, log.scope, NOW)
+    assert len(log.base.rows("select from chain_events")) == 3
+    assert log.base.rows("select from lanes") == []
+
+
+def _die(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_model_that_is_slow_by_its_own_time_is_the_twins_case(
+    log: Log, make: Make, provider: ModelServer
+) -> None:
+    """Missing, slow or broken costs quality and no time."""
+    log.say(HARBOUR)
+    log.say(BREAD)
+    provider.script = [Says(b"", hold=stay_silent)]
+    started = time.monotonic()
+    embed_due(make(50, llm_seconds=0.6))
+    assert time.monotonic() - started < 30
+    assert folded(log) == 2
+    assert log.base.rows("select kind, reason from jobs") == [("continues", "late")]
+
+
+def test_without_a_provider_no_time_is_kept_for_one(
+    log: Log, database: Database, aws: LocalAws
+) -> None:
+    log.say(HARBOUR)
+    log.say(BREAD, "agent", minutes=31)
+    embed_due(work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), seconds=20))
+    assert log.chains() == [("gap", [1])]
+    assert Scripted.run_seconds == 0
