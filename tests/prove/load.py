@@ -241,7 +241,9 @@ class Load:
 
     def _jobs_given_up(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
-        later = datetime.now(UTC) + timedelta(seconds=2 * jobs.LEASE_SECONDS)
+        later = datetime.now(UTC) + timedelta(
+            seconds=2 * max(jobs.LEASE_SECONDS, jobs.PLANNED_SECONDS)
+        )
         try:
             access = self.gateway.database.access(Asker.background(TENANT))
             with access.transaction():

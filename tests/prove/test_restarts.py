@@ -44,6 +44,7 @@ def served(
     }
     for leased in (work, jobs):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(jobs, "PLANNED_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator"])

@@ -190,10 +190,10 @@ def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_nex
 ) -> None:
     log.say(HARBOUR)
     embed_due(worker)
-    monkeypatch.setattr("strandline.services.folding.enrich", _raise)
-    close_idle(worker, "acme", NOW)
+    with monkeypatch.context() as planted:
+        planted.setattr("strandline.services.folding.enrich", _raise)
+        close_idle(worker, "acme", NOW)
     assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
-    monkeypatch.undo()
     log.say(BREAD)
     embed_due(worker)
     assert log.chains() == [("idle", [1])]
