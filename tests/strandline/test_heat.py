@@ -153,7 +153,7 @@ def test_cold_is_where_heat_crosses_freezing_or_the_days_are_over(
     state: State, tuning: Tuning
 ) -> None:
     at = cold_at(state, tuning)
-    days_over = state.accessed_at + timedelta(days=tuning.archive_days)
+    days_over = state.accessed_at + timedelta(hours=tuning.archive_days * 24)  # rounded as there
     assert at >= days_over
     if at - state.accessed_at < timedelta(days=36_524):  # not cut at a century
         assert heat(state, at, tuning) <= tuning.freezing * (1 + 1e-6)
