@@ -1,6 +1,6 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo key test check format prove bench calibrate twin lock clean
+.PHONY: help setup run demo key test check format prove upgrade bench cold calibrate twin prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -15,8 +15,8 @@ $(READY): requirements/dev.lock
 	@sh layers/venv.sh $(VENV) requirements/dev.lock
 	@touch $(READY)
 
-run: $(READY) ## start the whole service on this machine; Ctrl-C stops it
-	@$(PY) -m strandline.local.run
+run: $(READY) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
+	@$(PY) -m strandline.local.run $(if $(TLS),--tls)
 
 demo: $(READY) ## feed the conversation that ships with the project, and ask it questions
 	@$(PY) -m strandline.local.demo
@@ -24,8 +24,8 @@ demo: $(READY) ## feed the conversation that ships with the project, and ask it 
 key: $(READY) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
 	@$(PY) -m strandline.cli key $(ARGS)
 
-test: $(READY) ## run the tests, proofs at a tenth of their size
-	@$(PY) -m pytest
+test: $(READY) node_modules ## run the tests in two processes, proofs at a tenth of their size
+	@$(PY) -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## format, lint, imports, types
 	@$(PY) -m ruff format --check .
@@ -40,10 +40,20 @@ format: $(READY) ## put the code into the house's form
 
 prove: $(READY) ## run the proofs at the sizes that are promised
 	@$(PY) -m pytest tests/prove tests/strandline/store tests/browser --full -s
+	@$(PY) -m tests.prove.upgrade
+
+upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=<commit or tag>
+	@$(PY) -m tests.prove.upgrade $(SINCE)
 
 bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
+
+prices: $(READY) ## write what it costs into the README, from infra/prices.py
+	@$(PY) -m infra.prices
+
+cold: $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
+	@$(PY) -m tests.bench.cold_start $(ARGS)
 
 twin: $(READY) ## fit the twin's weights anew, and try them on what they were not fitted to
 	@$(PY) -m tests.bench.fit_twin
@@ -51,8 +61,19 @@ twin: $(READY) ## fit the twin's weights anew, and try them on what they were no
 calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
 	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")
 
+layers: $(READY) node_modules ## build the layers and function assets, for arm64 and for this machine
+	@$(PY) layers/build.py $(ARGS)
+
+node_modules: package-lock.json
+	@npm ci --silent
+	@touch node_modules
+
+synth: $(READY) node_modules ## write the stack's template to cdk.out: make synth ARGS="-c stage=prod"
+	@$(PY) layers/build.py --arch arm64
+	@node_modules/.bin/cdk synth --quiet $(ARGS)
+
 lock: $(READY) ## resolve the hashed requirement locks anew
 	@sh layers/lock.sh $(VENV)
 
 clean: ## remove what was built, the data directory excepted
-	rm -rf build .pytest_cache .ruff_cache .hypothesis $(VENV)
+	rm -rf build cdk.out .pytest_cache .ruff_cache .hypothesis $(VENV)

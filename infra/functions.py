@@ -1,9 +1,15 @@
 """The table: one row per Lambda. A new function is a folder, a row, an event and a test."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-type Need = Literal["database", "owner", "blobs", "queue", "model", "states"]
+type Need = Literal["database", "owner", "blobs", "queue", "runs", "model", "states", "schedules"]
+type Layer = Literal["deps", "domain", "model"]
+
+DAILY_SWEEP = "cron(30 3 * * ? *)"
+"""The one schedule at a fixed time, in UTC: a sweep. The database's days of sweeps begin then too
+(swept_day in the migrations)."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +25,19 @@ class Fn:
     needs: frozenset[Need]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
-    queue: bool = False
-    """Fed by the queue of hints."""
+    queue: Literal["", "hints", "runs"] = ""
+    """Fed by this queue."""
     every_minutes: int = 0
-    """A job of the state machine, started so often; 0: none."""
+    """A job of the state machine, started when something is due and so often at most; 0: none."""
+    schedule: str = ""
+    """When it runs without being asked, as Scheduler says it, in UTC; "": only when asked."""
+    layers: tuple[Layer, ...] = ("deps", "domain")
+    """Of layers/build.py, lowest first."""
+    reserved: int = 0
+    """Instances at once at most, each with its connection to the database; 0: not limited."""
 
+
+MODEL: tuple[Layer, ...] = ("deps", "domain", "model")
 
 FUNCTIONS = (
     Fn(
@@ -31,6 +45,7 @@ FUNCTIONS = (
         memory=1024,
         timeout=29,
         needs=frozenset({"database", "blobs", "queue"}),
+        reserved=100,
         routes=(
             "POST /api/v1/events",
             "POST /api/v1/events/batch",
@@ -46,6 +61,8 @@ FUNCTIONS = (
         memory=1769,
         timeout=29,
         needs=frozenset({"database", "blobs", "queue", "model"}),
+        reserved=100,
+        layers=MODEL,
         routes=(
             "GET /health",
             "GET /api/v1/health",
@@ -75,14 +92,17 @@ FUNCTIONS = (
         "worker",
         memory=1769,
         timeout=120,
-        needs=frozenset({"database", "blobs", "queue", "model"}),
-        queue=True,
+        needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
+        reserved=20,
+        layers=MODEL,
+        queue="hints",
     ),
     Fn(
         "admin",
         memory=1024,
         timeout=29,
-        needs=frozenset({"database", "states"}),
+        needs=frozenset({"database", "runs"}),
+        reserved=10,
         routes=(
             "POST /api/v1/admin/tenants",
             "GET /api/v1/admin/tenants",
@@ -94,6 +114,10 @@ FUNCTIONS = (
             "POST /api/v1/admin/tenants/{tenant}/keys/{key_id}/rotate",
             "DELETE /api/v1/admin/tenants/{tenant}/keys/{key_id}",
             "GET /api/v1/admin/tenants/{tenant}/audit",
+            "POST /api/v1/admin/tenants/{tenant}/certificates",
+            "GET /api/v1/admin/tenants/{tenant}/certificates",
+            "GET /api/v1/admin/tenants/{tenant}/certificates/{certificate_id}",
+            "DELETE /api/v1/admin/tenants/{tenant}/certificates/{certificate_id}",
             "GET /api/v1/admin/jobs",
             "GET /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}",
@@ -107,15 +131,36 @@ FUNCTIONS = (
         "archiver",
         memory=1024,
         timeout=900,
-        needs=frozenset({"database", "blobs"}),
+        needs=frozenset({"database", "blobs", "runs"}),
+        reserved=20,
         every_minutes=60,
     ),
     Fn(
         "sweeper",
         memory=1769,
         timeout=900,
-        needs=frozenset({"database", "blobs", "model"}),
+        needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
+        reserved=20,
+        layers=MODEL,
+        schedule=DAILY_SWEEP,
         every_minutes=5,
     ),
-    Fn("migrate", memory=512, timeout=600, needs=frozenset({"owner"})),
+    Fn(
+        "waker",
+        memory=512,
+        timeout=30,
+        needs=frozenset({"states", "schedules"}),
+        queue="runs",
+    ),
+    Fn("migrate", memory=512, timeout=600, needs=frozenset({"owner", "runs"}), reserved=1),
 )
+
+
+def routes(functions: Iterable[Fn] = FUNCTIONS, *, preflights: bool = False) -> dict[str, str]:
+    """Every route, and the function that it goes to. With `preflights` every resource has OPTIONS
+    too: of the first function with routes, since any of them gives the same answer."""
+    table = {route: fn.name for fn in functions for route in fn.routes}
+    if preflights:
+        first = next(iter(table.values()))
+        table |= {f"OPTIONS {route.partition(' ')[2]}": first for route in [*table]}
+    return table

@@ -6,7 +6,9 @@ resolve() {
         --no-header --no-annotate --no-emit-index-url pyproject.toml "$@"
 }
 venv=$1
-resolve -o requirements/runtime.lock
-resolve --group pyproject.toml:model -o requirements/model.lock
+# The largest first, and the others within it: what ships was tested together.
 resolve --group pyproject.toml:dev -o requirements/dev.lock
-resolve --group pyproject.toml:infra -o requirements/infra.lock
+within="--constraints requirements/dev.lock"
+resolve $within -o requirements/runtime.lock
+resolve $within --group pyproject.toml:model -o requirements/model.lock
+resolve $within --group pyproject.toml:infra -o requirements/infra.lock

@@ -1,6 +1,10 @@
 #!/bin/sh
 # A virtual environment with exactly what a lock names: venv.sh DIRECTORY LOCK
 set -eu
+if [ -L "$1" ]; then # what it leads to belongs to somebody else, and would be emptied
+    echo "strandline: $1 is a link to another environment and does not match $2: remake it where it lies, or remove the link" >&2
+    exit 1
+fi
 found=""
 for candidate in "${PYTHON:-}" python3.13 python3 "$HOME/.pyenv/versions/3.13"*/bin/python; do
     [ -n "$candidate" ] || continue

@@ -1,5 +1,6 @@
 """What tests share: a migrated database a test, and the real handlers behind real proxy events."""
 
+import base64
 import contextlib
 import importlib
 import json
@@ -7,6 +8,7 @@ import secrets
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +23,8 @@ from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
+from strandline.local.tls import client_cert
+from strandline.runs import SPACING
 from strandline.service import Service
 from strandline.services.jobs.frame import ShardFailed
 from strandline.services.keys import NewKey, make_key
@@ -129,8 +133,10 @@ class Gateway:
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         raw: bytes | None = None,
+        certificate: bytes | None = None,
     ) -> Reply:
-        """One request. `raw` is sent as it is, instead of `body` as JSON."""
+        """One request. `raw` is sent as it is, instead of `body` as JSON; `certificate` is what
+        the handshake proved, as DER."""
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
         if key is not None:
@@ -145,6 +151,7 @@ class Gateway:
             port=80,
             protocol="HTTP/1.1",
             request_id=str(uuid.uuid4()),
+            certificate=client_cert(certificate) if certificate else None,
         )
         match = self._routes.find(path)
         assert match is not None, f"no route for {path}"
@@ -152,7 +159,10 @@ class Gateway:
         assert handler is not None, f"no route for {method} {path}"
         event = json.loads(json.dumps(proxy_event(request, match)))
         result = handler(event, LambdaContext("test", 29))
-        return Reply(result["statusCode"], result["headers"], result["body"])
+        text = result["body"]
+        if result["isBase64Encoded"] and "json" in result["headers"]["Content-Type"]:
+            text = base64.b64decode(text).decode()  # as API Gateway does with all of them
+        return Reply(result["statusCode"], result["headers"], text)
 
     def tick(self) -> dict[str, Any]:
         """A sweep of everything that is due."""
@@ -176,10 +186,19 @@ class Gateway:
 
 
 class Deaf:
-    """A state machine that never gets to what it is told to start."""
+    """A queue of runs that nobody listens to."""
+
+    spacing = SPACING
 
     def start(self, job: str, tenant: str, run: str) -> None:
         """Told, and forgotten."""
+
+    def wish(self, job: str, due: datetime, now: datetime) -> None:
+        """Told, and forgotten."""
+
+    def is_near(self, job: str, now: datetime) -> bool:
+        """Nobody comes."""
+        return False
 
 
 def wire_handlers(
@@ -192,7 +211,7 @@ def wire_handlers(
     settings.cache_clear()
     for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver"):
         service = Service()
-        service.__dict__ |= {"embedder": embedder, "executions": Deaf()}
+        service.__dict__ |= {"embedder": embedder, "runs": Deaf()}
         services.append(service)
         monkeypatch.setattr(
             importlib.import_module(f"functions.{name}.handler"), "service", service

@@ -33,12 +33,24 @@ def test_handlers_decide_nothing() -> None:
 
 
 def test_the_table_and_the_routes_agree() -> None:
-    from strandline.routes import admin, docs, ingest, jobs_admin, query, sessions
+    from strandline.routes import (
+        admin,
+        certificates_admin,
+        docs,
+        ingest,
+        jobs_admin,
+        query,
+        session_reads,
+        sessions,
+    )
 
     served = {
-        "ingest": set(ingest.ROUTES) | set(sessions.WRITES),
-        "query": set(query.ROUTES) | set(sessions.READS),
-        "admin": set(admin.ROUTES) | set(jobs_admin.ROUTES) | set(docs.ROUTES),
+        "ingest": set(ingest.ROUTES) | set(sessions.ROUTES),
+        "query": set(query.ROUTES) | set(session_reads.ROUTES),
+        "admin": set(admin.ROUTES)
+        | set(certificates_admin.ROUTES)
+        | set(jobs_admin.ROUTES)
+        | set(docs.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 
@@ -102,13 +114,14 @@ def test_public_names_are_explained() -> None:
 @pytest.mark.parametrize(
     ("handler", "unwanted"),
     [
-        ("ingest", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("query", ("openai", "moto", "uvicorn")),
-        ("admin", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("worker", ("openai", "moto", "uvicorn")),
-        ("sweeper", ("openai", "moto", "uvicorn")),
-        ("archiver", ("openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("migrate", ("boto3", "openai", "onnxruntime", "numpy", "moto")),
+        ("ingest", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("query", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
+        ("admin", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("worker", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
+        ("sweeper", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
+        ("archiver", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("waker", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("migrate", ("jwt", "cryptography", "boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],
 )
 def test_a_handler_imports_only_what_it_needs(handler: str, unwanted: tuple[str, ...]) -> None:

@@ -1,16 +1,16 @@
-"""Tenants, keys, the audit trail and jobs over HTTPS; the API's document, for all."""
+"""Tenants, keys, certificates, the audit trail and jobs over HTTPS; the API's document, for all."""
 
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.http import serve
-from strandline.routes import admin, docs, jobs_admin
+from strandline.routes import admin, certificates_admin, docs, jobs_admin
 from strandline.service import Service
 
-ROUTES = admin.ROUTES | jobs_admin.ROUTES | docs.ROUTES
+ROUTES = admin.ROUTES | certificates_admin.ROUTES | jobs_admin.ROUTES | docs.ROUTES
 
-service = Service()
+service = Service(api=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

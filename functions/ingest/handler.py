@@ -8,9 +8,9 @@ from strandline.http import serve
 from strandline.routes import ingest, sessions
 from strandline.service import Service
 
-ROUTES = ingest.ROUTES | sessions.WRITES
+ROUTES = ingest.ROUTES | sessions.ROUTES
 
-service = Service()
+service = Service(api=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.http import serve
-from strandline.routes import query, sessions
+from strandline.routes import query, session_reads
 from strandline.service import Service
 
-ROUTES = query.ROUTES | sessions.READS
+ROUTES = query.ROUTES | session_reads.ROUTES
 
-service = Service(model=True)
+service = Service(model=True, api=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

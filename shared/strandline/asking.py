@@ -175,6 +175,7 @@ class Asking:
         counted["ModelFailures"] += outcome != "ok"
         counted["ModelTokensIn"] += read
         counted["ModelTokensOut"] += written
+        counted["ModelMicroUsd"] += round(1e6 * self._meter.cost(read, written))
 
     def _full_seconds(self, verb: Verb) -> float:
         longer = verb in _WAITS_LONGER

@@ -13,18 +13,20 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 from uuid import UUID
-
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from strandline import boto
 from strandline.errors import Unavailable
 
+if TYPE_CHECKING:
+    from botocore.config import Config
 
-def _config(read_timeout: int, attempts: int) -> Config:
+
+def _config(read_timeout: int, attempts: int) -> "Config":
+    from botocore.config import Config
+
     # s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
     return Config(
         signature_version="s3v4",
@@ -152,7 +154,7 @@ class Blobs:
                     digest = base64.b64decode(told.partition("-")[0])
                 else:
                     digest = self._hashed(where, head["ETag"], deadline)
-            except ClientError as error:
+            except boto.refusal() as error:
                 if _status(error) in _GONE:
                     return None
                 raise
@@ -169,7 +171,7 @@ class Blobs:
                     CopySource=self._pending(tenant, upload_id),
                     CopySourceIfMatch=etag,
                 )
-            except ClientError as error:
+            except boto.refusal() as error:
                 if _status(error) in _GONE:
                     return False
                 raise
@@ -211,7 +213,7 @@ class Blobs:
         with _reachable():
             try:
                 answer = self._s3.get_object(Bucket=self._bucket, Key=f"{_RUNS}{run}/shards.json")
-            except ClientError as error:
+            except boto.refusal() as error:
                 if _status(error) in _GONE:
                     return []
                 raise
@@ -264,7 +266,7 @@ def _attachment(name: str) -> str:
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def _status(error: ClientError) -> int:
+def _status(error: Exception) -> int:
     return cast("Any", error).response["ResponseMetadata"]["HTTPStatusCode"]
 
 
@@ -272,5 +274,5 @@ def _status(error: ClientError) -> int:
 def _reachable() -> Generator[None]:
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except boto.failures() as error:
         raise Unavailable("The payload store cannot be reached. Try again.") from error

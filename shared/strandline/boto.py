@@ -1,13 +1,50 @@
-"""AWS clients, made in one place: boto3 builds them at run time, so their type is told here."""
+"""AWS clients, made in one place: boto3 builds them at run time, so their type is told here.
 
-from typing import Any, Literal, cast
+boto3 is a fifth of what a function imports, and most first requests need no client: it is imported
+when one is made.
+"""
 
-import boto3
-from botocore.config import Config
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from botocore.config import Config
 
 
 def client(
-    service: Literal["s3", "sqs", "bedrock-runtime", "stepfunctions"], config: Config
+    service: Literal["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"],
+    config: "Config",
 ) -> Any:
     """A client of this service in the environment's region and with its credentials."""
+    import boto3
+
     return cast("Any", boto3).client(service, config=config)
+
+
+def queue() -> Any:
+    """SQS for messages that may be lost: a second in all, and no retry."""
+    from botocore.config import Config
+
+    once = {"total_max_attempts": 1}
+    return client("sqs", Config(connect_timeout=0.5, read_timeout=0.5, retries=once))
+
+
+def patient(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
+    """A service that somebody waits for, who comes again where it fails."""
+    from botocore.config import Config
+
+    twice = {"total_max_attempts": 2}
+    return client(service, Config(connect_timeout=2, read_timeout=5, retries=twice))
+
+
+def refusal() -> type[Exception]:
+    """What a client raises for an answer that is an error. (`except` asks when it has to know.)"""
+    from botocore.exceptions import ClientError
+
+    return ClientError
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """All that a client raises: no answer, or one that is an error."""
+    from botocore.exceptions import BotoCoreError
+
+    return BotoCoreError, refusal()

@@ -1,20 +1,22 @@
-"""`python -m strandline.cli`: make, list, rotate and revoke API keys; fold chains again;
-migrate a database."""
+"""`python -m strandline.cli`: make, list, rotate and revoke API keys; enter, list and revoke client
+certificates; fold chains again; migrate a database."""
 
 import argparse
 import json
+import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from strandline import wire
+from strandline import distinguished, wire
 from strandline.config import settings
 from strandline.db import Access, Asker, Database
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.principals import RIGHTS
+from strandline.services import certificates
 from strandline.services.keys import (
     MOST_DAYS,
     NewKey,
@@ -23,9 +25,10 @@ from strandline.services.keys import (
     revoke_key,
     rotate_key,
 )
-from strandline.services.migrate import migrate_from_environment
 from strandline.services.refold import refold
+from strandline.services.release import release
 from strandline.store.audit import Act
+from strandline.wire_certificates import CertificateOut
 
 _MOST_OVERLAP = 30 * 24
 _PAGE = 500
@@ -59,8 +62,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     refolding.add_argument("--tenant", required=True)
     refolding.add_argument("--scope", type=UUID, help="this scope's only, by its id")
+    _add_certificates(commands.add_parser)
     commands.add_parser("migrate", help="apply missing migrations as the owner")
     return parser
+
+
+def _add_certificates(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    entering = add_parser(
+        "certificate", help="let client certificates of a subject stand for a tenant"
+    )
+    entering.add_argument("--tenant", required=True, help="made if it is new: a-z, 0-9, -")
+    names = entering.add_mutually_exclusive_group(required=True)
+    names.add_argument("--subject", help="as `openssl x509 -noout -subject -nameopt RFC2253`")
+    names.add_argument("--pem", type=Path, help="a certificate: its subject and its issuer")
+    entering.add_argument("--issuer", help="its authority's name; any authority's if absent")
+    entering.add_argument("--user", help="bind it to user:NAME")
+    entering.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
+    entering.add_argument("--days", type=int, help="how long it stands for the tenant")
+    entering.add_argument("--label", default="", help="what it is for")
+    listing = add_parser("certificates", help="list a tenant's subjects")
+    listing.add_argument("--tenant", required=True)
+    revoking = add_parser(
+        "revoke-certificate", help="revoke a subject; it is refused within 60 seconds"
+    )
+    revoking.add_argument("--tenant", required=True)
+    revoking.add_argument("--certificate", type=UUID, required=True, help="its id in the list")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,14 +95,17 @@ def main(arguments: list[str] | None = None) -> int:
     _use_running_service()
     try:
         if asked.command == "migrate":
-            print("applied:", ", ".join(migrate_from_environment()) or "nothing, it is up to date")
+            done = release(os.environ, math.inf)
+            print("applied:", ", ".join(done.applied) or "nothing, it is up to date")
             return 0
-        database = Database(settings().database_url)
+        database = Database(settings().database_url, settings().database_auth)
         try:
             access = database.access(Asker(asked.tenant, ()))
             if asked.command == "refold":
                 dropped = refold(access, Act("console refold"), asked.scope)
                 print(f"to be folded again by the next sweep: {dropped} scopes")
+            elif "certificate" in asked.command:
+                _on_certificates(asked, access)
             else:
                 _on_keys(asked, access)
         finally:
@@ -115,6 +144,43 @@ def _on_keys(asked: argparse.Namespace, access: Access) -> None:
         raise NotFound(f"Tenant {asked.tenant} has no key {asked.key}.") from None
 
 
+def _on_certificates(asked: argparse.Namespace, access: Access) -> None:
+    act = Act(f"console {asked.command}")
+    if asked.command == "certificates":
+        for one in _all_certificates(access):
+            print(one.model_dump_json())
+    elif asked.command == "certificate":
+        subject, issuer = _names(asked)
+        made = certificates.enter(
+            access,
+            act,
+            subject=subject,
+            issuer=issuer,
+            user=asked.user,
+            rights=[right.strip() for right in asked.rights.split(",")],
+            label=asked.label,
+            expires_at=_after(asked.days),
+        )
+        print(made.model_dump_json())
+    else:
+        try:
+            certificates.revoke(access, act, asked.certificate)
+        except NotFound:
+            message = f"Tenant {asked.tenant} has no certificate {asked.certificate}."
+            raise NotFound(message) from None
+        print(f"revoked: {asked.certificate}")
+
+
+def _names(asked: argparse.Namespace) -> tuple[str, str | None]:
+    if asked.pem is None:
+        return asked.subject, asked.issuer
+    try:
+        named = distinguished.read(asked.pem.read_text())
+    except (OSError, ValueError):
+        raise Invalid(f"--pem: {asked.pem} is no certificate in PEM") from None
+    return named.subject, asked.issuer or named.issuer
+
+
 def _rotate(asked: argparse.Namespace, access: Access, act: Act) -> NewKey:
     if not 0 <= asked.overlap <= _MOST_OVERLAP:
         raise Invalid(f"--overlap: from 0 to {_MOST_OVERLAP} hours")
@@ -142,6 +208,14 @@ def _all_keys(access: Access) -> Iterator[wire.KeyOut]:
     while page.next_cursor:
         page = list_keys(access, _PAGE, page.next_cursor)
         yield from page.keys
+
+
+def _all_certificates(access: Access) -> Iterator[CertificateOut]:
+    page = certificates.listed(access, _PAGE, None)
+    yield from page.certificates
+    while page.next_cursor:
+        page = certificates.listed(access, _PAGE, page.next_cursor)
+        yield from page.certificates
 
 
 def _use_running_service() -> None:

@@ -2,12 +2,11 @@
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     Json,
     ValidationError,
@@ -15,24 +14,25 @@ from pydantic import (
     field_validator,
 )
 
+from strandline.config_auth import AuthSettings
 from strandline.errors import Misconfigured
 from strandline.tuning import DEFAULTS, Tuning
 
 PREFIX = "STRANDLINE_"
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
-class Settings(BaseModel):
-    """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+class Settings(AuthSettings):
+    """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field; those of
+    authentication stand in `config_auth`."""
 
     database_url: str
     """Where the application role connects: a libpq URL or key=value string."""
+    database_auth: Literal["password", "iam"] = "password"
+    """`iam` takes a fresh token of IAM database authentication for each connection's password,
+    made of the function's own credentials."""
     bucket: str
     """The S3 bucket that holds payloads under `<tenant>/<cid>`."""
-    key_secret: str = Field(min_length=32)
-    """The deployment's secret under which API keys carry their MAC. It is what switches API keys
-    on; without any way to authenticate the service does not start."""
     queue_url: str = ""
     """The SQS queue for hints to the worker; empty sends none, the sweep finds the work."""
     embedding_provider: Literal["local", "openai"] = "local"
@@ -83,6 +83,8 @@ class Settings(BaseModel):
     """The most tokens that an answer may have; what a model thinks before it counts too."""
     query_vector_seconds: float = Field(default=1.0, gt=0)
     """How long recall waits for its query vector before it answers by full text alone."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may call from a browser, apart by spaces; `*` are all, absent none."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
     """How long a presigned URL for a payload holds, in seconds."""
     upload_max_bytes: int = Field(default=256 * 1024**2, ge=1, le=5 * 1024**3)
@@ -95,8 +97,11 @@ class Settings(BaseModel):
     blob_grace_seconds: int = Field(default=86_400, ge=3600, le=2_592_000)
     """How old a payload that no event cites must be before it is removed, in seconds. An append
     puts its payload first and has half a minute to cite it."""
-    state_machine: str = ""
-    """The ARN of the state machine that runs jobs; without it none is started by a request."""
+    runs_url: str = ""
+    """The SQS queue of wishes for runs of jobs; without it none is started by a request, and jobs
+    wait for the daily sweep."""
+    sweep_seconds: int = Field(default=300, ge=1, le=86_400)
+    """The least time between two sweeps that come because something is due, in seconds."""
     tenant_requests_per_minute: int = Field(default=6000, ge=0, le=10**9)
     """Requests a tenant may make, unless an operator set it another limit; 0 allows nothing. 6,000
     are 100 a second: at 100 ms each ten Lambda instances, of the 1,000 an account begins with."""
@@ -117,6 +122,26 @@ class Settings(BaseModel):
     def _is_an_address(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("https://", "http://")):
             raise ValueError("must be an https:// or http:// address")
+        return value
+
+    @field_validator("tuning")
+    @classmethod
+    def _holds_together(cls, value: Tuning) -> Tuning:
+        if said := [one.said for one in value.contradictions()]:
+            raise ValueError("; ".join(said))
+        return value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _apart(cls, value: object) -> object:
+        return value.split() if isinstance(value, str) else value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin} is no origin as https://app.example, or *")
         return value
 
     @field_validator("upload_grace_seconds")

@@ -1,22 +1,27 @@
 """The one way to the database: a connection a thread, a transaction that says who asks."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, LiteralString, NamedTuple, cast
+from datetime import UTC, datetime
+from typing import Any, Literal, LiteralString, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.rows import class_row
 
 from strandline.errors import Misconfigured, Unavailable, Unsure
+from strandline.signing import Signer
 
 type Connection = psycopg.Connection[Any]
+type Auth = Literal["password", "iam"]
+"""How a role proves who it is: by the password in its URL, or by a token that AWS checks."""
 
 NOBODY = "*"
 """The writer for all unbound credentials of a tenant: no participant is spelled so."""
@@ -166,8 +171,9 @@ class Database:
     database cannot be reached, Misconfigured when the role could look past row-level security.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, auth: Auth = "password") -> None:
         self._url = url
+        self._auth: Auth = auth
         self._local = threading.local()
         self._opened: list[tuple[threading.Thread, Connection]] = []
         self._opening = threading.Lock()
@@ -182,7 +188,7 @@ class Database:
         if kept is None or not kept.usable():
             if kept is not None:
                 kept.connection.close()
-            kept = self._local.kept = _Kept(_connect(self._url, deadline))
+            kept = self._local.kept = _Kept(_connect(self._url, self._auth, deadline))
             self._keep(kept.connection)
         kept.used_at = time.monotonic()
         return kept.connection
@@ -230,15 +236,17 @@ class _Kept:
         return True
 
 
-def _connect(url: str, deadline: float | None) -> Connection:
-    left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
-    connection: Connection | None = None
+def connect(url: str, auth: Auth = "password", seconds: float = _CONNECT_SECONDS) -> Connection:
+    """A connection of whatever role `url` names, without regard to what it may. With `iam` its
+    password is a token made now, from the process's AWS credentials. Raises Unavailable."""
+    token = _token(url) if auth == "iam" else None
     try:
-        connection = psycopg.connect(
+        return psycopg.connect(
             url,
+            password=token,
             autocommit=True,
             prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
-            connect_timeout=max(2, min(_CONNECT_SECONDS, int(left))),
+            connect_timeout=max(2, min(_CONNECT_SECONDS, int(seconds))),
             # A peer that vanished is noticed within seconds, idle or with data under way, not after
             # the kernel's two hours.
             tcp_user_timeout=5000,
@@ -247,10 +255,26 @@ def _connect(url: str, deadline: float | None) -> Connection:
             keepalives_interval=1,
             keepalives_count=5,
         )
+    except psycopg.OperationalError as error:
+        raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
+
+
+def _token(url: str) -> str:
+    """Holds for 15 minutes, for the login alone: so each connection has its own."""
+    known = conninfo_to_dict(url)
+    host, port = str(known.get("host", "")), int(known.get("port") or 5432)
+    signer = Signer.from_env(os.environ)
+    return signer.database_token(host, port, str(known.get("user", "")), datetime.now(UTC))
+
+
+def _connect(url: str, auth: Auth, deadline: float | None) -> Connection:
+    """The service's own, whose role can do no more than it must."""
+    left = _CONNECT_SECONDS if deadline is None else deadline - time.monotonic()
+    connection = connect(url, auth, left)
+    try:
         row = connection.execute(_IS_POWERFUL).fetchone()
     except psycopg.OperationalError as error:
-        if connection is not None:
-            connection.close()
+        connection.close()
         raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
     if row is None or row[0]:
         connection.close()

@@ -20,6 +20,7 @@ StrandlineError
 ├── ModelRefused             what a language model will not answer
 │   └── FormatRefused        not in this format: there may be a simpler one
 ├── ModelUnusable            an answer of a language model that is none
+├── MigrationFailed          a release did not get its schema
 └── Misconfigured            the process must not start
 The edge maps classes to statuses in one table (`strandline.http`).
 """
@@ -56,7 +57,7 @@ class Malformed(Invalid):
 
 
 class Unauthorized(StrandlineError):
-    """Send a valid API key in the X-API-Key header, or as Authorization: Bearer."""
+    """The credential that is asked for is missing, or does not hold."""
 
     code = "unauthorized"
 
@@ -172,3 +173,9 @@ class Misconfigured(StrandlineError):
     """The configuration does not allow the service to start."""
 
     code = "misconfigured"
+
+
+class MigrationFailed(StrandlineError):
+    """The database could not be brought to this release's schema."""
+
+    code = "migration_failed"

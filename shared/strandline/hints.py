@@ -1,20 +1,17 @@
 """Hints to the worker that a scope has work. Lost, doubled or late, the result is the same."""
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
-
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
 
 from strandline import boto
 from strandline.errors import Unavailable
 from strandline.observability import logger, trace_header
 
-# One second in all and no retry: the append is committed, and the sweep finds what no hint named.
-_CONFIG = Config(connect_timeout=0.5, read_timeout=0.5, retries={"total_max_attempts": 1})
 _MESSAGES = 10  # the most that SQS takes in a call; workers share a large batch through them
+_LATEST_SECONDS = 900  # the longest that SQS holds a message back
 
 
 class Hints:
@@ -22,7 +19,8 @@ class Hints:
 
     def __init__(self, queue_url: str) -> None:
         self._url = queue_url
-        self._sqs: Any = boto.client("sqs", _CONFIG) if queue_url else None
+        # The append is committed, and the sweep finds what no hint named.
+        self._sqs: Any = boto.queue() if queue_url else None
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
         """Name scopes that turned dirty, in one call, and the trace that they come from. A queue
@@ -31,20 +29,32 @@ class Hints:
         if not self._url or not named:
             return
         share = -(-len(named) // _MESSAGES)
-        hint = {"tenant": tenant, "trace": trace_header()}
+        self._send(
+            [
+                _entry(tenant, start, named[start : start + share])
+                for start in range(0, len(named), share)
+            ]
+        )
+
+    def send_later(self, tenant: str, waits: Mapping[UUID, float]) -> None:
+        """Name scopes that wait, each for so many seconds; as `send`. What waits longer than a
+        message can comes due in a sweep."""
+        if not self._url:
+            return
         entries = [
-            {
-                "Id": str(start),
-                "MessageBody": json.dumps(hint | {"scopes": named[start : start + share]}),
-                "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
-            }
-            for start in range(0, len(named), share)
+            _entry(tenant, place, [str(scope)])
+            | {"DelaySeconds": min(_LATEST_SECONDS, max(1, math.ceil(seconds)) + 1)}
+            for place, (scope, seconds) in enumerate(waits.items())
         ]
+        for first in range(0, len(entries), _MESSAGES):
+            self._send(entries[first : first + _MESSAGES])
+
+    def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
         try:
-            self._sqs.send_message_batch(QueueUrl=self._url, Entries=entries)
-        except (BotoCoreError, ClientError) as error:
+            self._sqs.send_message_batch(QueueUrl=self._url, Entries=list(entries))
+        except boto.failures() as error:
             logger.warning(
-                "hint not sent", extra={"scopes": len(named), "error": type(error).__name__}
+                "hint not sent", extra={"messages": len(entries), "error": type(error).__name__}
             )
 
     def check(self) -> None:
@@ -53,5 +63,14 @@ class Hints:
             return
         try:
             self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        except (BotoCoreError, ClientError) as error:
+        except boto.failures() as error:
             raise Unavailable("The queue cannot be reached.") from error
+
+
+def _entry(tenant: str, place: int, scopes: Sequence[str]) -> dict[str, object]:
+    hint = {"tenant": tenant, "trace": trace_header(), "scopes": scopes}
+    return {
+        "Id": str(place),
+        "MessageBody": json.dumps(hint),
+        "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
+    }

@@ -14,8 +14,9 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BaseModel
 
-from strandline import trail, wire
+from strandline import gateway, trail, wire
 from strandline.config import settings
+from strandline.credentials import Sent
 from strandline.db import NOBODY, Access, Asker
 from strandline.errors import (
     BatchRefused,
@@ -50,6 +51,9 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Unavailable: 503,
 }
 _REQUEST_SECONDS = 25.0
+_PLAIN_BYTES = 1024 * 1024
+"""An answer over this goes out in base64: as text in Lambda's JSON its quotes and backslashes would
+be escaped once more, and a page of 4 MiB could pass the 6 MB that a function may answer."""
 
 
 class Request:
@@ -100,6 +104,12 @@ class Request:
         return {name.lower(): value for name, value in raw.items()}
 
     @property
+    def _sent(self) -> Sent:
+        context: Mapping[str, Any] = self._event.get("requestContext") or {}
+        identity: Mapping[str, Any] = context.get("identity") or {}
+        return Sent(self.headers, identity.get("clientCert"))
+
+    @property
     def is_known(self) -> bool:
         """Whether a credential was asked for and held, whatever it allows."""
         return self._principal is not None
@@ -113,9 +123,9 @@ class Request:
     def admit(self, route: "Route") -> None:
         """Let in who may. Raises Unauthorized, Forbidden, Unavailable."""
         if route.right == "issued":
-            self.service.authenticator.issued_by_us(self.headers)
+            self.service.authenticator.issued_by_us(self._sent)
         elif route.right is not None:
-            principal = self.service.authenticator.principal(self.headers, self.deadline)
+            principal = self.service.authenticator.principal(self._sent, self.deadline)
             self._principal = principal  # before its right is asked for: a refusal names it too
             principal.require(route.right)
 
@@ -160,6 +170,12 @@ class Request:
             return UUID(self.path(name))
         except ValueError:
             raise NotFound from None
+
+    @property
+    def has_body(self) -> bool:
+        """Whether anything was sent along, and the method gives that a meaning: of a GET it has
+        none."""
+        return bool(self._event.get("body")) and not self.name.startswith("GET ")
 
     @property
     def has_query(self) -> bool:
@@ -213,8 +229,8 @@ class Route:
 
     serve: Callable[[Request], Answer]
     right: Right | Literal["issued"] | None
-    """What the credential must allow. `issued`: a key that this deployment made, not looked up;
-    None: no credential."""
+    """What the credential must allow. `issued`: one of this deployment, not looked up; None: no
+    credential."""
     answers: Mapping[int, type[BaseModel] | Media]
     """What it gives when it succeeds, by status."""
     query: type[BaseModel] | None = None
@@ -267,21 +283,39 @@ def serve(
     """Serve one event. API Gateway has routed it already: `routes` goes by "METHOD /resource/{id}",
     which also leaves out a custom domain's base path."""
     started = time.monotonic()
-    settings()  # a process that is not configured serves nothing
+    origins = settings().cors_origins  # a process that is not configured serves nothing
     left = context.get_remaining_time_in_millis() / 1000 - 2
     request = Request(service, event, started + min(_REQUEST_SECONDS, left))
     with traced(request.trace):
         try:
-            result = _served(routes, request)
+            result = _preflight(request, origins) or _served(routes, request)
         except StrandlineError as error:
             if isinstance(error, QuotaExceeded):
                 request.counted["RefusedByQuota"] = 1
-            result = _refusal(error, request.id)
+            result = _refusal(error, request)
         except Exception as error:
-            result = _refusal(_fault(error, request.id), request.id)
+            result = _refusal(_fault(error, request.id), request)
+        result = _packed(result)
+        result["headers"] |= gateway.shared(origins, request.headers.get("origin"))
         milliseconds = round((time.monotonic() - started) * 1000, 1)
         _log(request, routes, result["statusCode"], milliseconds, context.function_name)
     return result
+
+
+def _preflight(request: Request, origins: Sequence[str]) -> Answer | None:
+    """A browser's question whether a page may call, where pages of any other origin may."""
+    if not origins or not request.name.startswith("OPTIONS "):
+        return None
+    headers = dict(gateway.PREFLIGHT)
+    return {"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}
+
+
+def _packed(result: Answer) -> Answer:
+    """The same answer, of a size that is known: see _PLAIN_BYTES."""
+    if result["isBase64Encoded"] or len(result["body"]) <= _PLAIN_BYTES:
+        return result
+    encoded = base64.b64encode(result["body"].encode()).decode()
+    return result | {"body": encoded, "isBase64Encoded": True}
 
 
 def _log(
@@ -309,6 +343,8 @@ def _served(routes: Mapping[str, Route], request: Request) -> Answer:
             request.spend("requests", 1)
         if route.query is None and route.right is not None and request.has_query:
             request.query(wire.NoQuery)
+        if route.body is None and route.right is not None and request.has_body:
+            request.body(wire.NoBody)
         result = route.serve(request)
     except StrandlineError as error:
         _leave_trace(route, request, error)
@@ -353,12 +389,12 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
     }
 
 
-def _refusal(error: StrandlineError, request_id: str) -> Answer:
+def _refusal(error: StrandlineError, request: Request) -> Answer:
     waits = error.retryable or isinstance(error, QuotaExceeded)
     headers = {"Retry-After": str(error.retry_after)} if waits else {}
     if isinstance(error, Unauthorized):
-        headers["WWW-Authenticate"] = "Bearer"
-    return answer({"error": error_body(error, request_id)}, status_of(error), headers)
+        headers["WWW-Authenticate"] = request.service.authenticator.challenge
+    return answer({"error": error_body(error, request.id)}, status_of(error), headers)
 
 
 def _fault(error: Exception, request_id: str) -> StrandlineError:

@@ -5,7 +5,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal
@@ -70,11 +70,18 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds"]] = {
     "ModelTokensIn": "Count",
     "ModelTokensOut": "Count",
     "ModelFallbacks": "Count",
+    "ModelMicroUsd": "Count",
+    "BreakerOpen": "Count",
     "Failures": "Count",
     "ScopesDue": "Count",
     "OldestDueSeconds": "Seconds",
+    "OldestUnembeddedSeconds": "Seconds",
+    "OldestUnfoldedSeconds": "Seconds",
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
+BY_FUNCTION = frozenset({"ModelMicroUsd", "BreakerOpen"})
+"""Those that are a function's as well, whatever route or job asked a model: an alarm adds up
+functions, and cannot search for routes."""
 
 _VALUES = 100
 """The most values that EMF takes of one metric in a line."""
@@ -96,13 +103,17 @@ def measured(
         for name, value in values.items()
         if value != []
     }
-    directive = {
-        "Namespace": NAMESPACE,
-        "Dimensions": [list(dimensions)],
-        "Metrics": [{"Name": name, "Unit": METRICS[name]} for name in given],
-    }
-    stamp = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": [directive]}
+    directives = [_directive(dimensions, given)]
+    of_function = given.keys() & BY_FUNCTION
+    if of_function:
+        directives.append(_directive(("function",), sorted(of_function)))
+    stamp = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": directives}
     return {"_aws": stamp, **dimensions, **given}
+
+
+def _directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:
+    metrics = [{"Name": name, "Unit": METRICS[name]} for name in names]
+    return {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
 
 
 def trace_of(header: str | None) -> str:

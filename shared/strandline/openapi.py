@@ -6,6 +6,7 @@ given decides the document, in this order.
 """
 
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from pydantic.json_schema import (
 from pydantic_core import core_schema
 
 from strandline import wire
+from strandline.config_auth import AuthSettings
 from strandline.errors import (
     Forbidden,
     Invalid,
@@ -42,9 +44,11 @@ JSON = "application/json"
 _ABOUT = """\
 Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
 
-- **Credential**: an API key, as `X-API-Key` or as `Authorization: Bearer`. It names the tenant.
+- **Credential**: an API key (`X-API-Key`, or `Authorization: Bearer`), a JWT (`Authorization: \
+Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), whichever this deployment takes. \
+It names the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
-took part in it. A key bound to a user adds that user by itself.
+took part in it. A credential bound to a user adds that user by itself.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
 the first answer again, with `Idempotent-Replayed`; with another request it is a 409.
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \
@@ -61,7 +65,7 @@ _TAGS = {
     "usage": "What the tenant uses.",
     "model-calls": "What language models were asked, and what it cost.",
     "health": "Is it up, and how is it?",
-    "admin": "Tenants and keys, for operators.",
+    "admin": "Tenants, keys and certificates, for operators.",
     "docs": "This document, and a page to read and try it.",
 }
 _ROOT_TAGS = {
@@ -94,6 +98,32 @@ _PATHS: Mapping[str, Mapping[str, Any]] = {
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
 }
+_SCHEMES: Mapping[str, Mapping[str, str]] = {
+    "ApiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The whole key, as it was shown when it was made.",
+    },
+    "Bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key or a JWT, as `Authorization: Bearer`.",
+    },
+    "Jwt": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-JWT-Token",
+        "description": "A JWT of the issuer, and for the audience, that the deployment names.",
+    },
+    "ClientCertificate": {
+        "type": "mutualTLS",
+        "description": "A certificate whose subject an operator entered, shown in the handshake.",
+    },
+}
+type Schemes = Sequence[tuple[str, ...]]
+"""Alternatives: the security schemes that a request meets together."""
+EVERY_SCHEME: Schemes = [(name,) for name in _SCHEMES]
 _GATEWAY = {
     429: ("TooManyRequests", "More requests than may be served now."),
     500: ("InternalError", "`internal_error`: something failed on our side."),
@@ -129,7 +159,25 @@ class Example:
     """The answer's body where it is JSON."""
 
 
-def document(routes: Mapping[str, Route], examples: Sequence[Example] = ()) -> dict[str, Any]:
+def schemes(settings: AuthSettings) -> Schemes:
+    """What a request must meet where these ways in are on."""
+    ways = [
+        ("ApiKey", "Bearer") if settings.key_secret else (),
+        ("Jwt", "Bearer") if settings.takes_jwts else (),
+        ("ClientCertificate",) if settings.client_certificates else (),
+    ]
+    on = [way for way in ways if way]
+    if not settings.auth_require_all:
+        return [(name,) for name in dict.fromkeys(itertools.chain(*on))]
+    # One Authorization header carries one word.
+    return [every for every in itertools.product(*on) if len(set(every)) == len(every)]
+
+
+def document(
+    routes: Mapping[str, Route],
+    examples: Sequence[Example] = (),
+    asked: Schemes = EVERY_SCHEME,
+) -> dict[str, Any]:
     """The document of these routes; the first example of each is shown."""
     schemas, components = _schemas(routes)
     shown = {example.operation: example for example in reversed(examples)}
@@ -137,6 +185,7 @@ def document(routes: Mapping[str, Route], examples: Sequence[Example] = ()) -> d
     for name, route in routes.items():
         method, _, path = name.partition(" ")
         operation = _operation(name, route, schemas, shown.get(name))
+        operation["security"] = _security(route, asked)
         paths.setdefault(path, {})[method.lower()] = operation
     used = {op["tags"][0] for methods in paths.values() for op in methods.values()}
     known = [tag for tag in _TAGS if tag in used]
@@ -159,17 +208,7 @@ def document(routes: Mapping[str, Route], examples: Sequence[Example] = ()) -> d
             "schemas": components,
             "responses": _refusals(routes),
             "securitySchemes": {
-                "ApiKey": {
-                    "type": "apiKey",
-                    "in": "header",
-                    "name": "X-API-Key",
-                    "description": "The whole key, as it was shown when it was made.",
-                },
-                "Bearer": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "The same key, as `Authorization: Bearer`.",
-                },
+                name: said for name, said in _SCHEMES.items() if any(name in way for way in asked)
             },
         },
     }
@@ -193,7 +232,8 @@ def refusals(name: str, route: Route) -> frozenset[type[StrandlineError]]:
         raised.add(NotFound)
     if route.query or route.headers or "cid" in parameters:
         raised.add(Invalid)
-    if route.body:
+    takes_none = route.right is None or name.startswith("GET ")
+    if route.body or not takes_none:  # of those without a body, a body that says something
         raised |= {Malformed, Invalid, TooLarge}
     shapes = [shape for shape in (route.query, route.body) if shape]
     if any("cursor" in shape.model_fields for shape in shapes):
@@ -216,7 +256,6 @@ def _operation(
         "summary": summary.rstrip("."),
         "description": " ".join(filter(None, [rest[:1].upper() + rest[1:], _needs(route)])),
         "operationId": route.serve.__name__,
-        "security": _security(route),
     }
     parameters = list(_parameters(name, route, schemas, example))
     if parameters:
@@ -239,15 +278,15 @@ def _needs(route: Route) -> str:
     if route.right is None:
         return "Needs no credential."
     if route.right == "issued":
-        return "Needs any key of this deployment, which is not looked up."
-    return f"Needs a key with the right `{route.right}`."
+        return "Needs any credential of this deployment, which is not looked up."
+    return f"Needs a credential with the right `{route.right}`."
 
 
-def _security(route: Route) -> list[dict[str, list[str]]]:
+def _security(route: Route, asked: Schemes) -> list[dict[str, list[str]]]:
     if route.right is None:
         return []
     rights = [] if route.right == "issued" else [str(route.right)]
-    return [{"ApiKey": rights}, {"Bearer": rights}]
+    return [dict.fromkeys(names, rights) for names in asked]
 
 
 def _parameters(
@@ -351,7 +390,7 @@ def _refusals(routes: Mapping[str, Route]) -> dict[str, Any]:
             "description": said[status],
             "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
-        names = {401: ["WWW-Authenticate"], 429: ["Retry-After"], 503: ["Retry-After"]}
+        names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
         if status in names:
             answer["headers"] = {name: _HEADERS[name] for name in names[status]}
         made[_refusal_name(status)] = answer

@@ -20,7 +20,7 @@ class Principal:
     """The participant it is bound to, or none."""
     rights: frozenset[str]
     key_id: str = ""
-    """The API key's public id."""
+    """The public id of the API key, or of the certificate's row."""
 
     def require(self, right: Right) -> None:
         """Raises Forbidden unless the credential has this right; admin reads and writes."""

@@ -3,7 +3,9 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -30,6 +32,15 @@ _TURN_EVENTS = 8
 """How many of a lane's latest events a model is shown to tell whether the topic goes on."""
 
 
+class State(NamedTuple):
+    """Of the language model."""
+
+    provider: str | None
+    """Its name; None: the twin alone."""
+    resting_since: datetime | None
+    """Since when it is left alone, of all tenants the longest; None: it is asked."""
+
+
 class Reasoner:
     """A model's tasks, each for a `Task` and always with an answer: where the model is away, late,
     refuses, talks nonsense, is not allowed or too dear, it is the twin's and says why. One to a
@@ -50,6 +61,12 @@ class Reasoner:
         self._thread = threading.local()
         self.run_seconds = 2 * settings.llm_summary_seconds if provider else 0.0
         """What a closed run may take: what is asked of it side by side, and then a merge."""
+
+    def state(self, now: datetime) -> "State":
+        """What this process knows of the model, which is not asked for it."""
+        if self._provider is None:
+            return State(None, None)
+        return State(self._provider.name, self._meter.resting_since(now))
 
     @property
     def asks(self) -> bool:
@@ -121,6 +138,7 @@ class Reasoner:
             value = self._asking.ask(task, verb, result, show(), counter)
         except Fallen as fallen:
             counter["ModelFallbacks"] += 1
+            counter["BreakerOpen"] += fallen.reason == "breaker_open"
             return Done(twin(), Twin.name, verb, fallen.reason, fallen.again_in)
         return Done(value, self._provider.name, shown.prompt(verb).name)
 

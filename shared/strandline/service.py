@@ -4,20 +4,25 @@ import functools
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
+from strandline import vault
 from strandline.auth import Authenticator
 from strandline.blobs import Blobs
+from strandline.clock import Clock, utc_now
 from strandline.config import settings
 from strandline.db import Database
 from strandline.errors import StrandlineError
-from strandline.executions import Executions
 from strandline.hints import Hints
 from strandline.models.choice import make_embedder, make_provider, require_provider
 from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.quotas import Quotas
-from strandline.reasoner import Reasoner
+from strandline.runs import SPACING, Runs
+
+if TYPE_CHECKING:
+    from strandline.reasoner import Reasoner
 
 
 class once[Value](functools.cached_property[Value]):
@@ -33,21 +38,34 @@ class once[Value](functools.cached_property[Value]):
 class Service:
     """What this process works with, made on first use and kept.
 
-    In Lambda the init phase, in which nobody waits yet, checks the settings (a process that is not
-    configured does not start) and loads the model of a function that has one.
+    In Lambda the init phase, in which nobody waits yet, reads the deployment's secrets, checks the
+    settings (a process that is not configured does not start), readies what callers of an API are
+    asked for, and loads the model of a function that has one.
     """
 
-    def __init__(self, *, model: bool = False, warnings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        model: bool = False,
+        api: bool = False,
+        warnings: Sequence[str] = (),
+        clock: Clock = utc_now,
+    ) -> None:
         self.warnings = warnings
         """What whoever runs this process should know; GET /api/v1/health says it."""
+        self.clock = clock
+        """By which jobs, and what they wish for, come due."""
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+            vault.adopt(os.environ)
             require_provider(settings())
+            if api:
+                _ = self.authenticator
             if model:
                 self.warm()
 
     @once
     def database(self) -> Database:
-        return Database(settings().database_url)
+        return Database(settings().database_url, settings().database_auth)
 
     @once
     def blobs(self) -> Blobs:
@@ -58,8 +76,9 @@ class Service:
         return Hints(settings().queue_url)
 
     @once
-    def executions(self) -> Executions:
-        return Executions(settings().state_machine)
+    def runs(self) -> Runs:
+        sweep = timedelta(seconds=settings().sweep_seconds)
+        return Runs(settings().runs_url, {**SPACING, "sweeper": sweep})
 
     @once
     def embedder(self) -> Embedder:
@@ -75,12 +94,15 @@ class Service:
 
     @once
     def authenticator(self) -> Authenticator:
-        return Authenticator(self.database, settings().key_secret)
+        return Authenticator(self.database, settings())
 
     @once
     def quotas(self) -> Quotas:
         return Quotas(self.database, settings())
 
     @once
-    def reasoner(self) -> Reasoner:
+    def reasoner(self) -> "Reasoner":
+        # Here and not above: what only writes never reasons, and would import the twin.
+        from strandline.reasoner import Reasoner
+
         return Reasoner(self.database, settings(), make_provider(settings()))

@@ -1,9 +1,16 @@
 """Every threshold of memory's formation in one type, with its source's default."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+class Contradiction(NamedTuple):
+    """What cannot hold together, and why."""
+
+    fields: tuple[str, ...]
+    said: str
 
 
 class Tuning(BaseModel):
@@ -67,12 +74,34 @@ class Tuning(BaseModel):
         """What a chain's stored `cold_at` and `promote_until` go by."""
         return self.model_dump(include=_OF_HEAT)
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Thresholds that undo each other: each may be so, but not both."""
+        for lower, upper, otherwise in _ORDERED:
+            low, high = getattr(self, lower), getattr(self, upper)
+            if low is not None and high is not None and low > high:
+                said = f"{lower} ({low:g}) must be at most {upper} ({high:g}), or {otherwise}"
+                yield Contradiction((lower, upper), said)
+        most = min(1.0, self.heat_importance + self.heat_density)
+        if most < self.freezing:
+            yield Contradiction(
+                ("heat_importance", "heat_density", "freezing"),
+                f"heat_importance and heat_density (together {most:g}) must reach freezing "
+                f"({self.freezing:g}), or every chain is cold from its beginning",
+            )
+
     def with_overrides(self, overrides: Mapping[str, Any]) -> "Tuning":
-        """This, but for what a tenant set: null and absent leave it as it is."""
+        """This, but for what a tenant set: null and absent leave it as it is. Contradictions are
+        refused when thresholds are set, and not here: the deployment's may change later."""
         given = {name: value for name, value in overrides.items() if value is not None}
         return type(self).model_validate({**self.model_dump(), **given})
 
 
+_ORDERED = (
+    ("similarity_low", "similarity_high", "no message is left to ask the model about"),
+    ("freezing", "promote", "a chain is promoted while it may be archived"),
+    ("promote", "hot", "a chain is promoted at once that is not to be promoted"),
+)
+"""What must not be above what, and what would follow."""
 _OF_HEAT = {
     "heat_importance",
     "heat_density",

@@ -249,14 +249,17 @@ type Limit = Annotated[int, Field(ge=0, strict=True)]
 class RequestModel(BaseModel):
     """What a caller sends: a name that is not known is refused."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    # Deferred: a process builds the validators of what it is sent, and of nothing else.
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
 class AnswerModel(BaseModel):
     """What a caller gets: every field is there, if only as null."""
 
     model_config = ConfigDict(
-        use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,
+        defer_build=True,
     )
 
 
@@ -342,6 +345,10 @@ class BatchRequest(RequestModel):
 
 class NoQuery(RequestModel):
     """A route without query parameters: a misspelt one is refused, as everywhere."""
+
+
+class NoBody(RequestModel):
+    """A route without a body, or with an empty object: what stands there would change nothing."""
 
 
 class OnBehalf(RequestModel):
@@ -928,12 +935,23 @@ class Liveness(AnswerModel):
     status: Literal["ok"] = "ok"
 
 
+class LanguageState(AnswerModel):
+    """The language model, which is not asked for this."""
+
+    provider: str | None
+    """As in `openai:gpt-4o-mini`; null: there is none, and the twin does its tasks."""
+    resting_since: datetime | None
+    """Since when it is left alone because it failed too often, as the answering process knows it
+    (each tenant's failures count apart; the longest rest is told). Null: it is asked."""
+
+
 class Health(AnswerModel):
     """What the service needs, and whether it answers."""
 
     status: Literal["ok", "degraded", "unavailable"]
     dependencies: dict[str, str]
     """`ok`, or what is wrong, for each of database, blobs, queue and embedding."""
+    language: LanguageState
     warnings: list[str]
     """What endangers it although it answers, and what to do."""
 

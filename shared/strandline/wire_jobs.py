@@ -4,11 +4,10 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from pydantic import Field
-
 from strandline.wire import AnswerModel, ListQuery
 
 type JobState = Literal["queued", "running", "done", "failed"]
+type JobKind = Literal["archiver", "sweeper", "enrich", "continues"]
 
 
 class JobsQuery(ListQuery):
@@ -16,7 +15,7 @@ class JobsQuery(ListQuery):
 
     state: JobState | None = None
     """Only jobs in this state."""
-    kind: str | None = Field(default=None, min_length=1, max_length=32, pattern="^[a-z_]+$")
+    kind: JobKind | None = None
     """Only jobs of this kind."""
 
 
@@ -24,7 +23,7 @@ class JobOut(AnswerModel):
     """Background work in the tenant: what it is, how far it came, and what to do if it failed."""
 
     job_id: UUID
-    kind: str
+    kind: JobKind
     """`archiver`, `sweeper`; `enrich` is a chain whose model failed and that has what works without
     one; `continues` is a scope in which it could not be asked where topics end."""
     state: JobState

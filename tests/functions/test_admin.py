@@ -17,7 +17,7 @@ from strandline.db import Asker
 from strandline.http import Request
 from strandline.local.lambda_context import LambdaContext
 from strandline.principals import RIGHTS, Principal
-from strandline.routes import admin, ingest, query, sessions
+from strandline.routes import admin, ingest, query, session_reads, sessions
 from strandline.service import Service
 from tests.support import EVENTS, Base, Gateway, Reply, said
 
@@ -422,7 +422,7 @@ def test_no_other_right_does_what_an_operator_may(
 
 
 def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str) -> None:
-    for routes in (ingest.ROUTES, query.ROUTES, sessions.WRITES, sessions.READS):
+    for routes in (ingest.ROUTES, query.ROUTES, sessions.ROUTES, session_reads.ROUTES):
         mine = {name for name, route in routes.items() if route.right in ("read", "write")}
         assert mine
         for method, path in places(mine):

@@ -23,8 +23,9 @@ from strandline.cid import blob_cid, block_cid
 from strandline.db import Asker
 from strandline.http import Answer, Request, answer
 from strandline.openapi import Example
-from strandline.services import read
+from strandline.services import certificates, read
 from strandline.store import jobs
+from strandline.store.audit import Act
 from tests.functions.contract import document, operations
 from tests.support import Gateway, Reply
 
@@ -130,6 +131,7 @@ def world(gateway: Gateway) -> World:
     alices_key = gateway.new_key("acme", ALICE)
 
     access = gateway.database.access(Asker.background("acme"))
+    entered = certificates.enter(access, Act("a test"), subject="CN=alice,O=Acme", user=ALICE)
     with access.transaction():
         job_id = jobs.queue(access, "archiver", "a run", datetime.now(UTC))
 
@@ -158,6 +160,7 @@ def world(gateway: Gateway) -> World:
         "session_id": [Sample(used("session_id"), _uuid)],
         "cursor": [is_(page["next_cursor"], lambda: random_cursor)],
         "key_id": [is_(alices_key.key_id, lambda: uuid.uuid4().hex)],
+        "certificate_id": [is_(str(entered.certificate_id), _uuid)],
         "job": [is_(str(job_id), _uuid)],
         "tenant": [tenant],
         "tenant_id": [tenant],

@@ -5,14 +5,17 @@ import json
 import logging
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
+from moto.sqs.models import sqs_backends
 
 from strandline.hints import Hints
 from strandline.local.aws import LocalAws, client
+from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.observability import logger
 from strandline.store import events
 from tests.support import Gateway, said
@@ -114,6 +117,21 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
         "GET", f"{PATH}/{reply.body['event_id']}", key=gateway.key(user="user:alice")
     )
     assert read.body["content"] == CANARY
+
+
+def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
+    hinted(aws)
+    waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(20))}
+    Hints(aws.queue_url).send_later("acme", waits)
+    assert hinted(aws) == []
+    queue: Any = sqs_backends[ACCOUNT_ID][REGION].queues["strandline"]
+    messages: list[Any] = queue._messages
+    delays = sorted(int(m.delayed_until - m.sent_timestamp) // 1000 for m in messages)
+    assert delays == [2, 2, 2, *range(3, 21), 60, 900]
+    for message in messages:
+        message.delayed_until = 0
+    assert sorted(scope for _, scope in hinted(aws)) == sorted(str(scope) for scope in waits)
+    Hints("").send_later("acme", waits)
 
 
 # logs --------------------------------------------------------------------------------------------

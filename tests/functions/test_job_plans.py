@@ -116,16 +116,37 @@ def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
     assert base.rows(STATES) == [("acme", "failed", "RuntimeError"), ("globex", "running", "")]
 
 
-def test_a_job_that_was_planned_and_not_begun_is_free_again_soon(base: Base, tools: Any) -> None:
-    """A plan that was killed after it: five minutes, and twenty for what is at work."""
+def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(base: Base, tools: Any) -> None:
+    """A plan that was killed after it, and a part that was: five minutes. What is at work says so,
+    and keeps its tenant for as long as it takes."""
     assert plan(tools) == 2
     assert plan(tools, NOW + timedelta(minutes=4)) == 0
     access = tools.database.access(Asker.background("acme"))
     ((run,),) = base.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
-        assert jobs.take(access, "archiver", run, 0, NOW) is not None
-    assert plan(tools, NOW + timedelta(minutes=6)) == 1
+        held = jobs.take(access, "archiver", run, 0, NOW)
+    assert held is not None
+    at_work = {"now": NOW + timedelta(minutes=4)}
+    lease = frame.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
+    lease.renew()
+    assert base.rows("select leased_until from jobs where tenant_id = 'acme'") == [
+        (NOW + timedelta(minutes=5),)
+    ], "a sign of life a minute is enough"
+    for minutes in (4, 8, 12):
+        at_work["now"] = NOW + timedelta(minutes=minutes)
+        lease.renewed_at = 0.0
+        with lease.transaction():
+            pass
+    assert plan(tools, NOW + timedelta(minutes=16)) == 1
     assert base.rows("select tenant_id from jobs where state = 'failed'") == [("globex",)]
+    assert plan(tools, NOW + timedelta(minutes=18), tenant="acme") == 1
+    with pytest.raises(frame.LeaseLost), lease.transaction():
+        pass
+    lease.renewed_at = 0.0
+    lease.renew()
+    assert base.rows("select count(*) from jobs where tenant_id = 'acme' and state = 'failed'") == [
+        (1,)
+    ], "who lost it takes nothing back"
 
 
 def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(

@@ -4,19 +4,23 @@ import importlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from infra.functions import FUNCTIONS
-from strandline.executions import Executions
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
 from strandline.local.state_machine import StateMachine
+from strandline.runs import SPACING, Runs
 from strandline.service import Service
 from strandline.services import job_control
-from tests.support import Base, Gateway, said
+from strandline.store import jobs
+from strandline.wakeups import Wakeups
+from strandline.wire_jobs import JobKind
+from tests.support import Base, Deaf, Gateway, said
 
 DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
 SECONDS = 30
@@ -32,6 +36,16 @@ def handlers() -> dict[str, Handler]:
     }
 
 
+class AtOnce(Deaf):
+    """A queue of runs whose messages the waker has read before they are sent."""
+
+    def __init__(self, machine: str) -> None:
+        self.wakeups = Wakeups(machine, "no group", "no role")
+
+    def start(self, job: str, tenant: str, run: str) -> None:
+        self.wakeups.start(job, run, tenant)
+
+
 @pytest.fixture
 def machine(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +54,7 @@ def machine(
     with StateMachine(DEFINITION, aws.bucket) as running:
         running.serve(handlers())
         service: Service = importlib.import_module("functions.admin.handler").service
-        monkeypatch.setitem(service.__dict__, "executions", Executions(running.arn))
+        monkeypatch.setitem(service.__dict__, "runs", AtOnce(running.arn))
         yield running
 
 
@@ -181,7 +195,7 @@ def test_a_machine_that_is_away_leaves_a_failed_job(
     base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service: Service = importlib.import_module("functions.admin.handler").service
-    monkeypatch.setitem(service.__dict__, "executions", Executions(""))
+    monkeypatch.setitem(service.__dict__, "runs", Runs(""))
     key = gateway.key("acme", rights=("admin",))
     answer = gateway.call("POST", f"{JOBS}/archiver", key=key)
     assert answer.status == 503
@@ -211,3 +225,26 @@ def test_jobs_are_listed_in_pages(base: Base, gateway: Gateway) -> None:
 
 def test_the_known_jobs_are_the_functions_that_are_jobs() -> None:
     assert set(job_control.JOBS) == {fn.name for fn in FUNCTIONS if fn.every_minutes}
+    minutes = {fn.name: timedelta(minutes=fn.every_minutes) for fn in FUNCTIONS if fn.every_minutes}
+    assert minutes == SPACING
+
+
+def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gateway) -> None:
+    """A body where none is read, and a kind of job that there is not."""
+    key = gateway.key("acme", rights=("admin",))
+    for path in (f"{JOBS}/archiver", f"{JOBS}/{uuid.uuid4()}/retry"):
+        said = gateway.call("POST", path, {"tenant": "globex"}, key=key)
+        assert (said.status, said.error["details"]["field"]) == (422, "tenant")
+        assert gateway.call("POST", path, raw=b"{", key=key).status == 400
+        assert gateway.call("POST", path, [], key=key).status == 422
+    assert base.rows("select from jobs") == []
+    assert gateway.call("POST", f"{JOBS}/{uuid.uuid4()}/retry", {}, key=key).status == 404
+    for kind in get_args(JobKind.__value__):
+        assert gateway.call("GET", JOBS, query={"kind": kind}, key=key).status == 200
+    wrong = gateway.call("GET", JOBS, query={"kind": "builder"}, key=key)
+    assert (wrong.status, wrong.error["details"]["field"]) == (422, "kind")
+    assert "archiver" in wrong.error["message"]
+
+
+def test_every_kind_of_job_can_be_asked_for() -> None:
+    assert {*get_args(JobKind.__value__)} == {*job_control.JOBS, "enrich", jobs.CONTINUES}

@@ -1,45 +1,334 @@
-"""The migrate function, called as a deployment calls it."""
+"""The migrate function, called as a deployment calls it: as Aurora's master user would."""
 
 import json
+import shutil
+import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import boto3  # pyright: ignore[reportMissingTypeStubs]
 import psycopg
 import pytest
 from psycopg import sql
 
 from functions.migrate.handler import lambda_handler
-from strandline.errors import Misconfigured
-from strandline.local.lambda_context import LambdaContext
+from strandline import vault
+from strandline.auth import Authenticator
+from strandline.config_auth import AuthSettings
+from strandline.credentials import Sent
+from strandline.db import Database
+from strandline.errors import MigrationFailed, Misconfigured, Unavailable
+from strandline.local.aws import LocalAws
+from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services.migrate import migrations, prepare_roles
-from tests.support import EVENTS, PASSWORDS, Base, fresh_name
+from strandline.services import migrate as migrating
+from strandline.services import release as releasing
+from strandline.services.migrate import Migration, migrations
+from tests.support import APP, EVENTS, KEY_SECRET, OWNER, Base, fresh_name
 
 EVENT = json.loads((EVENTS / "migrate.json").read_text())
+EVERY = [file.name for file in migrations()]
+MASTER = {"username": "master", "password": "the master's password"}
+BOTO3: Any = boto3
+FIRST = "select key_id, scopes, revoked_at from api_keys where tenant_id = 'ops'"
+
+
+def deploy(seconds: float = 600) -> dict[str, Any]:
+    """One call of the function, as the deployment makes it: it says nothing."""
+    context: Any = LambdaContext("migrate", seconds)
+    return lambda_handler({}, context)
+
+
+@pytest.fixture(scope="module")
+def aurora() -> Iterator[EmbeddedPostgres]:
+    """A cluster as RDS hands it over: no role of ours, and a master user who is no superuser, but
+    may make roles and databases and give `rds_iam`. Aurora lets it create `vector`; here that
+    lies in the template, and the rest is made by the master."""
+    directory = Path(tempfile.mkdtemp(prefix="strandline-aurora-"))
+    directory.chmod(0o711)
+    with EmbeddedPostgres(directory, durable=False) as server:
+        with psycopg.connect(server.dsn(), autocommit=True) as superuser:
+            superuser.execute(
+                sql.SQL("create role master login createrole createdb password {}").format(
+                    sql.Literal(MASTER["password"])
+                )
+            )
+            superuser.execute("create role rds_iam nologin")
+            superuser.execute("grant rds_iam to master with admin option")
+            superuser.execute("create database aurora owner master")
+            # Who may do what is for AWS to say; test_signing.py shows the token that it is told by.
+            rules = server.directory / "pgdata" / "pg_hba.conf"
+            ours = f"host all {OWNER},{APP} 127.0.0.1/32 trust\n"
+            rules.write_text(ours + rules.read_text())
+            superuser.execute("select pg_reload_conf()")
+        with psycopg.connect(server.dsn("aurora"), autocommit=True) as superuser:
+            superuser.execute("create extension vector")
+        yield server
+    shutil.rmtree(directory)
 
 
 @pytest.fixture
-def empty(server: EmbeddedPostgres) -> Iterator[Base]:
+def stage(aurora: EmbeddedPostgres) -> Iterator[Base]:
+    """A database of the master's, with nothing in it."""
     name = fresh_name()
-    with psycopg.connect(server.dsn(), autocommit=True) as administrator:
-        administrator.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-    with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
-        prepare_roles(administrator, PASSWORDS)
-    yield Base(server, name)
-    server.drop_database(name)
+    with psycopg.connect(aurora.dsn(), autocommit=True) as superuser:
+        statement = sql.SQL("create database {} template aurora owner master")
+        superuser.execute(statement.format(sql.Identifier(name)))
+    yield Base(aurora, name)
+    aurora.drop_database(name)
 
 
-def test_a_fresh_database_is_brought_to_this_release(
-    empty: Base, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def first_key(stage: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The function's whole environment; gives the ARN of the operator's secret, whose value is the
+    stack's placeholder."""
+    del aws
+    with closing(BOTO3.client("secretsmanager", region_name=REGION)) as manager:
+        made = {
+            name: manager.create_secret(Name=fresh_name(), SecretString=text)["ARN"]
+            for name, text in {
+                "SECRETS": json.dumps({"key_secret": KEY_SECRET}),
+                "ADMINISTRATOR_SECRET": json.dumps(MASTER | {"engine": "postgres"}),
+                "FIRST_KEY_SECRET": "made by the stack",
+            }.items()
+        }
+        place = f"host=127.0.0.1 port={stage.server.port} dbname={stage.name}"
+        for name, value in made.items() | {
+            ("ADMINISTRATOR_DATABASE_URL", f"{place} user=master"),
+            ("OWNER_DATABASE_URL", f"{place} user={OWNER}"),
+            ("DATABASE_AUTH", "iam"),
+            ("KEY_SECRET", ""),  # for the monkeypatch to take it back
+        }:
+            monkeypatch.setenv(f"STRANDLINE_{name}", value)
+        monkeypatch.setattr(releasing, "_PAUSES", ())
+        yield made["FIRST_KEY_SECRET"]
+
+
+def roles(stage: Base) -> dict[str, tuple[Any, ...]]:
+    rows = stage.rows(
+        "select rolname, rolcanlogin, rolsuper, rolbypassrls, rolpassword is null,"
+        " pg_has_role(rolname, 'rds_iam', 'member') from pg_authid"
+        " where rolname like 'strandline%%'"
+    )
+    return {name: tuple(rest) for name, *rest in rows}
+
+
+def put(secret: str, text: str) -> None:
+    vault.write(secret, text)
+
+
+def rights_of(stage: Base, token: str | None) -> frozenset[str]:
+    """What a key may, asked as the application does."""
+    place = f"host=127.0.0.1 port={stage.server.port} dbname={stage.name} user={APP}"
+    with closing(Database(place, "iam")) as database:
+        authenticator = Authenticator(database, AuthSettings(key_secret=KEY_SECRET))
+        principal = authenticator.principal(Sent({"x-api-key": token or ""}))
+    assert principal.tenant == "ops"
+    return principal.rights
+
+
+def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
+    stage: Base, first_key: str
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_OWNER_DATABASE_URL", empty.owner_url)
-    context: Any = LambdaContext("migrate", 600)
-    assert lambda_handler(EVENT, context) == {"applied": [file.name for file in migrations()]}
-    assert lambda_handler(EVENT, context) == {"applied": []}
-    assert empty.rows("select count(*) from events") == [(0,)]
+    assert deploy() == {"applied": EVERY, "left": [], "key": "", "shards": 0}
+    made = roles(stage)
+    assert made[OWNER] == made[APP] == (True, False, False, True, True)
+    narrow = {role for role in made if role not in (OWNER, APP)}
+    assert {made[role] for role in narrow} == {(False, False, False, True, False)}
+    master = stage.rows("select rolsuper, rolbypassrls from pg_roles where rolname = 'master'")
+    assert master == [(False, False)]
+    assert stage.rows("select distinct tableowner from pg_tables where schemaname = 'public'") == [
+        (OWNER,)
+    ]
+    assert rights_of(stage, vault.read(first_key)) == {"operator"}
 
 
-def test_without_an_owner_to_connect_as_it_says_what_is_missing() -> None:
-    context: Any = LambdaContext("migrate", 600)
-    with pytest.raises(Misconfigured, match="STRANDLINE_OWNER_DATABASE_URL"):
-        lambda_handler(EVENT, context)
+def test_a_second_run_changes_nothing(stage: Base, first_key: str) -> None:
+    deploy()
+    token, keys = vault.read(first_key), stage.rows(FIRST)
+    assert deploy()["applied"] == []
+    assert (vault.read(first_key), stage.rows(FIRST)) == (token, keys)
+
+
+def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
+    stage: Base, first_key: str
+) -> None:
+    start, ended = threading.Barrier(2), list[dict[str, Any]]()
+
+    def run() -> None:
+        start.wait()
+        ended.append(deploy())
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(len(one["applied"]) for one in ended) == [0, len(EVERY)]
+    assert len(stage.rows(FIRST)) == 1
+    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["not stored", "stored unheard"])
+def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behind(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    write = vault.write
+
+    def fail(arn: str, text: str) -> None:
+        if stored:
+            write(arn, text)
+        raise Unavailable("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(vault, "write", fail)
+        with pytest.raises(Unavailable):
+            deploy()
+    assert stage.rows(FIRST) == []
+    deploy()
+    assert len(stage.rows(FIRST)) == 1
+    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+
+
+def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
+    stage: Base, first_key: str
+) -> None:
+    deploy()
+    stage.rows("update api_keys set revoked_at = now() where tenant_id = 'ops'")
+    revoked = stage.rows(FIRST)
+    deploy()
+    assert stage.rows(FIRST) == revoked
+    put(first_key, "another, please")
+    deploy()
+    assert len(stage.rows(FIRST)) == 2
+    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+
+
+def test_a_key_of_another_deployment_secret_is_left_alone(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy()
+    token, keys = vault.read(first_key), stage.rows(FIRST)
+    monkeypatch.setenv("STRANDLINE_KEY_SECRET", "another secret of thirty-two characters")
+    deploy()
+    assert (vault.read(first_key), stage.rows(FIRST)) == (token, keys)
+
+
+def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy()
+    text = "create table t (a text unique); insert into t values ('canary'), ('canary')"
+    broken = Migration(len(EVERY) + 1, "9999_break.sql", text)
+    monkeypatch.setattr(migrating, "migrations", lambda: [*migrations(), broken])
+    with pytest.raises(MigrationFailed, match=r"9999_break.sql, t, t_a_key: Unique.*23505") as told:
+        deploy()
+    assert "canary" not in str(told.value)
+    assert told.value.__suppress_context__
+    assert stage.rows("select to_regclass('t')") == [(None,)]
+
+
+@pytest.mark.parametrize("name", ["OWNER_DATABASE_URL", "SECRETS"])
+def test_what_is_not_told_is_named(
+    first_key: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    del first_key
+    monkeypatch.delenv(f"STRANDLINE_{name}")
+    missing = {"SECRETS": "KEY_SECRET"}.get(name, name)
+    with pytest.raises(Misconfigured, match=missing):
+        deploy()
+
+
+def test_an_administrator_whose_secret_says_nothing_is_refused(
+    first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_ADMINISTRATOR_SECRET", first_key)
+    put(first_key, json.dumps({"password": "canary"}))
+    with pytest.raises(Misconfigured, match="ADMINISTRATOR_SECRET") as refused:
+        deploy()
+    assert "canary" not in str(refused.value)
+
+
+def test_a_database_that_sleeps_is_waited_for(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del first_key
+    connect, tries = releasing.connect, list[str]()
+
+    def asleep(url: str, auth: Any) -> Any:
+        tries.append(url)
+        if len(tries) == 1:
+            raise Unavailable("asleep")
+        return connect(url, auth)
+
+    monkeypatch.setattr(releasing, "connect", asleep)
+    with pytest.raises(Unavailable):
+        deploy()
+    tries.clear()
+    monkeypatch.setattr(releasing, "_PAUSES", (0.0,))
+    assert deploy()["applied"] == EVERY
+    assert stage.rows("select count(*) from events") == [(0,)]
+
+
+def test_where_a_dba_made_the_roles_the_owner_is_enough(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_OWNER_DATABASE_URL", base.owner_url)
+    assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
+
+
+def test_a_long_migration_is_gone_on_with_by_the_state_machine(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy()
+    text = "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'"
+    number = len(EVERY) + 1
+    files = [
+        *migrations(),
+        Migration(number, "9998_long.sql", text),
+        Migration(number + 1, "9999_short.sql", "create table short (a int)"),
+    ]
+    monkeypatch.setattr(migrating, "migrations", lambda: files)
+    with closing(BOTO3.client("sqs", region_name=REGION)) as sqs:
+        queue = sqs.create_queue(QueueName=fresh_name())["QueueUrl"]
+        monkeypatch.setenv("STRANDLINE_RUNS_URL", queue)
+        cut_off = deploy(seconds=5)
+        assert cut_off["applied"] == []
+        assert cut_off["left"] == ["9998_long.sql", "9999_short.sql"]
+        (told,) = sqs.receive_message(QueueUrl=queue)["Messages"]
+        wish = json.loads(told["Body"])
+        assert (wish["job"], bool(wish["run"])) == ("migrate", True)
+        context: Any = LambdaContext("migrate", 600)
+        assert lambda_handler(EVENT | {"run": wish["run"]}, context) == {
+            "applied": ["9998_long.sql", "9999_short.sql"],
+            "left": [],
+            "key": "",
+            "shards": 0,
+        }
+        assert "Messages" not in sqs.receive_message(QueueUrl=queue)
+        monkeypatch.setenv("STRANDLINE_RUNS_URL", "")
+        files.append(Migration(number + 2, "9999_long.sql", text))
+        with pytest.raises(Misconfigured, match="RUNS_URL"):
+            deploy(seconds=5)
+    assert vault.read(first_key)
+
+
+def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CloudFormation calls the older function once more when it undoes a deployment: were that to
+    fail, so would the way back."""
+    deploy()
+    files = migrations()[:-1]
+    monkeypatch.setattr(migrating, "migrations", lambda: files)
+    was = stage.rows("select * from schema_migrations order by 1")
+    assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
+    assert stage.rows("select * from schema_migrations order by 1") == was
+    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    stage.rows("delete from schema_migrations where number = %s", len(EVERY))
+    del files[3]  # a branch that never knew it: not older, but another
+    with pytest.raises(Misconfigured, match=EVERY[3]):
+        deploy()

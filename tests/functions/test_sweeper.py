@@ -9,7 +9,7 @@ import pytest
 from strandline.db import Asker
 from strandline.store import jobs
 from tests.functions.conftest import Told
-from tests.support import Base, Gateway
+from tests.support import Base, Deaf, Gateway
 
 JOBS = "/api/v1/admin/jobs"
 
@@ -113,11 +113,11 @@ def test_a_failed_model_is_asked_again(
     admin: Any = importlib.import_module("functions.admin.handler")
     started: list[str] = []
 
-    class Executions:
+    class Started(Deaf):
         def start(self, job: str, tenant: str, run: str) -> None:
             started.append(f"{job} {tenant} {bool(run)}")
 
-    monkeypatch.setitem(admin.service.__dict__, "executions", Executions())
+    monkeypatch.setitem(admin.service.__dict__, "runs", Started())
     asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
     assert (asked.status, asked.body["state"], asked.body["attempts"]) == (202, "queued", 3)
     assert started == ["sweeper acme True"]

@@ -17,7 +17,9 @@ import psycopg
 from infra.functions import FUNCTIONS
 from strandline.db import Asker
 from strandline.errors import Unavailable
+from strandline.services import certificates
 from strandline.store import jobs
+from strandline.store.audit import Act
 from strandline.wire import Receipt
 from tests.prove.history import TENANT, Acked, History, Op, seeded
 from tests.support import Gateway, Reply
@@ -29,6 +31,8 @@ EVENTS = "/api/v1/events"
 TENANTS = "/api/v1/admin/tenants"
 KEYS = f"{TENANTS}/{{tenant}}/keys"
 KEY = f"{KEYS}/{{key_id}}"
+CERTIFICATES = f"{TENANTS}/{{tenant}}/certificates"
+CERTIFICATE = f"{CERTIFICATES}/{{certificate_id}}"
 SESSIONS = "/api/v1/sessions"
 SESSION = f"{SESSIONS}/{{session_id}}"
 JOB = "/api/v1/admin/jobs/{job}"
@@ -223,6 +227,15 @@ class Load:
                 self._stored(
                     "select from api_keys where key_id = %s and revoked_at is not null", old
                 )
+            entered = {"subject": f"CN=made-{turn}"}
+            one = self._wrote("POST", CERTIFICATES, entered, 201, tenant=name)
+            if one is None:
+                continue
+            found = "select from certificate_principals where certificate_id = %s"
+            self._stored(found, one["certificate_id"])
+            ids = {"tenant": name, "certificate_id": one["certificate_id"]}
+            if self._wrote("DELETE", CERTIFICATE, None, 200, **ids) is not None:
+                self._stored(f"{found} and revoked_at is not null", one["certificate_id"])
 
     def _run_jobs(self) -> None:
         """An admin's work: jobs started, and tried again, whose runs nobody ever hears of."""
@@ -303,7 +316,9 @@ def every_read(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     job = gateway.call("POST", JOB.format(job="archiver"), key=key).body["job_id"]
     known = {name: first[name] for name in ("event_id", "scope_id", "cid")}
     known |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
-    known |= {"session_id": "before", "job": job}
+    access = gateway.database.access(Asker.background(TENANT))
+    entered = certificates.enter(access, Act("a load"), subject="CN=before")
+    known |= {"session_id": "before", "job": job, "certificate_id": str(entered.certificate_id)}
     found: list[tuple[str, str, object, int]] = []
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
         method, path = route.format(**known).split()

@@ -26,13 +26,18 @@ from strandline.local.events import QueuePoller
 from strandline.local.lambda_context import LambdaContext
 from strandline.segmentation import Turn
 from strandline.services import fold_recalls, folding
-from strandline.services.embed import embed_due
 from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
 from strandline.services.worker import Worker
 from strandline.store import garbage, lanes, recalls
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.folds import Chat, Scripted, append, hashes, named, state, tune
-from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
+from tests.strandline.services.stand_ins import (
+    WordEmbedder,
+    embed_due,
+    refuse,
+    unavailable,
+    work_for,
+)
 from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, wire_handlers
 
 SCOPES = 4

@@ -319,7 +319,7 @@ def around_sessions(crowd: Crowd) -> dict[str, Hot]:
 def in_the_background(crowd: Crowd) -> dict[str, Hot]:
     """What a scrape and each sweep read: of scopes and their progress all of one tenant or of
     everybody, to count bytes also all uploads and payloads, of quotas all; of uploads to remove
-    those that are due."""
+    those that are due. Jobs are those of 30 days, models' states a few."""
     of_all, due = crowd.scopes * 11 // 10, crowd.events // 10 // 5
     counted, chains = frozenset({"scopes", "scope_progress"}), crowd.events // 10
     return {
@@ -327,8 +327,9 @@ def in_the_background(crowd: Crowd) -> dict[str, Hot]:
             (),
             lambda a: metrics.counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
-            counted | {"chains"},
+            counted | {"chains", "jobs", "model_states"},
         ),
+        "what waits": Hot((), lambda a: metrics.due(a, SPACE), of_all + 4 * due, counted),
         **around_recalls(crowd),
         "measure": Hot(
             (),

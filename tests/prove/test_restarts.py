@@ -24,7 +24,7 @@ RESTARTS = 20
 BACK_SECONDS = 5.0
 """The longest from the database's return to the first success."""
 LEASE_SECONDS = 3
-"""Instead of two minutes for a scope and twenty for a job, so that a lease can be seen to end."""
+"""Instead of two minutes for a scope and five for a job, so that a lease can be seen to end."""
 
 
 @pytest.fixture

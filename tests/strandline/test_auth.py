@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from strandline import auth
+from strandline import believed
 from strandline.auth import Authenticator
+from strandline.config import Settings
+from strandline.credentials import Sent
 from strandline.db import Asker, Database
 from strandline.errors import Invalid, Misconfigured, Unauthorized, Unavailable
 from strandline.local.lambda_context import LambdaContext
@@ -35,8 +37,12 @@ def token(database: Database) -> str:
     return make_key(database.access(Asker("acme", ())), KEY_SECRET, user="user:alice").token
 
 
+def checker_of(database: Database, secret: str = KEY_SECRET) -> Authenticator:
+    return Authenticator(database, Settings(database_url="", bucket="", key_secret=secret))
+
+
 def known(database: Database, headers: dict[str, str], secret: str = KEY_SECRET) -> object:
-    return Authenticator(database, secret).principal(headers)
+    return checker_of(database, secret).principal(Sent(headers))
 
 
 # tokens ------------------------------------------------------------------------------------------
@@ -51,7 +57,7 @@ def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None
         {"authorization": f"bearer   {made.token} "},
         {"x-api-key": f" {made.token} ", "authorization": "Bearer nonsense"},
     ):
-        found = Authenticator(database, KEY_SECRET).principal(headers)
+        found = checker_of(database).principal(Sent(headers))
         assert (found.tenant, found.user, found.rights) == ("acme", "user:alice", {"read"})
 
 
@@ -77,7 +83,7 @@ def test_a_key_has_one_spelling(token: str) -> None:
     accepted = 0
     for spelling in [*same, token + "=", token + "==", token.upper()]:
         try:
-            Authenticator(Database(NOWHERE), KEY_SECRET).issued_by_us({"x-api-key": spelling})
+            checker_of(Database(NOWHERE)).issued_by_us(Sent({"x-api-key": spelling}))
             accepted += 1
         except Unauthorized:
             pass
@@ -133,7 +139,7 @@ def test_a_key_is_bound_to_a_user_or_nobody(database: Database, user: str) -> No
 def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) -> None:
     access = database.access(Asker("acme", ()))
     made = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
-    found = Authenticator(database, KEY_SECRET).principal({"x-api-key": made.token})
+    found = checker_of(database).principal(Sent({"x-api-key": made.token}))
     assert found.user == "user:Zo\u00eb"
 
 
@@ -144,11 +150,11 @@ def test_an_expired_key_is_refused_though_it_is_remembered(database: Database) -
     access = database.access(Asker("acme", ()))
     soon = datetime.now(UTC) + timedelta(seconds=0.5)
     headers = {"x-api-key": make_key(access, KEY_SECRET, expires_at=soon).token}
-    checker = Authenticator(database, KEY_SECRET)
-    checker.principal(headers)
+    checker = checker_of(database)
+    checker.principal(Sent(headers))
     time.sleep(0.6)
     with pytest.raises(Unauthorized, match="expired"):
-        checker.principal(headers)
+        checker.principal(Sent(headers))
 
 
 def test_a_revoked_key_is_refused_after_at_most_a_minute(
@@ -157,27 +163,27 @@ def test_a_revoked_key_is_refused_after_at_most_a_minute(
     access = database.access(Asker("acme", ()))
     made = make_key(access, KEY_SECRET)
     headers, now = {"x-api-key": made.token}, [1000.0]
-    monkeypatch.setattr(auth, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    checker = Authenticator(database, KEY_SECRET)
-    checker.principal(headers)
+    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    checker = checker_of(database)
+    checker.principal(Sent(headers))
     with access.transaction():
         assert keys.revoke(access, made.key_id)
     now[0] += 49
-    checker.principal(headers)
+    checker.principal(Sent(headers))
     now[0] += 1.1
     with pytest.raises(Unauthorized, match="revoked"):
-        checker.principal(headers)
+        checker.principal(Sent(headers))
     with pytest.raises(Unauthorized, match="revoked"):  # and is not remembered as good
-        checker.principal(headers)
+        checker.principal(Sent(headers))
 
 
 def test_a_remembered_key_is_good_while_the_database_is_away(
     database: Database, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checker = Authenticator(database, KEY_SECRET)
-    checker.principal({"x-api-key": token})
+    checker = checker_of(database)
+    checker.principal(Sent({"x-api-key": token}))
     monkeypatch.setattr(database, "connection", lambda deadline=None: pytest.fail("asked"))  # pyright: ignore
-    assert checker.principal({"x-api-key": token}).tenant == "acme"
+    assert checker.principal(Sent({"x-api-key": token})).tenant == "acme"
 
 
 # what is stored ----------------------------------------------------------------------------------

@@ -64,6 +64,80 @@ def test_an_unusable_value_is_refused_by_name(name: str, value: str) -> None:
     assert name in refusal({**GOOD, name: value}).message
 
 
+JWT = {
+    "STRANDLINE_JWT_SECRET": KEY_SECRET,
+    "STRANDLINE_JWT_ISSUER": "https://issuer.example",
+    "STRANDLINE_JWT_AUDIENCE": "strandline",
+}
+NO_KEYS = {name: value for name, value in GOOD.items() if name != "STRANDLINE_KEY_SECRET"}
+SET = '{"keys": [{"kty": "RSA"}]}'
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        JWT,
+        {**JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": SET},
+        {**JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": "https://issuer.example/keys"},
+        {"STRANDLINE_CLIENT_CERTIFICATES": "true"},
+    ],
+)
+def test_any_way_in_is_enough(way: dict[str, str]) -> None:
+    made = Settings.from_env(NO_KEYS | way)
+    assert made.key_secret is None
+    assert made.takes_jwts is ("STRANDLINE_JWT_ISSUER" in way)
+
+
+def test_what_signs_is_pinned_by_the_kind_of_key() -> None:
+    assert Settings.from_env(GOOD | JWT).jwt_algorithms == ("HS256",)
+    by_keys = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": SET}
+    assert Settings.from_env(by_keys).jwt_algorithms == ("RS256", "ES256", "EdDSA")
+    assert Settings.from_env(GOOD | JWT).jwt_scope_rights.keys() == {"read", "write", "admin"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JWT_SECRET", "thirty-one characters are few.."),
+        ("JWT_JWKS", SET),  # beside a secret
+        ("JWT_ISSUER", ""),
+        ("JWT_AUDIENCE", ""),
+        ("JWT_ALGORITHMS", "none"),
+        ("JWT_ALGORITHMS", "RS256"),
+        ("JWT_ALGORITHMS", "HS256,RS256"),
+        ("JWT_ALGORITHMS", "HS512"),  # the secret is shorter than that
+        ("JWT_SCOPE_RIGHTS", '{"x": "root"}'),
+        ("JWT_SCOPE_RIGHTS", "read"),
+        ("JWT_UNSCOPED_RIGHTS", "operator"),
+        ("CLIENT_CERTIFICATES", "maybe"),
+        ("AUTH_REQUIRE_ALL", "maybe"),
+    ],
+)
+def test_a_half_configured_way_is_refused_by_name(name: str, value: str) -> None:
+    refused = refusal({**GOOD, **JWT, f"STRANDLINE_{name}": value})
+    assert f"STRANDLINE_{name}" in refused.message
+    assert KEY_SECRET not in repr((refused.message, refused.details, refused.__context__))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "http://issuer.example/keys",
+        "https://user:password@issuer.example/keys",
+        "https://",
+        "file:///etc/passwd",
+        "keys",
+        "{",
+        "{}",
+        '{"keys": []}',
+        '{"keys": 7}',
+    ],
+)
+def test_keys_come_as_a_set_or_over_https(source: str) -> None:
+    given = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": source}
+    assert "STRANDLINE_JWT_JWKS" in refusal(given).message
+
+
 def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GOOD.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Heat against the formula as the issue gives it, and SQL against Python: of one state the same."""
+"""Heat against the formula as its source gives it, and SQL against Python: of one state the same."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def warm(**more: Any) -> State:
     return given._replace(**more)
 
 
-# The formula, with the issue's numbers ------------------------------------------------------------
+# The formula, with the source's numbers -----------------------------------------------------------
 
 
 @given(shares, shares, st.floats(1, 100), gaps)

@@ -17,6 +17,7 @@ from strandline import openapi, wire
 from strandline.errors import Conflict
 from strandline.http import STATUS, Media, Request, Route, answer
 from tests.functions.contract import document, operations
+from tests.support import KEY_SECRET
 
 
 def test_it_is_openapi_3_1() -> None:
@@ -47,7 +48,12 @@ def test_every_operation_says_who_may_and_what_else_it_answers() -> None:
         assert {"429", "500", "502", "504"} <= statuses, name
         if operation["security"]:
             assert "401" in statuses, name
-            assert [list(way) for way in operation["security"]] == [["ApiKey"], ["Bearer"]]
+            assert [list(way) for way in operation["security"]] == [
+                ["ApiKey"],
+                ["Bearer"],
+                ["Jwt"],
+                ["ClientCertificate"],
+            ]
         if "{" in name:
             assert "404" in statuses, name
         if "requestBody" in operation:
@@ -101,11 +107,22 @@ def test_it_is_the_same_at_every_start(repository: Path) -> None:
         "import functions.admin.handler as h; from types import SimpleNamespace as S;"
         "print(h.ROUTES['GET /openapi.json'].serve(S())['body'])"
     )
+    every_way = {
+        "DATABASE_URL": "x",
+        "BUCKET": "x",
+        "KEY_SECRET": KEY_SECRET,
+        "JWT_SECRET": KEY_SECRET,
+        "JWT_ISSUER": "x",
+        "JWT_AUDIENCE": "x",
+        "CLIENT_CERTIFICATES": "true",
+    }
+    environment = {f"STRANDLINE_{name}": value for name, value in every_way.items()}
+    environment |= {"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin"}
     made = {
         subprocess.run(
             [sys.executable, "-c", code],
             cwd=repository,
-            env={"PYTHONPATH": "shared:.", "PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin"},
+            env=environment | {"PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,

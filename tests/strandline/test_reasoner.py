@@ -38,7 +38,7 @@ from tests.model_server import (
     serving,
     stay_silent,
 )
-from tests.support import KEY_SECRET, Base
+from tests.support import KEY_SECRET, PLENTY, Base
 
 SCOPE = uuid.UUID("0199a6f0-0000-7000-8000-00000000000a")
 WHO = ("agent:helper", "user:mara")
@@ -294,6 +294,7 @@ def test_what_does_not_validate_is_repaired_once(
         "ModelFailures": 1,
         "ModelTokensIn": 200,
         "ModelTokensOut": 40,
+        "ModelMicroUsd": 3600,
     }
 
 
@@ -431,6 +432,24 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
     later(monkeypatch, metering.CACHED_SECONDS)
     assert fell(first.topic(task(), TALK)) is None
     assert base.rows("select failures from model_states") == [(0,)]
+
+
+def test_its_state_is_told_without_asking_it(
+    provider: ModelServer, reasoner: Reasoner, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Reasoner(database, PLENTY, None).state(AT) == (None, None)
+    assert reasoner.state(AT) == ("openai:tiny", None)
+    provider.otherwise = lambda _: error(500)
+    for _ in range(5):
+        assert reasoner.state(AT).resting_since is None
+        reasoner.topic(task(), TALK)
+    later(monkeypatch, 20)
+    since = reasoner.state(AT).resting_since
+    assert since is not None
+    assert timedelta(seconds=19) < AT - since < timedelta(seconds=25)
+    later(monkeypatch, 61)
+    assert reasoner.state(AT).resting_since is None, "one may try it again"
+    assert len(provider.requests) == 5
 
 
 def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: Reasoner) -> None:

@@ -19,6 +19,7 @@ from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingType
     create_backend_app,
 )
 from moto.s3.models import s3_backends
+from moto.scheduler.models import scheduler_backends
 from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
@@ -59,6 +60,8 @@ class LocalAws:
         self.endpoint = ""
         self.queue_url = ""
         self.dead_letter_url = ""
+        self.runs_url = ""
+        self.runs_dead_letter_url = ""
         self.keys = {KEY_ID: secrets.token_urlsafe(30)}
         self._blobs = directory / "blobs" / bucket
         self._server: BaseWSGIServer | None = None
@@ -81,7 +84,9 @@ class LocalAws:
         with closing(client("s3")) as s3:
             s3.create_bucket(Bucket=self.bucket)
         aws_blobs.persist(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self._blobs)
-        self._make_queues()
+        with closing(client("sqs")) as sqs:
+            self.queue_url, self.dead_letter_url = _make_queue(sqs, "strandline")
+            self.runs_url, self.runs_dead_letter_url = _make_queue(sqs, "strandline-runs")
         return self
 
     def stop(self) -> None:
@@ -94,6 +99,7 @@ class LocalAws:
         self._server = self._thread = None
         s3_backends[ACCOUNT_ID]["aws"].reset()
         sqs_backends[ACCOUNT_ID][REGION].reset()
+        scheduler_backends[ACCOUNT_ID][REGION].reset()
         STATE_MACHINES.boto3 = boto3
         for name in _ours(os.environ):
             del os.environ[name]
@@ -142,24 +148,23 @@ class LocalAws:
 
         STATE_MACHINES.boto3 = SimpleNamespace(client=lent)
 
-    def _make_queues(self) -> None:
-        sqs = client("sqs")
-        self.dead_letter_url = sqs.create_queue(QueueName="strandline-dead")["QueueUrl"]
-        asked = sqs.get_queue_attributes(QueueUrl=self.dead_letter_url, AttributeNames=["QueueArn"])
-        dead_arn = asked["Attributes"]["QueueArn"]
-        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": RECEIVES}
-        attributes = {
-            "RedrivePolicy": json.dumps(redrive),
-            "VisibilityTimeout": str(VISIBILITY_SECONDS),
-        }
-        made = sqs.create_queue(QueueName="strandline", Attributes=attributes)
-        self.queue_url = made["QueueUrl"]
-        sqs.close()
-
 
 def client(*service: str, **options: Any) -> Any:
     """A boto3 client of what the environment names."""
     return BOTO3.client(*service, **options)
+
+
+def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
+    """A queue and the one of its dead letters."""
+    dead: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    asked = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])
+    dead_arn = asked["Attributes"]["QueueArn"]
+    redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": RECEIVES}
+    attributes = {
+        "RedrivePolicy": json.dumps(redrive),
+        "VisibilityTimeout": str(VISIBILITY_SECONDS),
+    }
+    return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead
 
 
 def _with_bodies(application: Application) -> Application:

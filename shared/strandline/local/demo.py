@@ -5,7 +5,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from strandline.local import scores
 from strandline.local.run import directory, port
 from strandline.local.scores import Found
 from strandline.local.service import key_file, running
+from strandline.local.tls import Tls
 
 _BATCH = 20
 _QUESTIONS = 6
@@ -26,8 +27,9 @@ _BAR = 40
 class Client:
     """HTTP calls to a running service."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, tls: Tls | None = None) -> None:
         self._url, self._key = url, key
+        self._context = tls and tls.client_context()
 
     def post(self, path: str, body: object) -> dict[str, Any]:
         """The answer's body. Raises SystemExit with the service's own words for a refusal."""
@@ -41,7 +43,9 @@ class Client:
         headers = {"X-API-Key": self._key, "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, body, headers)  # noqa: S310 -- our own
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=30, context=self._context
+            ) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise SystemExit(
@@ -122,9 +126,7 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
     """Print the chains of the conversation's sessions, and how well they match what is expected of
     them. `keys` are the events' by their ids."""
     expected = scores.read(folder)
-    chains: dict[str, dict[str, Any]] = {}
-    for session in expected.lanes:
-        chains |= {chain["chain_id"]: chain for chain in _settled(client, session)}
+    chains = _settled(client, list(expected.lanes))
     print(f"\n{len(chains)} chains of {folder.name}'s sessions; the end of each is still open:")
     for chain in sorted(chains.values(), key=lambda one: one["started_at"]):
         named = ", ".join(entity["name"] for entity in chain["entities"][:_NAMED])
@@ -144,17 +146,18 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
     print(f"Entities: {scores.entities(expected, found)}")
 
 
-def _settled(client: Client, session: str) -> list[dict[str, Any]]:
-    """A session's chains, once the worker has formed what it can."""
-    path = f"/api/v1/sessions/{session}/segments?include=all&limit=100"
-    seen: list[dict[str, Any]] | None = None
+def _settled(client: Client, sessions: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The sessions' chains by their ids, once the worker has formed what it can."""
+    paths = [f"/api/v1/sessions/{one}/segments?include=all&limit=100" for one in sessions]
+    seen: dict[str, dict[str, Any]] | None = None
     for _ in range(_PATIENCE_SECONDS):
-        chains = client.get(path)["segments"]
-        if seen is not None and len(seen) == len(chains):
+        found = [chain for path in paths for chain in client.get(path)["segments"]]
+        chains = {chain["chain_id"]: chain for chain in found}
+        if seen is not None and chains.keys() == seen.keys():
             return chains
         seen = chains
         time.sleep(1)
-    return seen or []
+    return seen or {}
 
 
 def _await_vectors(client: Client, folder: Path) -> None:
@@ -167,25 +170,28 @@ def _await_vectors(client: Client, folder: Path) -> None:
             time.sleep(0.25)
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, tls: Tls | None) -> bool:
+    context = tls and tls.client_context()
     try:
-        urllib.request.urlopen(f"{url}/health", timeout=2).close()  # noqa: S310
+        urllib.request.urlopen(f"{url}/health", timeout=2, context=context).close()  # noqa: S310
         return True
     except (urllib.error.URLError, TimeoutError):
         return False
 
 
 @contextmanager
-def _service() -> Generator[tuple[str, str]]:
+def _service() -> Generator[tuple[str, str, Tls | None]]:
     """The service that runs already, or one for as long as the demo takes."""
     file = key_file(directory())
-    known = json.loads(file.read_text()) if file.exists() else {"url": ""}
-    if known["url"] and _answers(known["url"]):
-        yield known["url"], known["key"]
+    known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
+    paths: dict[str, str] | None = known.get("tls")
+    tls = Tls(**{name: Path(path) for name, path in paths.items()}) if paths else None
+    if known["url"] and _answers(known["url"], tls):
+        yield known["url"], known["key"], tls
         return
     print("No service is running on this data; starting one for the demo.")
     with running(directory(), port()) as service:
-        yield service.url, service.key
+        yield service.url, service.key, service.tls
 
 
 def _fed(client: Client, folder: Path) -> dict[str, str]:
@@ -217,8 +223,8 @@ def main() -> int:
     what is expected of it."""
     folder = Path("events/demo")
     others = sorted(path.parent for path in Path("events").glob("*/expected_entities.jsonl"))
-    with _service() as (url, key):
-        client = Client(url, key)
+    with _service() as (url, key, tls):
+        client = Client(url, key, tls)
         print(f"The service answers at {url}.")
         ids = _fed(client, folder)
         leaked = _questions(client, folder, ids)

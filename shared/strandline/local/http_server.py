@@ -4,20 +4,24 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+from strandline import gateway
+from strandline.gateway import GatewayAnswer
 from strandline.local.http_routes import Match, Routes
 from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
     BadAnswer,
     HttpAnswer,
     HttpRequest,
-    error_answer,
+    Refused,
     http_answer,
     proxy_event,
 )
+from strandline.local.tls import PEER, client_cert
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +50,9 @@ class GatewayApp:
     """Serves `{"METHOD /path": handler}` as a REST API does; an ASGI application for uvicorn.
 
     Handlers run in `workers` threads; `seconds` is how long a request may take before the gateway
-    answers 504 by itself. Methods and paths outside the table get 405 and 404 in the service's
-    error shape (where API Gateway would say 403 Missing Authentication Token).
+    answers 504 by itself. What it answers by itself is what the deployed gateway does, but for a
+    method that a path does not have: 405 with `Allow` here, which API Gateway cannot tell from a
+    path that is not (404). `origins` are those whose pages may read these answers.
     """
 
     def __init__(
@@ -56,7 +61,9 @@ class GatewayApp:
         *,
         workers: int = 8,
         seconds: float = INTEGRATION_SECONDS,
+        origins: Sequence[str] = (),
     ) -> None:
+        self._shared = gateway.shared_by_gateway(origins)
         self._routes = Routes(routes)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
         self._seconds = seconds
@@ -67,6 +74,8 @@ class GatewayApp:
         elif scope["type"] == "http":
             try:
                 answer = await self._serve(scope, receive)
+            except Refused as refused:
+                answer = refused.answer(self._shared)
             except ClientGone:
                 return  # nobody is there to answer
             await _send_answer(answer, scope["method"], send)
@@ -87,20 +96,16 @@ class GatewayApp:
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
         if match is None:
-            return error_answer(404, "route_not_found", f"There is no {path}.", request_id)
+            raise Refused(gateway.NO_ROUTE, request_id)
         handler = match.resource.handler(scope["method"])
         if handler is None:
             message = f"{scope['method']} is not a method of {match.resource.path}."
-            allow = ", ".join(sorted(match.resource.methods))
-            return error_answer(405, "method_not_allowed", message, request_id, allow=allow)
+            answer = GatewayAnswer("method_not_allowed", message, 405)
+            raise Refused(answer, request_id, allow=", ".join(sorted(match.resource.methods)))
         try:
             body = await _read_body(scope, receive)
         except TooLarge:
-            message = (
-                "body: over 10 MiB, at most 4 MiB. Send fewer events at once, or put a large "
-                "payload into the store by itself: POST /api/v1/uploads."
-            )
-            return error_answer(413, "too_large", message, request_id, connection="close")
+            raise Refused(gateway.TOO_LARGE, request_id, connection="close") from None
         return await self._invoke(handler, _request(scope, body, request_id), match)
 
     async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpAnswer:
@@ -110,20 +115,18 @@ class GatewayApp:
         done, _ = await asyncio.wait({running}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
-            message = "The function did not answer in time."
-            return error_answer(504, "timeout", message, request_id)
+            raise Refused(gateway.TIMEOUT, request_id)
         try:
             return http_answer(running.result(), request_id)
         except BadAnswer as error:
             logger.error("%s: %s, request %s", request.path, error, request_id)
-            message = "The function's answer is unusable."
-            return error_answer(error.status, "internal_error", message, request_id)
+            raise Refused(replace(gateway.FAILED, status=error.status), request_id) from None
         except Exception as error:
             # Whatever a handler raises is its failure; the gateway goes on. Its words stay out of
             # the log: they may quote memory.
             kind = type(error).__name__
             logger.error("%s failed: %s, request %s", request.path, kind, request_id)
-            return error_answer(502, "internal_error", "The function failed.", request_id)
+            raise Refused(replace(gateway.FAILED, status=502), request_id) from None
 
 
 async def _read_body(scope: Message, receive: Receive) -> bytes:
@@ -149,6 +152,7 @@ async def _read_body(scope: Message, receive: Receive) -> bytes:
 
 
 def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
+    peer: bytes | None = scope.get("state", {}).get(PEER)
     return HttpRequest(
         method=scope["method"],
         path=scope["raw_path"].decode("latin-1"),
@@ -159,6 +163,8 @@ def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
         port=(scope.get("server") or ("127.0.0.1", 80))[1] or 80,
         protocol=f"HTTP/{scope['http_version']}",
         request_id=request_id,
+        scheme=scope["scheme"],
+        certificate=client_cert(peer) if peer else None,
     )
 
 

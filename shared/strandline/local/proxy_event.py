@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
+from strandline.gateway import GatewayAnswer
 from strandline.local.http_routes import Match
 from strandline.local.lambda_context import ACCOUNT_ID, Event
 
@@ -45,6 +46,9 @@ class HttpRequest:
     port: int
     protocol: str
     request_id: str
+    scheme: str = "http"
+    certificate: Mapping[str, Any] | None = None
+    """The peer's, as `clientCert` has it, where the handshake proved one."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,23 @@ class HttpAnswer:
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+
+
+class Refused(Exception):
+    """The gateway answers by itself; `more` are headers."""
+
+    def __init__(self, why: GatewayAnswer, request_id: str, **more: str) -> None:
+        super().__init__(why.code)
+        self._why, self._request_id, self._more = why, request_id, more
+
+    def answer(self, shared: Mapping[str, str]) -> HttpAnswer:
+        """For the wire; `shared` are CORS's headers."""
+        assert self._why.status is not None, "here nobody else knows the status"
+        said = {"content-type": "application/json", "x-amzn-requestid": self._request_id}
+        said |= {n.lower(): v for n, v in (self._why.headers | {**shared, **self._more}).items()}
+        return HttpAnswer(
+            self._why.status, [*said.items()], self._why.body(self._request_id).encode()
+        )
 
 
 def proxy_event(request: HttpRequest, match: Match) -> Event:
@@ -92,7 +113,7 @@ def http_answer(result: object, request_id: str) -> HttpAnswer:
         raise BadAnswer(f"a handler answered with statusCode {status!r}")
     if not isinstance(text, str):
         raise BadAnswer(f"a handler answered with a body of {type(text).__name__}, not text")
-    if len(text.encode()) > RESPONSE_BYTES:
+    if len(text) > RESPONSE_BYTES // 6 and len(json.dumps(answer).encode()) > RESPONSE_BYTES:
         raise OversizedAnswer("a handler's answer is over 6 MiB")
     headers = _answer_headers(answer)
     headers.setdefault("content-type", ["application/json"])
@@ -100,14 +121,6 @@ def http_answer(result: object, request_id: str) -> HttpAnswer:
     flat = [(name, value) for name, values in headers.items() for value in values]
     encoded = answer.get("isBase64Encoded") is True
     return HttpAnswer(int(status), flat, base64.b64decode(text) if encoded else text.encode())
-
-
-def error_answer(status: int, code: str, message: str, request_id: str, **more: str) -> HttpAnswer:
-    """The gateway's own answer, in the error shape of the service; `more` are headers."""
-    error: dict[str, object] = {"code": code, "message": message, "details": {}}
-    error |= {"request_id": request_id, "retryable": status == 504}
-    headers = [("content-type", "application/json"), ("x-amzn-requestid", request_id)]
-    return HttpAnswer(status, [*headers, *more.items()], json.dumps({"error": error}).encode())
 
 
 def _answer_headers(answer: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -139,7 +152,7 @@ def _forwarded(request: HttpRequest) -> list[tuple[str, str]]:
         *kept,
         ("X-Forwarded-For", ", ".join([*came_through, request.client])),
         ("X-Forwarded-Port", str(request.port)),
-        ("X-Forwarded-Proto", "http"),
+        ("X-Forwarded-Proto", request.scheme),
     ]
 
 
@@ -154,7 +167,7 @@ def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) 
         "domainPrefix": host.partition(".")[0],
         "extendedRequestId": request.request_id,
         "httpMethod": request.method,
-        "identity": _identity(request.client, headers),
+        "identity": _identity(request, headers),
         "path": f"/{STAGE}{request.path}",
         "protocol": request.protocol,
         "requestId": request.request_id,
@@ -166,12 +179,13 @@ def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) 
     }
 
 
-def _identity(client: str, headers: dict[str, list[str]]) -> Event:
-    absent = ("accessKey", "accountId", "apiKey", "apiKeyId", "caller", "clientCert", "user")
+def _identity(request: HttpRequest, headers: dict[str, list[str]]) -> Event:
+    absent = ("accessKey", "accountId", "apiKey", "apiKeyId", "caller", "user")
     absent += ("cognitoAuthenticationProvider", "cognitoAuthenticationType", "cognitoIdentityId")
     absent += ("cognitoIdentityPoolId", "principalOrgId", "userArn")
     agent = headers.get("User-Agent", [None])[-1]
-    return dict.fromkeys(absent) | {"sourceIp": client, "userAgent": agent}
+    here = {"sourceIp": request.client, "userAgent": agent, "clientCert": request.certificate}
+    return dict.fromkeys(absent) | here
 
 
 def _multi(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -182,8 +196,6 @@ def _multi(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _text(body: bytes) -> tuple[str | None, bool]:
-    """The body as text where it is text, in base64 where it is not; None when there is none."""
-    try:
-        return (body.decode() or None), False
-    except UnicodeDecodeError:
-        return base64.b64encode(body).decode(), True
+    """The body in base64, None when there is none: every type is a binary one of ours, so that a
+    body of 4 MiB fits Lambda's 6 MB whatever stands in it (as text its quotes would be escaped)."""
+    return (base64.b64encode(body).decode(), True) if body else (None, False)

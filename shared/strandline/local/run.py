@@ -1,10 +1,12 @@
 """`make run`: start the service, say how to call it, and wait for Ctrl-C."""
 
+import argparse
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from strandline.errors import Misconfigured
@@ -24,8 +26,12 @@ def port() -> int:
     return environment_port("STRANDLINE_PORT", DEFAULT_PORT)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run until a signal says stop."""
+    parser = argparse.ArgumentParser(prog="make run", description=__doc__)
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
+    if parser.parse_args(arguments).tls:
+        os.environ["STRANDLINE_TLS"] = "1"
     started = time.monotonic()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -50,6 +56,8 @@ def greeting(service: Running, seconds: float) -> str:
     )
     question = '{"query": "When does the buoy go out?", "participants": ["user:alice"]}'
     warnings = "".join(f"\nWARNING: {warning}\n" for warning in service.warnings)
+    by_certificate = _with_certificate(service, question)
+    curl = f"curl -s{_trust(service)}"
     headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
@@ -59,10 +67,28 @@ An API key of tenant "local", made just now and good for 30 days. It sees all of
   {service.key}
 
 A first memory, and a first question:
-  curl -s {service.url}/api/v1/events {headers} -d '{body}'
-  curl -s {service.url}/api/v1/recall {headers} -d '{question}'
+  {curl} {service.url}/api/v1/events {headers} -d '{body}'
+  {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
+{by_certificate}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
+"""
+
+
+def _trust(service: Running) -> str:
+    """What makes curl believe the server's certificate."""
+    issued_here = service.tls and service.tls.client
+    return f" --cacert {service.tls.authority}" if service.tls and issued_here else ""
+
+
+def _with_certificate(service: Running, question: str) -> str:
+    """The same question, asked with the client certificate that was issued here."""
+    if service.tls is None or service.tls.client is None:
+        return ""
+    shown = f"--cert {service.tls.client} --key {service.tls.client_key}"
+    return f"""The same without a key, by a client certificate of the same tenant:
+  curl -s{_trust(service)} {shown} {service.url}/api/v1/recall \\
+    -H 'Content-Type: application/json' -d '{question}'
+
 """
 
 

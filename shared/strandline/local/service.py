@@ -20,20 +20,24 @@ import psycopg
 import uvicorn
 from psycopg import sql
 
-from infra.functions import FUNCTIONS, Fn
+from infra.functions import DAILY_SWEEP, FUNCTIONS, Fn, routes
+from strandline.clock import Clock, utc_now
 from strandline.config import settings
 from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
-from strandline.local import postgres_home, synchronised
+from strandline.local import postgres_home, synchronised, tls
 from strandline.local.aws import LocalAws
 from strandline.local.events import QueuePoller
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.state_machine import Schedules, StateMachine
+from strandline.local.state_machine import StateMachine
+from strandline.local.ticker import GROUP, ROLE, Ticker, daily
+from strandline.local.tls import PeerProtocol, Tls
 from strandline.models.choice import require_provider
 from strandline.observability import logger
+from strandline.routes.wakeups import Waker
 from strandline.service import Service
 from strandline.services.keys import make_key
 from strandline.services.migrate import migrate, prepare_roles
@@ -42,7 +46,7 @@ HOST = "127.0.0.1"
 TENANT = "local"
 _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
-_SWEEP_SECONDS = 10
+_SWEEP_SECONDS = "10"
 _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _KEEP_SECONDS = 0.5
 _LOG_BYTES = 16 * 1024 * 1024
@@ -66,6 +70,8 @@ class Running:
     postgres: EmbeddedPostgres
     warnings: Sequence[str] = ()
     """What endangers the data, and what to do."""
+    tls: Tls | None = None
+    """How it is served over HTTPS."""
 
 
 def log_file(directory: Path) -> Path:
@@ -80,8 +86,9 @@ def key_file(directory: Path) -> Path:
 
 
 @contextmanager
-def running(directory: Path, port: int) -> Generator[Running]:
-    """Start everything on `directory`, serve on loopback, and stop it all again.
+def running(directory: Path, port: int, clock: Clock = utc_now) -> Generator[Running]:
+    """Start everything on `directory`, serve on loopback, and stop it all again. What comes due
+    does so by `clock`.
 
     Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
     """
@@ -91,6 +98,7 @@ def running(directory: Path, port: int) -> Generator[Running]:
     warnings = synchronised.warnings(directory)
     with ExitStack() as stack:
         stack.enter_context(_logging_to(log_file(directory)))
+        secured = tls.settled(directory)
         listening = stack.enter_context(closing(_listen(port)))
         known = _secrets(directory)
         postgres = stack.enter_context(
@@ -101,7 +109,7 @@ def running(directory: Path, port: int) -> Generator[Running]:
         machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
         _migrate(postgres, known)
         url = postgres.dsn(_DATABASE, _APP, known["app_password"])
-        environment = _configure(url, aws, machine, known["key_secret"])
+        environment = _configure(url, aws, machine, known["key_secret"], secured)
         database = Database(url)
         stack.callback(database.close)
         expires = datetime.now(UTC) + timedelta(days=_KEY_DAYS)
@@ -113,25 +121,43 @@ def running(directory: Path, port: int) -> Generator[Running]:
             label="made by make run",
             expires_at=expires,
         )
+        tls.enter_client(database.access(Asker(TENANT, ())), secured)
         handlers = {
-            fn.name: _handler(stack, fn, warnings) for fn in FUNCTIONS if fn.name != "migrate"
+            fn.name: _handler(stack, fn, warnings, clock)
+            for fn in FUNCTIONS
+            if fn.name != "migrate"
         }
-        jobs = {fn.name: fn for fn in FUNCTIONS if fn.every_minutes}
-        machine.serve({name: handlers[name] for name in jobs})
-        rates = {name: 60.0 * fn.every_minutes for name, fn in jobs.items()}
-        for loop in (
-            QueuePoller(aws.queue_url, handlers["worker"]),
-            Schedules(machine, rates | {"sweeper": _sweep_seconds()}),
-        ):
-            loop.start()
-            stack.callback(loop.stop)
-        _serve(stack, handlers, listening)
-        address = f"http://{HOST}:{listening.getsockname()[1]}"
+        _work_in_the_background(stack, handlers, aws, machine, clock)
+        _serve(stack, handlers, listening, secured)
+        scheme = "https" if secured else "http"
+        address = f"{scheme}://{HOST}:{listening.getsockname()[1]}"
+        paths = {n: str(path) for n, path in vars(secured).items() if path} if secured else None
         _write_private(
             key_file(asked),
-            {"url": address, "key": made.token, "environment": environment},
+            {"url": address, "key": made.token, "environment": environment, "tls": paths},
         )
-        yield Running(address, made.token, directory, postgres, warnings)
+        yield Running(address, made.token, directory, postgres, warnings, secured)
+
+
+def _work_in_the_background(
+    stack: ExitStack,
+    handlers: Mapping[str, Handler],
+    aws: LocalAws,
+    machine: StateMachine,
+    clock: Clock,
+) -> None:
+    """Have queues, schedules and the state machine call the functions they call in AWS."""
+    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.every_minutes})
+    for loop in (
+        QueuePoller(aws.queue_url, handlers["worker"]),
+        QueuePoller(aws.runs_url, handlers["waker"]),
+        Ticker(clock),
+    ):
+        loop.start()
+        stack.callback(loop.stop)
+    stack.callback(machine.settle)
+    daily("daily-sweep", DAILY_SWEEP, machine.arn, json.dumps({"job": "sweeper"}))
+    machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
 
 
 class _Keeper:
@@ -194,14 +220,6 @@ def environment_port(variable: str, default: int) -> int:
     return int(text)
 
 
-def _sweep_seconds() -> float:
-    """How often is swept here, where nobody wants to wait five minutes. Raises Misconfigured."""
-    text = os.environ.get("STRANDLINE_SWEEP_SECONDS") or str(_SWEEP_SECONDS)
-    if not text.isdecimal() or int(text) == 0:
-        raise Misconfigured(f"STRANDLINE_SWEEP_SECONDS is a whole number from 1, not {text!r}.")
-    return float(text)
-
-
 def _listen(port: int) -> socket.socket:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -252,13 +270,21 @@ def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
             administrator.execute(leased)
 
 
-def _configure(url: str, aws: LocalAws, machine: StateMachine, key_secret: str) -> dict[str, str]:
+def _configure(
+    url: str, aws: LocalAws, machine: StateMachine, key_secret: str, secured: Tls | None
+) -> dict[str, str]:
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
         "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_RUNS_URL": aws.runs_url,
+        # Nobody wants to wait five minutes here.
+        "STRANDLINE_SWEEP_SECONDS": os.environ.get("STRANDLINE_SWEEP_SECONDS") or _SWEEP_SECONDS,
         "STRANDLINE_STATE_MACHINE": machine.arn,
+        "STRANDLINE_WAKEUP_GROUP": GROUP,
+        "STRANDLINE_WAKEUP_ROLE": ROLE,
         "STRANDLINE_KEY_SECRET": key_secret,
+        "STRANDLINE_CLIENT_CERTIFICATES": str(bool(secured and secured.authority)).lower(),
     }
     os.environ |= environment
     settings.cache_clear()
@@ -266,10 +292,13 @@ def _configure(url: str, aws: LocalAws, machine: StateMachine, key_secret: str) 
     return environment
 
 
-def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str]) -> Handler:
+def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str], clock: Clock) -> Handler:
     """A function's real handler, its connections closed and its model loaded where it has one."""
     module = importlib.import_module(f"functions.{fn.name}.handler")
-    service = Service(warnings=warnings)
+    if "database" not in fn.needs:
+        vars(module)["waker"] = Waker(clock)
+        return module.lambda_handler
+    service = Service(warnings=warnings, clock=clock)
     vars(module)["service"] = service
     stack.callback(service.database.close)
     if "model" in fn.needs:
@@ -277,10 +306,21 @@ def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str]) -> Handler:
     return module.lambda_handler
 
 
-def _serve(stack: ExitStack, handlers: dict[str, Handler], listening: socket.socket) -> None:
-    routes = {route: handlers[fn.name] for fn in FUNCTIONS for route in fn.routes}
+def _serve(
+    stack: ExitStack,
+    handlers: dict[str, Handler],
+    listening: socket.socket,
+    secured: Tls | None,
+) -> None:
+    origins = settings().cors_origins
+    table = {route: handlers[name] for route, name in routes(preflights=bool(origins)).items()}
     config = uvicorn.Config(
-        GatewayApp(routes), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+        GatewayApp(table, origins=origins),
+        http=PeerProtocol,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        **(secured.options() if secured else {}),
     )
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals  # the caller decides when to stop

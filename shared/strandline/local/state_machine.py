@@ -1,10 +1,9 @@
 """The jobs' state machine on one machine: the definition that is deployed, run by moto's
-interpreter, which calls our handlers where AWS would call Lambda; and the schedules that start it.
+interpreter, which calls our handlers where AWS would call Lambda.
 """
 
 import json
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -13,10 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
-    BotoCoreError,
-    ClientError,
-)
 from moto.awslambda.models import LambdaBackend
 from moto.core.config import default_user_config
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
@@ -31,7 +26,6 @@ PREFIX = "strandline-"
 _FUNCTION_SECONDS = 900.0
 _KEPT = 50
 """Executions that moto remembers: it would keep all of them, histories included."""
-_LOOK_SECONDS = 0.25
 _END_SECONDS = 5.0
 """How long a stop waits for runs under way."""
 # moto's class without types: its `invoke` is lent to our handlers while a machine runs.
@@ -149,49 +143,3 @@ class StateMachine:
             return json.dumps(answer).encode()
 
         return invoke
-
-
-class Schedules:
-    """Starts each job at its rate, in seconds, and once at the beginning; not while a run of it is
-    under way, whose time is over before the next one's as a rule."""
-
-    def __init__(self, machine: StateMachine, rates: Mapping[str, float]) -> None:
-        self._machine = machine
-        self._rates = rates
-        self._due = dict.fromkeys(rates, 0.0)
-        self._running: dict[str, str] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
-
-    def start(self) -> None:
-        """Begin; once per object."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Start nothing more, and wait a little for runs under way."""
-        self._stopping.set()
-        self._thread.join()
-        self._machine.settle()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
-            for job in self._rates:
-                try:
-                    self._step(job)
-                except (BotoCoreError, ClientError):
-                    logger.exception("the state machine does not answer")
-
-    def _step(self, job: str) -> None:
-        if time.monotonic() < self._due[job] or self._is_running(job):
-            return
-        self._due[job] = time.monotonic() + self._rates[job]
-        self._running[job] = self._machine.start(job)
-
-    def _is_running(self, job: str) -> bool:
-        execution = self._running.get(job)
-        if execution is None:
-            return False
-        if self._machine.state(execution)["status"] == "RUNNING":
-            return True
-        del self._running[job]
-        return False

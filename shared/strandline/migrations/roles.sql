@@ -24,10 +24,22 @@ end $$;
 alter role strandline_owner login;
 alter role strandline_app login;
 
+-- On Aurora both log in by IAM tokens and have no password.
+do $$
+begin
+    if exists (select from pg_roles where rolname = 'rds_iam') then
+        grant rds_iam to strandline_owner, strandline_app;
+    end if;
+end $$;
+
 -- A client that died must not hold a lock or a horizon: seconds, not hours. RDS Proxy refuses
 -- start-up options, so these lie on the role.
 alter role strandline_app set idle_in_transaction_session_timeout = '10s';
 alter role strandline_app set lock_timeout = '10s';
+-- Aurora pauses when nobody is connected, and a Lambda that is frozen between two calls cannot hang
+-- up: the server does, and the next call connects anew (see db.py). RDS Proxy ends idle sessions by
+-- itself, and a database behind it never pauses.
+alter role strandline_app set idle_session_timeout = '1min';
 -- What has less time left than this, or more, says so in its transaction (see db.py).
 alter role strandline_app set statement_timeout = '20s';
 -- Times are read and written in UTC, whatever the server's zone: year 1 has no earlier one.

@@ -27,13 +27,13 @@ def list_tenants(request: Request) -> Answer:
 
 def get_tenant(request: Request) -> Answer:
     """One tenant, what it may use and what it uses."""
-    return answer(tenants.get_tenant(_tenant(request), request.service.quotas))
+    return answer(tenants.get_tenant(tenant_of(request), request.service.quotas))
 
 
 def change_tenant(request: Request) -> Answer:
     """Change a tenant's limits and thresholds: those named, the others stay."""
     wanted = request.body(wire.TenantChange)
-    access = _tenant(request)
+    access = tenant_of(request)
     tenants.change_tenant(access, request.act, _limits(wanted), _tuning(wanted))
     return answer(tenants.get_tenant(access, request.service.quotas))
 
@@ -41,9 +41,9 @@ def change_tenant(request: Request) -> Answer:
 def create_key(request: Request) -> Answer:
     """Make a key of a tenant that is there. Its token is in this answer and nowhere else, so that
     there is no replay: where the answer was lost, list the keys, revoke the one and make another.
-    """
+    Where API keys are no way in it is a 409."""
     wanted = request.body(wire.KeyIn)
-    access = _tenant(request)
+    access = tenant_of(request)
     made = keys.make_key(
         access,
         settings().key_secret,
@@ -59,12 +59,12 @@ def create_key(request: Request) -> Answer:
 def list_keys(request: Request) -> Answer:
     """A tenant's keys, ended ones too, newest first: nothing secret."""
     page = request.query(wire.ListQuery)
-    return answer(keys.list_keys(_tenant(request), page.limit, page.cursor))
+    return answer(keys.list_keys(tenant_of(request), page.limit, page.cursor))
 
 
 def get_key(request: Request) -> Answer:
     """One key: nothing secret."""
-    return answer(keys.get_key(_tenant(request), request.path_id("key_id").hex))
+    return answer(keys.get_key(tenant_of(request), request.path_id("key_id").hex))
 
 
 def rotate_key(request: Request) -> Answer:
@@ -72,7 +72,7 @@ def rotate_key(request: Request) -> Answer:
     overlap. The token is in this answer and nowhere else. A key is rotated once: where the answer
     was lost, rotate its successor, which the 409 and the list name."""
     wanted = request.body(wire.RotateIn)
-    access, key_id = _tenant(request), request.path_id("key_id").hex
+    access, key_id = tenant_of(request), request.path_id("key_id").hex
     rotated = keys.rotate_key(
         access,
         settings().key_secret,
@@ -81,16 +81,16 @@ def rotate_key(request: Request) -> Answer:
         overlap=timedelta(seconds=wanted.overlap_seconds),
         expires_at=wanted.expires_at,
     )
-    request.service.authenticator.forget(key_id)
+    request.service.authenticator.forget_key(key_id)
     made, old = keys.shown_once(rotated.made), keys.shown(rotated.old)
     return answer(wire.RotatedOut(key=made, old=old), 201)
 
 
 def revoke_key(request: Request) -> Answer:
     """Revoke a key for good: it is refused within 60 seconds. Again changes nothing."""
-    access, key_id = _tenant(request), request.path_id("key_id").hex
+    access, key_id = tenant_of(request), request.path_id("key_id").hex
     revoked = keys.revoke_key(access, request.act, key_id)
-    request.service.authenticator.forget(key_id)
+    request.service.authenticator.forget_key(key_id)
     return answer(keys.shown(revoked))
 
 
@@ -98,10 +98,10 @@ def list_trail(request: Request) -> Answer:
     """What admins and operators did in a tenant, newest first: ids, rights and numbers, no words.
     What was refused lies with the tenant of whoever asked. This call is in the next answer."""
     page = request.query(wire.ListQuery)
-    return answer(tenants.list_trail(_tenant(request), page.limit, page.cursor))
+    return answer(tenants.list_trail(tenant_of(request), page.limit, page.cursor))
 
 
-def _tenant(request: Request) -> Access:
+def tenant_of(request: Request) -> Access:
     """The database in the tenant that the path names. Raises NotFound."""
     name = request.path("tenant")
     if not tenants.is_name(name):
@@ -123,8 +123,9 @@ def _tuning(wanted: wire.TenantChange) -> Mapping[str, object]:
     return dict.fromkeys(wire.TuningIn.model_fields) if "tuning" in wanted.model_fields_set else {}
 
 
-_TENANT = "/api/v1/admin/tenants/{tenant}"
-_KEY = f"{_TENANT}/keys/{{key_id}}"
+TENANT = "/api/v1/admin/tenants/{tenant}"
+"""The resource of one tenant."""
+_KEY = f"{TENANT}/keys/{{key_id}}"
 
 ROUTES = {
     "POST /api/v1/admin/tenants": Route(
@@ -138,14 +139,19 @@ ROUTES = {
     "GET /api/v1/admin/tenants": Route(
         list_tenants, "operator", {200: wire.TenantPage}, query=wire.ListQuery
     ),
-    f"GET {_TENANT}": Route(get_tenant, "operator", {200: wire.TenantDetails}),
-    f"PATCH {_TENANT}": Route(
+    f"GET {TENANT}": Route(get_tenant, "operator", {200: wire.TenantDetails}),
+    f"PATCH {TENANT}": Route(
         change_tenant, "operator", {200: wire.TenantDetails}, body=wire.TenantChange, records=True
     ),
-    f"POST {_TENANT}/keys": Route(
-        create_key, "operator", {201: wire.NewKeyOut}, body=wire.KeyIn, records=True
+    f"POST {TENANT}/keys": Route(
+        create_key,
+        "operator",
+        {201: wire.NewKeyOut},
+        body=wire.KeyIn,
+        errors=(StateConflict,),
+        records=True,
     ),
-    f"GET {_TENANT}/keys": Route(list_keys, "operator", {200: wire.KeyPage}, query=wire.ListQuery),
+    f"GET {TENANT}/keys": Route(list_keys, "operator", {200: wire.KeyPage}, query=wire.ListQuery),
     f"GET {_KEY}": Route(get_key, "operator", {200: wire.KeyOut}),
     f"POST {_KEY}/rotate": Route(
         rotate_key,
@@ -156,7 +162,7 @@ ROUTES = {
         records=True,
     ),
     f"DELETE {_KEY}": Route(revoke_key, "operator", {200: wire.KeyOut}, records=True),
-    f"GET {_TENANT}/audit": Route(
+    f"GET {TENANT}/audit": Route(
         list_trail, "operator", {200: wire.AuditPage}, query=wire.ListQuery
     ),
 }

@@ -10,9 +10,18 @@ from typing import NamedTuple
 import aws_lambda_powertools
 
 from strandline import openapi
+from strandline.config import settings
 from strandline.errors import NotFound
 from strandline.http import Answer, Media, Request, Route, text
-from strandline.routes import admin, ingest, jobs_admin, query, sessions
+from strandline.routes import (
+    admin,
+    certificates_admin,
+    ingest,
+    jobs_admin,
+    query,
+    session_reads,
+    sessions,
+)
 
 _PAGE = Path(__file__).parent.parent / "docs_page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
@@ -85,9 +94,10 @@ def _page() -> str:
 @functools.cache
 def _document() -> str:
     """Made when it is first asked for: importing this function's code costs nobody anything."""
-    everything = {**ingest.ROUTES, **query.ROUTES, **sessions.WRITES, **sessions.READS}
-    everything |= {**admin.ROUTES, **jobs_admin.ROUTES, **ROUTES}
-    return json.dumps(openapi.document(everything, openapi.examples()))
+    everything = {**ingest.ROUTES, **query.ROUTES, **sessions.ROUTES, **session_reads.ROUTES}
+    everything |= {**admin.ROUTES, **certificates_admin.ROUTES, **jobs_admin.ROUTES, **ROUTES}
+    asked = openapi.schemes(settings())
+    return json.dumps(openapi.document(everything, openapi.examples(), asked))
 
 
 _FRESH = {"Cache-Control": "`no-cache`: ask again."}

@@ -13,7 +13,7 @@ def start_job(request: Request) -> Answer:
     """Start a job in the credential's tenant, whether or not it is due: `archiver` or `sweeper`.
     One that is queued or running is a 409 that names it."""
     started = job_control.start(
-        _access(request), request.act, request.service.executions, request.path("job"), _now()
+        _access(request), request.act, request.service.runs, request.path("job"), _now()
     )
     return answer(started, 202)
 
@@ -33,7 +33,7 @@ def retry_job(request: Request) -> Answer:
     """Try a failed job again, by its id. Of `enrich` the chain's model is asked again, in the
     background."""
     retried = job_control.retry(
-        _access(request), request.act, request.service.executions, request.path_id("job"), _now()
+        _access(request), request.act, request.service.runs, request.path_id("job"), _now()
     )
     return answer(retried, 202)
 

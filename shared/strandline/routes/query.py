@@ -143,7 +143,10 @@ def health(request: Request) -> Answer:
     up = found["database"] == "ok"
     status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
-    told = wire.Health(status=status, dependencies=found, warnings=list(service.warnings))
+    language = wire.LanguageState(**service.reasoner.state(datetime.now(UTC))._asdict())
+    told = wire.Health(
+        status=status, dependencies=found, language=language, warnings=list(service.warnings)
+    )
     return answer(told, 200 if up else 503, headers)
 
 

@@ -15,6 +15,7 @@ from strandline.errors import StrandlineError
 from strandline.observability import logger, measured, trace_of, traced
 from strandline.service import Service
 from strandline.services.embed import embed_scopes
+from strandline.services.wake_next import wake_next
 from strandline.services.worker import Tally, Worker
 
 
@@ -35,15 +36,24 @@ def work_through(
         Tally(),
         service.reasoner,
         settings().tuning,
+        clock=service.clock,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
     failed = [
-        str(record["messageId"]) for record in records if not _handled(worker, context, record)
+        str(record["messageId"])
+        for record in records
+        if not _handled(service, worker, context, record)
     ]
+    now = service.clock()
+    if records and not service.runs.is_near("sweeper", now):  # which looks itself, in the end
+        space = service.embedder.space
+        wake_next(service.database, service.runs, settings(), now, deadline, space=space)
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
-def _handled(worker: Worker, context: LambdaContext, record: Mapping[str, Any]) -> bool:
+def _handled(
+    service: Service, worker: Worker, context: LambdaContext, record: Mapping[str, Any]
+) -> bool:
     """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
     it alone: SQS delivers it again, and gives it up in the end."""
     hint, reason = _hint(record), ""
@@ -51,7 +61,9 @@ def _handled(worker: Worker, context: LambdaContext, record: Mapping[str, Any]) 
     with told(job.tally, context.function_name, "hint", trace_of(str(hint.get("trace")))):
         try:
             scopes = [UUID(str(scope)) for scope in hint["scopes"]]
-            failed = embed_scopes(job, str(hint["tenant"]), scopes)
+            tenant = str(hint["tenant"])
+            failed = embed_scopes(job, tenant, scopes)
+            service.hints.send_later(tenant, job.tally.later)
             if failed:
                 reason = f"{failed} of {len(scopes)} scopes"
         except StrandlineError as error:
@@ -98,4 +110,6 @@ def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
             if tally.due:
                 metrics["ScopesDue"] = sum(due.scopes for due in tally.due)
                 metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due)
+                metrics["OldestUnembeddedSeconds"] = max(d.unembedded_seconds for d in tally.due)
+                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due)
             logger.info("job", extra=measured({"function": function, "job": kind}, metrics))

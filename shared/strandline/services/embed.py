@@ -4,7 +4,6 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -44,19 +43,6 @@ def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     return failed
 
 
-def embed_due(worker: Worker) -> int:
-    """Embed whatever is due anywhere, longest due first; gives how many scopes were finished. One
-    scope's failure is kept with its work and holds up no other, nor one tenant's another's."""
-    finished = 0
-    for tenant in work.tenants(worker.database.connection(), worker.embedder.space):
-        try:
-            finished += embed_tenant(worker, tenant)
-        except Exception as error:
-            worker.tally.failures += 1
-            logger.warning("tenant not swept", extra={"tenant": tenant, "error": reason_of(error)})
-    return finished
-
-
 def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
     """Embed whatever is due in one tenant; gives how many scopes were finished. `look`: through all
     scopes, for work that no row names."""
@@ -65,7 +51,7 @@ def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
     with access.transaction():
         if look:
             work.name_unembedded(access, worker.embedder.space)
-        worker.tally.due.append(metrics.due(access))
+        worker.tally.due.append(metrics.due(access, worker.embedder.space))
     while not worker.out_of_time():
         leases = work.lease(access, None, _SCOPES)
         if not leases:
@@ -96,6 +82,9 @@ def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _
         for scope_id, wait in waits.items():
             seconds = max(1, math.ceil(wait.seconds))
             work.put_off(access, [scope_id], seconds, wait.reason, failed=False)
+    worker.tally.later |= {
+        scope_id: wait.seconds for scope_id, wait in waits.items() if not wait.out_of_time
+    }
     _put_off(worker, access, [taken for taken in leases if taken.scope_id in failures], failures)
     cut_off = sum(wait.out_of_time for wait in waits.values())
     return _Done(finished, len(failures) + cut_off, len(waits) - cut_off)
@@ -130,6 +119,7 @@ def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -
         vectors = _vectors(worker, access, events)
         with access.transaction():
             work.store_vectors(access, space, vectors, events)
+        worker.renew()
         worker.tally.events += len(vectors)
         scopes = sorted({str(event.scope_id) for event in events})
         logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
@@ -150,7 +140,7 @@ def _form_leased(
         if worker.out_of_time():
             break
         try:
-            through = form(worker, access, taken.scope_id, datetime.now(UTC))
+            through = form(worker, access, taken.scope_id, worker.clock())
             waits = taken.scope_id in worker.tally.waits or worker.out_of_time()
             if not through and not waits and taken.scope_id not in failures:
                 stuck.append(taken.scope_id)

@@ -31,6 +31,7 @@ def embed_chains(worker: Worker, tenant: str, now: datetime) -> tuple[int, bool]
             ],
             now,
         )
+        worker.renew()
         after = lacking[-1].chain_id
     return embedded, True
 

@@ -245,6 +245,7 @@ class Fold:
             still, closed = self._lanes()
             lanes.keep(self.access, self.mark.scope_id, self.mark.participants, still, closed)
             work.go_on(self.access, self.mark.scope_id)
+        self.worker.renew()
         self.worker.reasoner.flush(self.access)
         self.worker.tally.counts["EventsFolded"] += self.at - self.committed
         self.fold_no, self.committed = self.fold_no + 1, self.at

@@ -8,7 +8,7 @@ from strandline import cursors, wire_jobs
 from strandline.cursors import Position
 from strandline.db import Access
 from strandline.errors import NotFound, StateConflict, Unavailable
-from strandline.executions import Executions
+from strandline.runs import Runs
 from strandline.store import audit, jobs
 from strandline.store.audit import Act
 from strandline.store.jobs import Job
@@ -19,9 +19,7 @@ _RETRIES = "sweeper"
 """The job that tries failures of models again."""
 
 
-def start(
-    access: Access, act: Act, executions: Executions, kind: str, now: datetime
-) -> wire_jobs.JobOut:
+def start(access: Access, act: Act, runs: Runs, kind: str, now: datetime) -> wire_jobs.JobOut:
     """Start a job in the asker's tenant. Raises NotFound for one that there is not, StateConflict
     while it is queued or running, Unavailable where nothing can be started."""
     if kind not in JOBS:
@@ -33,13 +31,11 @@ def start(
         if job_id is None:
             raise _busy(access, kind)
         audit.add(access, act, {"job": kind, "job_id": str(job_id)})
-    _begin(access, executions, kind, kind, run, now)
+    _begin(access, runs, kind, kind, run, now)
     return get(access, job_id)
 
 
-def retry(
-    access: Access, act: Act, executions: Executions, job_id: UUID, now: datetime
-) -> wire_jobs.JobOut:
+def retry(access: Access, act: Act, runs: Runs, job_id: UUID, now: datetime) -> wire_jobs.JobOut:
     """Try a failed job again: the same job, once more. Raises NotFound, StateConflict where it has
     not failed, another of its kind is under way or it is of a kind that cannot be tried again,
     Unavailable where nothing can be started."""
@@ -64,7 +60,7 @@ def retry(
                 raise _busy(access, job.kind)
         jobs.requeue(access, job_id, run, now)
         audit.add(access, act, {"job": job.kind, "job_id": str(job_id)})
-    _begin(access, executions, job.kind, job.kind if job.ref is None else _RETRIES, run, now)
+    _begin(access, runs, job.kind, job.kind if job.ref is None else _RETRIES, run, now)
     return get(access, job_id)
 
 
@@ -89,12 +85,10 @@ def newest(access: Access, asked: wire_jobs.JobsQuery) -> wire_jobs.JobsPage:
     )
 
 
-def _begin(
-    access: Access, executions: Executions, kind: str, function: str, run: str, now: datetime
-) -> None:
+def _begin(access: Access, runs: Runs, kind: str, function: str, run: str, now: datetime) -> None:
     """Have the state machine take it up; where it cannot, the job has failed and says so."""
     try:
-        executions.start(function, access.asker.tenant, run)
+        runs.start(function, access.asker.tenant, run)
     except Unavailable:
         with access.transaction():
             jobs.abandon(access, kind, run, now)

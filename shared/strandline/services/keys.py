@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline import cursors, wire
-from strandline.auth import new_token
+from strandline.auth_keys import NewToken, new_token
 from strandline.cursors import Position
 from strandline.db import Access
 from strandline.errors import Invalid, NotFound, StateConflict
@@ -42,7 +42,7 @@ class Rotated(NamedTuple):
 
 def make_key(
     access: Access,
-    deployment_secret: str,
+    deployment_secret: str | None,
     act: Act = _CONSOLE,
     *,
     user: str | None = None,
@@ -54,15 +54,13 @@ def make_key(
     if it is new; for everybody else that is a step of its own.
 
     Raises Invalid for an unknown right, a user that is no `user:NAME`, an expiry that is past or
-    too far ahead, or a tenant that is not lower-case letters, digits and hyphens.
+    too far ahead, or a tenant that is not lower-case letters, digits and hyphens; StateConflict
+    without a secret, where API keys are no way in.
     """
     require_name(access.asker.tenant)
-    if not rights or not set(rights) <= set(RIGHTS):
-        raise Invalid(f"rights: one or more of {', '.join(RIGHTS)}", field="rights")
-    user = user if user is None else normalize(user, "user")
-    if user is not None and not user.startswith("user:"):
-        raise Invalid("user: is `user:NAME`", field="user")
-    _require_ahead(expires_at, datetime.now(UTC))
+    require_rights(rights)
+    user = bound_user(user)
+    require_ahead(expires_at, datetime.now(UTC))
     with access.transaction():
         if act.tenant is None:
             keys.add_tenant(access)
@@ -71,9 +69,21 @@ def make_key(
     return made
 
 
+def keep_key(access: Access, new: NewToken, act: Act, *, rights: Sequence[str], label: str) -> bool:
+    """Store a key of the asker's tenant whose token somebody holds already, and its tenant if that
+    is new. Says whether it was not there yet: one that is, revoked or not, stays as it is."""
+    with access.transaction():
+        keys.add_tenant(access)
+        if keys.get(access, new.key_id) is not None:
+            return False
+        made = _store(access, new, None, rights, label, None)
+        audit.add(access, act, {"key_id": made.key_id}, _told(made.key))
+    return True
+
+
 def rotate_key(
     access: Access,
-    deployment_secret: str,
+    deployment_secret: str | None,
     act: Act,
     key_id: str,
     *,
@@ -88,7 +98,7 @@ def rotate_key(
     has a successor already: of two callers at once one rotates.
     """
     now = datetime.now(UTC)
-    _require_ahead(expires_at, now)
+    require_ahead(expires_at, now)
     with access.transaction():
         old = keys.hold(access, key_id)
         if old is None:
@@ -160,13 +170,28 @@ def _moment(key: keys.Key) -> str | None:
 
 def _add(
     access: Access,
-    deployment_secret: str,
+    deployment_secret: str | None,
     user: str | None,
     rights: Sequence[str],
     label: str,
     expires_at: datetime | None,
 ) -> NewKey:
-    new = new_token(deployment_secret)
+    if deployment_secret is None:
+        raise StateConflict(
+            "API keys are no way into this deployment: set STRANDLINE_KEY_SECRET, or let in by "
+            "STRANDLINE_JWT_… or client certificates"
+        )
+    return _store(access, new_token(deployment_secret), user, rights, label, expires_at)
+
+
+def _store(
+    access: Access,
+    new: NewToken,
+    user: str | None,
+    rights: Sequence[str],
+    label: str,
+    expires_at: datetime | None,
+) -> NewKey:
     key = keys.add(
         access,
         key_id=new.key_id,
@@ -179,12 +204,27 @@ def _add(
     return NewKey(key, new.token)
 
 
-def _require_ahead(expires_at: datetime | None, now: datetime) -> None:
+def require_rights(rights: Sequence[str]) -> None:
+    """Raises Invalid unless these are rights that a credential can have."""
+    if not rights or not set(rights) <= set(RIGHTS):
+        raise Invalid(f"rights: one or more of {', '.join(RIGHTS)}", field="rights")
+
+
+def bound_user(user: str | None) -> str | None:
+    """Whom a credential is bound to, as a participant. Raises Invalid for what is no user."""
+    user = user if user is None else normalize(user, "user")
+    if user is not None and not user.startswith("user:"):
+        raise Invalid("user: is `user:NAME`", field="user")
+    return user
+
+
+def require_ahead(expires_at: datetime | None, now: datetime) -> None:
+    """Raises Invalid for an end that is past, or too far ahead."""
     most = timedelta(days=MOST_DAYS)
     if expires_at is not None and not now < expires_at <= now + most:
         raise Invalid(
-            f"expires_at: lies ahead, and at most {MOST_DAYS} days; leave it out for a key that "
-            "does not expire",
+            f"expires_at: lies ahead, and at most {MOST_DAYS} days; leave it out for what does not "
+            "expire",
             field="expires_at",
         )
 

@@ -1,7 +1,7 @@
 """A tenant's counters as Prometheus reads them (exposition format 0.0.4)."""
 
 from strandline.db import Access
-from strandline.store import metrics
+from strandline.store import metrics, models
 
 _SHOWN = (
     ("strandline_events_total", "counter", "Events ever appended.", "events"),
@@ -26,13 +26,38 @@ _SHOWN = (
         "For how long the oldest of that work has been due.",
         "oldest_due_seconds",
     ),
+    (
+        "strandline_oldest_not_embedded_age_seconds",
+        "gauge",
+        "Age of the oldest event without a vector.",
+        "unembedded_seconds",
+    ),
+    (
+        "strandline_oldest_not_folded_age_seconds",
+        "gauge",
+        "Age of the oldest event not gone through yet.",
+        "unfolded_seconds",
+    ),
+    ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
+    ("strandline_breakers_open", "gauge", "Language models left alone.", "breakers_open"),
+    ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
+    ("strandline_model_usd_month", "gauge", "What they cost, in USD.", "model_usd"),
 )
-"""Name, type and help of each, and the field of `Counters` that it shows."""
+"""Name, type and help of each, and the figure that it shows."""
 
 
 def exposition(access: Access, space: str) -> str:
     """The counters of the asker's tenant. No labels: the credential says whose they are."""
-    found = vars(metrics.counters(access, space))
+    due, spent = metrics.due(access, space), models.spend(access)
+    found: dict[str, float] = {
+        **vars(metrics.counters(access, space)),
+        "scopes_due": due.scopes,
+        "oldest_due_seconds": due.seconds,
+        "unembedded_seconds": due.unembedded_seconds,
+        "unfolded_seconds": due.unfolded_seconds,
+        "model_calls": spent.calls,
+        "model_usd": spent.cost_usd,
+    }
     return "".join(
         f"# HELP {name} {told}\n# TYPE {name} {kind}\n{name} {found[field]}\n"
         for name, kind, told, field in _SHOWN

@@ -2,8 +2,11 @@
 
 import hashlib
 import importlib.resources
-import os
+import math
 import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, LiteralString, NamedTuple, cast
 
 import psycopg
@@ -12,6 +15,9 @@ from psycopg import sql
 from strandline.errors import Misconfigured
 
 _LOCK = 7_265_310_482_119_847  # any constant: whoever holds it migrates, the others wait
+
+BATCH_SECONDS = 60
+"""The longest that a long migration's statement may take; a few are meant."""
 
 _BOOKKEEPING = """
 create table if not exists schema_migrations (
@@ -33,6 +39,14 @@ class Migration(NamedTuple):
     def checksum(self) -> str:
         """SHA-256 of the file, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def long(self) -> bool:
+        """Whether it may take longer than a function lives: `-- long: <why>` is its first line.
+
+        Such a file is one statement that touches a bounded number of one tenant's rows. It is
+        repeated, each time in a transaction of its own, until it touches none, in every tenant."""
+        return self.text.startswith("-- long: ")
 
 
 def migrations() -> list[Migration]:
@@ -61,35 +75,103 @@ def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, s
             )
 
 
-def migrate(owner: psycopg.Connection[Any], wanted: list[Migration] | None = None) -> list[str]:
+def migrate(
+    owner: psycopg.Connection[Any],
+    wanted: list[Migration] | None = None,
+    until: float = math.inf,
+) -> list[str]:
     """Apply what is missing, each file and its record in one transaction; gives the names applied.
+    A long one is left at `until`, in time.monotonic() seconds, and what follows it waits for it:
+    see `missing`.
 
     Safe on every start and from several processes at once. Raises Misconfigured when a file that
     was applied has been altered since, or is missing here.
     """
-    files = migrations() if wanted is None else wanted
     applied: list[str] = []
-    owner.execute("select pg_advisory_lock(%s)", (_LOCK,))
-    try:
-        owner.execute(_BOOKKEEPING)
-        done = _applied(owner)
-        _refuse_altered(files, done)
-        for file in files:
-            if file.number not in done:
-                _apply(owner, file)
-                applied.append(file.name)
-    finally:
-        owner.execute("select pg_advisory_unlock(%s)", (_LOCK,))
+    with _alone(owner):
+        rest = missing(owner, wanted)
+        while rest and not rest[0].long:
+            _apply(owner, rest[0])
+            applied.append(rest.pop(0).name)
+    if not rest:
+        return applied
+    # Others may come between its batches: a newer release, or a second run of this one.
+    if _work_through(owner, rest[0], until):
+        return [*applied, rest[0].name, *migrate(owner, wanted, until)]
     return applied
 
 
-def migrate_from_environment() -> list[str]:
-    """Apply what is missing, as the owner that STRANDLINE_OWNER_DATABASE_URL names."""
-    url = os.environ.get("STRANDLINE_OWNER_DATABASE_URL")
-    if not url:
-        raise Misconfigured("STRANDLINE_OWNER_DATABASE_URL is not set: where the owner connects.")
-    with psycopg.connect(url, autocommit=True) as owner:
-        return migrate(owner)
+def missing(
+    owner: psycopg.Connection[Any], wanted: list[Migration] | None = None
+) -> list[Migration]:
+    """The files that are not applied yet, in order. Raises as `migrate`."""
+    files = migrations() if wanted is None else wanted
+    owner.execute(_BOOKKEEPING)
+    done = _applied(owner)
+    _refuse_altered(files, done)
+    return [file for file in files if file.number not in done]
+
+
+def newer(owner: psycopg.Connection[Any]) -> list[str]:
+    """Applied migrations that come after the last one of this release, by name: the database is of
+    a later one."""
+    with _alone(owner):  # `if not exists` still collides with whoever just makes it
+        owner.execute(_BOOKKEEPING)
+    last = migrations()[-1].number
+    return [name for number, (name, _) in sorted(_applied(owner).items()) if number > last]
+
+
+@contextmanager
+def _alone(owner: psycopg.Connection[Any]) -> Generator[None]:
+    """While this lasts nobody else migrates this database."""
+    owner.execute("select pg_advisory_lock(%s)", (_LOCK,))
+    try:
+        yield
+    finally:
+        owner.execute("select pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def _work_through(owner: psycopg.Connection[Any], file: Migration, until: float) -> bool:
+    """Repeat a long file until it is done, or the time is over; says whether it is done."""
+    for tenant in _tenants(owner):
+        while True:
+            if time.monotonic() > until:
+                return False
+            if not _batch(owner, file, tenant):
+                break
+    with _alone(owner):
+        if file.number not in _applied(owner):  # nor has another run come to its end
+            _record(owner, file)
+    return True
+
+
+def _tenants(owner: psycopg.Connection[Any]) -> list[str]:
+    """All of them: the owner sees none by itself."""
+    with owner.transaction():
+        owner.execute("set local role strandline_planner")
+        rows = owner.execute("select tenant_id from tenants order by 1").fetchall()
+    return [tenant for (tenant,) in rows]
+
+
+def _batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
+    """A long file once, in one tenant; gives the rows that it touched. Raises Misconfigured where
+    that number says nothing: row-level security hides what it hides without a word."""
+    with owner.transaction():
+        owner.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        owner.execute(
+            "select set_config('strandline.tenant', %s, true),"
+            " set_config('strandline.viewer', '{}', true),"
+            " set_config('statement_timeout', %s, true)",
+            (tenant, f"{BATCH_SECONDS}s"),
+        )
+        seen = owner.execute("select tenant_id from tenants").fetchall()
+        done = _execute(owner, file)
+        if seen != [(tenant,)] or done.nextset() or done.rowcount < 0:
+            raise Misconfigured(
+                f"Migration {file.name} is long: it must be one statement, which says how many of "
+                "the tenant's rows it touched."
+            )
+        return done.rowcount
 
 
 def _applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
@@ -114,9 +196,21 @@ def _refuse_altered(files: list[Migration], done: dict[int, tuple[str, str]]) ->
 
 
 def _apply(owner: psycopg.Connection[Any], file: Migration) -> None:
-    with owner.transaction():
-        owner.execute(cast(LiteralString, file.text))
-        owner.execute(
-            "insert into schema_migrations (number, name, checksum) values (%s, %s, %s)",
-            (file.number, file.name, file.checksum),
-        )
+    try:
+        with owner.transaction():
+            _execute(owner, file)
+            _record(owner, file)
+    except psycopg.Error as error:
+        error.add_note(file.name)
+        raise
+
+
+def _execute(owner: psycopg.Connection[Any], file: Migration) -> psycopg.Cursor[Any]:
+    return owner.execute(cast(LiteralString, file.text))
+
+
+def _record(owner: psycopg.Connection[Any], file: Migration) -> None:
+    owner.execute(
+        "insert into schema_migrations (number, name, checksum) values (%s, %s, %s)",
+        (file.number, file.name, file.checksum),
+    )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline import cursors, wire
+from strandline.config import settings
 from strandline.cursors import Position
 from strandline.db import Access
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
@@ -67,17 +68,31 @@ def _changes(before: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
 
 def _tune(access: Access, tuning: Mapping[str, object]) -> dict[str, object]:
     """Set the thresholds named, null for the deployment's; inside of `transaction`. Gives what the
-    trail says of those that changed."""
+    trail says of those that changed. Raises Invalid."""
     if not tuning:
         return {}
     before = store.tuned(access)
     after = {n: value for n, value in {**before, **tuning}.items() if value is not None}
+    _require_no_contradiction(after, tuning)
     store.set_tuned(access, after)
     return {
         f"tuning.{name}": {"from": before.get(name), "to": after.get(name)}
         for name in tuning
         if before.get(name) != after.get(name)
     }
+
+
+def _require_no_contradiction(after: Mapping[str, object], named: Mapping[str, object]) -> None:
+    """Raises Invalid where a threshold that was named contradicts another, the tenant's own or the
+    deployment's."""
+    for one in settings().tuning.with_overrides(after).contradictions():
+        for name in one.fields:
+            if name in named:
+                raise Invalid(
+                    f"tuning.{name}: {one.said}. What the tenant does not set is the deployment's.",
+                    field=f"tuning.{name}",
+                    thresholds=one.fields,
+                )
 
 
 def require_tenant(access: Access) -> None:

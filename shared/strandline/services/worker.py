@@ -2,12 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from strandline.blobs import Blobs
+from strandline.clock import Clock, utc_now
 from strandline.db import Database
 from strandline.errors import StrandlineError
 from strandline.models.embedding import Embedder
@@ -60,6 +61,8 @@ class Tally:
     """What the folds did and what their model's calls came to, by the metrics' names."""
     waits: dict[UUID, NotYet] = field(default_factory=dict[UUID, NotYet])
     """Scopes whose last fold stopped for a model's sake, and what they wait for."""
+    later: dict[UUID, float] = field(default_factory=dict[UUID, float])
+    """Of these the ones that were given back, to be gone on with in so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Worker:
     """The deployment's; a tenant's own goes before."""
     job: str = "fold"
     """On whose behalf models are asked: a sweep's job by its id."""
+    clock: Clock = utc_now
+    renew: Callable[[], None] = lambda: None
+    """Says that we are still at it, to whoever else might take it up; called between commits."""
 
     def out_of_time(self) -> bool:
         """A batch more might not be finished in time."""

@@ -78,6 +78,16 @@ class Head:
     coherence: float | None
 
 
+_HEADS = """
+    select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
+        v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+        v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+    from chains c
+    join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+        and v.version = c.version
+"""
+
+
 def nearest(
     access: Access, scope_id: UUID, space: str, vector: str, alike: float, most_events: int
 ) -> Head | None:
@@ -85,15 +95,9 @@ def nearest(
     of no more than `most_events` events."""
     rows = access.fetch(
         Head,
-        """
-        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength,
-            c.accessed_at, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count,
-            v.started_at, v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density,
-            v.coherence
-        from chain_vectors e
-        join chains c on c.tenant_id = e.tenant_id and c.chain_id = e.chain_id
-        join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
-            and v.version = c.version
+        _HEADS
+        + """
+        join chain_vectors e on e.tenant_id = c.tenant_id and e.chain_id = c.chain_id
         where e.scope_id = %(scope_id)s and e.space = %(space)s and c.status = 'active'
             and v.event_count <= %(most_events)s
             and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s
@@ -114,17 +118,7 @@ def head(access: Access, chain_id: UUID) -> Head | None:
     """A chain. In a transaction it stays as it is until the end: recalls wait."""
     rows = access.fetch(
         Head,
-        """
-        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength,
-            c.accessed_at, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count,
-            v.started_at, v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density,
-            v.coherence
-        from chains c
-        join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
-            and v.version = c.version
-        where c.chain_id = %(chain_id)s
-        for no key update of c
-        """,
+        _HEADS + "where c.chain_id = %(chain_id)s for no key update of c",
         {"chain_id": chain_id},
     )
     return rows[0] if rows else None

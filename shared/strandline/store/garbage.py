@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.db import Access, Connection
@@ -19,9 +19,10 @@ _REMOVED_SECONDS = 60
 Twice what the longest append takes."""
 
 
-def tenants(connection: Connection, now: datetime, before: datetime) -> list[str]:
-    """Tenants with cold chains, or whose payloads were not looked through since `before`."""
-    return named(connection, "select * from tenants_to_archive(%s, %s)", (now, before))
+def tenants(connection: Connection, now: datetime, before: datetime, grace: timedelta) -> list[str]:
+    """Tenants with cold chains, with payloads that are marked to go, or whose payloads were not
+    looked through since `before` and may hold some that nobody cites, older than `grace`."""
+    return named(connection, "select * from tenants_to_collect(%s, %s, %s)", (now, before, grace))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from strandline.store.tenants import named
 
 type State = Literal["queued", "running", "done", "failed"]
 
-LEASE_SECONDS = 1200
-"""How long a tenant's job belongs to its run without a sign of life: a part of it lives 900 s at
-most, and says that it began."""
+LEASE_SECONDS = 300
+"""How long a job of a tenant belongs to its run without a sign of life: a part of it gives one
+every minute or two, between its commits."""
 PLANNED_SECONDS = 300
 """How long while no part of it was begun: a run that died on the way there keeps nobody waiting."""
 KEPT_DAYS = 30
@@ -268,6 +268,22 @@ def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held
     return rows[0] if rows else None
 
 
+def renew(access: Access, held: Held, now: datetime) -> None:
+    """A sign of life: the lease begins anew, unless this part is somebody else's. In no transaction
+    that holds a part: as everywhere, a job is locked before its parts."""
+    access.fetch(
+        _Named,
+        """
+        update jobs j set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+        where j.job_id = %(job_id)s and j.state = 'running' and exists (
+            select from job_shards s where s.job_id = j.job_id and s.shard = %(shard)s
+                and s.lease_no = %(lease_no)s and s.state = 'waiting')
+        returning j.job_id
+        """,
+        {**vars(held), "now": now, "seconds": LEASE_SECONDS},
+    )
+
+
 def hold(access: Access, held: Held) -> bool:
     """Whether this part is still ours: until this transaction ends nobody takes it. It touches no
     job, unless it held that before."""
@@ -431,7 +447,7 @@ def prune(access: Access, now: datetime, limit: int) -> int:
 
 def tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
     """Tenants in which scopes, lanes or jobs wait for a sweep, or that none looked through in this
-    embedding space for a day."""
+    embedding space today: a day begins when the daily sweep comes."""
     return named(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
@@ -445,7 +461,7 @@ def look_is_due(access: Access, space: str, now: datetime) -> bool:
     (found,) = access.fetch(
         _Due,
         "select swept_for is distinct from %(space)s"
-        " or swept_at < %(now)s::timestamptz - interval '1 day' as due"
+        " or swept_at < swept_day(%(now)s::timestamptz) as due"
         " from tenants where tenant_id = current_tenant()",
         {"space": space, "now": now},
     )

@@ -12,18 +12,38 @@ class Due:
     scopes: int
     seconds: float
     """For how long the longest of it has been due."""
+    unembedded_seconds: float
+    """How old the oldest event is that has no vector yet, of the scopes that have work at all."""
+    unfolded_seconds: float
+    """How old the oldest is that was not gone through for chains, likewise."""
 
 
-def due(access: Access) -> Due:
-    """What is due now, whether or not somebody works on it."""
+def due(access: Access, space: str) -> Due:
+    """What is due now, whether or not somebody works on it. Of a scope with work two events are
+    looked up by their place: the next to embed and the next to fold."""
     (found,) = access.fetch(
         Due,
         """
-        select count(*) as scopes,
-            coalesce(extract(epoch from now() - min(due_at)), 0)::float8 as seconds
-        from scope_work where due_at <= now()
+        with waiting as materialized (
+            select w.tenant_id, w.scope_id, w.due_at, s.folded_seq + 1 as to_fold,
+                coalesce(p.embedded_seq, 0) + 1 as to_embed
+            from scope_work w
+            join scopes s on s.tenant_id = w.tenant_id and s.scope_id = w.scope_id
+            left join scope_progress p on p.tenant_id = w.tenant_id and p.scope_id = w.scope_id
+                and p.space = %(space)s)
+        select count(*) filter (where w.due_at <= now()) as scopes,
+            greatest(0, coalesce(extract(epoch from now() - min(w.due_at)), 0))::float8 as seconds,
+            coalesce(extract(epoch from now() - min(e.recorded_at)), 0)::float8
+                as unembedded_seconds,
+            coalesce(extract(epoch from now() - min(f.recorded_at)), 0)::float8
+                as unfolded_seconds
+        from waiting w
+        left join events e on e.tenant_id = w.tenant_id and e.scope_id = w.scope_id
+            and e.seq = w.to_embed
+        left join events f on f.tenant_id = w.tenant_id and f.scope_id = w.scope_id
+            and f.seq = w.to_fold
         """,
-        {},
+        {"space": space},
     )
     return found
 
@@ -35,8 +55,6 @@ class Counters:
     events: int
     """Ever appended."""
     scopes: int
-    scopes_due: int
-    oldest_due_seconds: float
     events_not_embedded: int
     events_not_folded: int
     """Not gone through for chains yet."""
@@ -50,6 +68,10 @@ class Counters:
     """How long the oldest of these has waited."""
     stored_bytes: int
     """Content, metadata and payloads, as the quota counts them."""
+    jobs_failed: int
+    """Not tried again since, of those that are kept (30 days)."""
+    breakers_open: int
+    """Language models that are left alone for now."""
 
 
 def counters(access: Access, space: str) -> Counters:
@@ -57,8 +79,8 @@ def counters(access: Access, space: str) -> Counters:
     (found,) = access.fetch(
         Counters,
         """
-        select held.*, held.events - embedded.events as events_not_embedded, waiting.*, formed.*,
-            recalled.*
+        select held.*, held.events - embedded.events as events_not_embedded, formed.*, recalled.*,
+            failed.*, asked.*
         from (
             select coalesce(sum(last_seq), 0)::bigint as events, count(*) as scopes,
                 coalesce(sum(last_seq - folded_seq), 0)::bigint as events_not_folded,
@@ -68,10 +90,6 @@ def counters(access: Access, space: str) -> Counters:
             select coalesce(sum(embedded_seq), 0)::bigint as events
             from scope_progress where space = %(space)s) embedded,
         (
-            select count(*) as scopes_due,
-                coalesce(extract(epoch from now() - min(due_at)), 0)::float8 as oldest_due_seconds
-            from scope_work where due_at <= now()) waiting,
-        (
             select count(*) filter (where status = 'active') as chains_active,
                 count(*) filter (where status = 'rejected') as chains_rejected,
                 count(*) filter (where status = 'archived') as chains_archived
@@ -79,7 +97,9 @@ def counters(access: Access, space: str) -> Counters:
         (
             select count(*) as recalls_not_folded, greatest(0, coalesce(
                 extract(epoch from now() - min(recalled_at)), 0))::float8 as oldest_recall_seconds
-            from recalls where folded_at is null) recalled
+            from recalls where folded_at is null) recalled,
+        (select count(*) as jobs_failed from jobs where state = 'failed') failed,
+        (select count(*) as breakers_open from model_states where shut_until > now()) asked
         """,
         {"space": space},
     )

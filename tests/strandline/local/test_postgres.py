@@ -22,9 +22,10 @@ from strandline.local.postgres_home import Account
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 PARENT = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from strandline.local.postgres import EmbeddedPostgres
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
 server.start()
 print("ready", flush=True)

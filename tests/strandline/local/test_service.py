@@ -113,13 +113,19 @@ def test_the_demo_cites_and_hides(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
     repository: Path,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(repository)
+    """With one of the other conversations; a person has them all."""
+    (tmp_path / "events").mkdir()
+    for name in ("demo", "third"):
+        (tmp_path / "events" / name).symlink_to(repository / "events" / name)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STRANDLINE_PORT", "0")
     assert demo.main() == 0
     said = capsys.readouterr().out
     assert "263/263 events" in said
+    assert "166/166 events" in said
     assert said.count("cited: event ") >= 10
     assert " 0 of the " in said
 

@@ -1,4 +1,4 @@
-"""The schedules: each job at its rate, one run at a time; the definition as it is deployed."""
+"""The machine: the definition as it is deployed."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 from strandline.blobs import Blobs
 from strandline.local.aws import LocalAws
-from strandline.local.state_machine import Schedules, StateMachine
+from strandline.local.state_machine import StateMachine
 
 DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 
@@ -62,21 +62,3 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
         machine.serve({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
-
-
-def test_schedules_start_each_job_at_its_rate_and_one_run_at_a_time(aws: LocalAws) -> None:
-    often, slow, seldom = Functions(aws, 0), Functions(aws, 0, 0.6), Functions(aws, 0)
-    with StateMachine(DEFINITION, aws.bucket) as machine:
-        machine.serve({"often": often, "slow": slow, "seldom": seldom})
-        schedules = Schedules(machine, {"often": 0.1, "slow": 0.1, "seldom": 60})
-        schedules.start()
-        until = time.monotonic() + 20
-        while len(often.asked) < 3 or len(slow.asked) < 2:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        schedules.stop()
-        asked = len(often.asked)
-        time.sleep(0.5)
-        assert len(often.asked) == asked
-    assert slow.most_at_once == 1
-    assert len(seldom.asked) == 1

@@ -12,7 +12,9 @@ from strandline.db import Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.models.embedding import Embedder
 from strandline.reasoner import Reasoner
+from strandline.services.embed import embed_tenant
 from strandline.services.worker import Tally, Worker
+from strandline.store import work
 from tests.support import PLENTY
 
 
@@ -55,6 +57,18 @@ def work_for(
     """A worker with so much time, whose language model is the twin, or what a test gives it."""
     asked = cast("Reasoner", reasoner) if reasoner else Reasoner(database, PLENTY, None)
     return Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked)
+
+
+def embed_due(worker: Worker) -> int:
+    """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
+    finished. One tenant's failure holds up no other."""
+    finished = 0
+    for tenant in work.tenants(worker.database.connection(), worker.embedder.space):
+        try:
+            finished += embed_tenant(worker, tenant)
+        except Exception:
+            worker.tally.failures += 1
+    return finished
 
 
 def refuse(word: str) -> Callable[[Sequence[str]], None]:

@@ -11,11 +11,10 @@ from strandline.blobs import Blobs
 from strandline.db import Access, Asker, Database
 from strandline.local.aws import LocalAws
 from strandline.services import form_chains
-from strandline.services.embed import embed_due
 from strandline.services.worker import Worker
 from strandline.store import jobs, lanes
 from tests.strandline.services.folds import ALICE, Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

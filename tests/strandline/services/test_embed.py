@@ -13,10 +13,16 @@ from strandline.blobs import Blobs
 from strandline.db import Database
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
-from strandline.services.embed import embed_due, embed_scopes
+from strandline.services.embed import embed_scopes
 from strandline.services.worker import EMBED_SECONDS, Worker
 from strandline.store import work
-from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
+from tests.strandline.services.stand_ins import (
+    WordEmbedder,
+    embed_due,
+    refuse,
+    unavailable,
+    work_for,
+)
 from tests.support import Base, Gateway, said
 
 ALICE = "user:alice"

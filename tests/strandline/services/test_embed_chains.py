@@ -11,13 +11,18 @@ from strandline.blobs import Blobs
 from strandline.db import Asker, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.local.aws import LocalAws
-from strandline.services.embed import embed_due
 from strandline.services.embed_chains import embed_chains
 from strandline.services.form_chains import close_idle
 from strandline.services.worker import Worker
 from strandline.store import chains
 from tests.strandline.services.folds import ALICE, Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
+from tests.strandline.services.stand_ins import (
+    WordEmbedder,
+    embed_due,
+    refuse,
+    unavailable,
+    work_for,
+)
 from tests.support import Base, Gateway
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -16,7 +16,6 @@ from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.models.twin import Twin
 from strandline.services import folding
-from strandline.services.embed import embed_due
 from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
 from strandline.services.worker import Overtaken, Worker
 from strandline.store import chains
@@ -32,7 +31,13 @@ from tests.strandline.services.folds import (
     state,
     tune,
 )
-from tests.strandline.services.stand_ins import WordEmbedder, refuse, unavailable, work_for
+from tests.strandline.services.stand_ins import (
+    WordEmbedder,
+    embed_due,
+    refuse,
+    unavailable,
+    work_for,
+)
 from tests.support import Base, Gateway
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

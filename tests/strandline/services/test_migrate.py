@@ -1,7 +1,10 @@
 """The migration runner: as an owner without superuser rights, once, in order, all or nothing."""
 
+import itertools
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,7 +12,8 @@ from psycopg import sql
 
 from strandline.errors import Misconfigured
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services.migrate import Migration, migrate, migrations, prepare_roles
+from strandline.services import migrate as migrating
+from strandline.services.migrate import Migration, migrate, migrations, missing, prepare_roles
 from tests.support import PASSWORDS, Base, fresh_name
 
 ONE = Migration(1, "0001_make_one.sql", "create table one (a int); insert into one values (1);")
@@ -166,3 +170,173 @@ def test_what_was_stored_before_bytes_were_counted_is_counted(empty: Base) -> No
     run(empty)
     stored = empty.rows("select tenant_id, stored_bytes from scopes order by 1")
     assert stored == [("acme", 71_006), ("beta", 71_006)]
+
+
+BATCH = 20
+LONG = Migration(
+    2,
+    "0002_double.sql",
+    """-- long: ten batches in each tenant
+update planted p set doubled = p.n * 2, touched = p.touched + 1
+where (p.tenant_id, p.n) in (select o.tenant_id, o.n from planted o
+    where o.doubled is null and o.tenant_id = current_tenant() order by o.n limit 20)
+""",
+)
+PLANTED = """
+create table planted (tenant_id text not null references tenants, n int not null, doubled int,
+    touched int not null default 0, primary key (tenant_id, n));
+create policy own_tenant on planted to strandline_owner
+    using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
+alter table planted enable row level security;
+alter table planted force row level security;
+"""
+
+
+@pytest.fixture
+def rows(base: Base) -> list[Migration]:
+    """This release with a long migration over 10 batches in each of two tenants, and one behind it.
+    Gives its files."""
+    number = len(migrations())
+    files = [
+        *migrations(),
+        ONE._replace(number=number + 1, text=PLANTED),
+        LONG._replace(number=number + 2),
+        TWO._replace(number=number + 3),
+    ]
+    assert run(base, files[:-2]) == [ONE.name]
+    for tenant in ("acme", "beta"):
+        base.rows("insert into tenants (tenant_id) values (%s)", tenant)
+        base.rows(
+            "insert into planted (tenant_id, n) select %s, generate_series(1, %s)",
+            tenant,
+            10 * BATCH,
+        )
+    return files
+
+
+def doubled(base: Base) -> int:
+    wrong = base.rows("select count(*) from planted where doubled <> 2 * n or touched > 1")
+    assert wrong == [(0,)]
+    return base.rows("select count(*) from planted where doubled is not null")[0][0]
+
+
+def batches(
+    monkeypatch: pytest.MonkeyPatch, then: Callable[[psycopg.Connection[Any], int], None]
+) -> None:
+    """Let `then` happen in the midst of each batch, told its number."""
+    batch, counted = migrating._batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
+
+    def counting(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
+        with owner.transaction():
+            touched = batch(owner, file, tenant)
+            then(owner, next(counted))
+        return touched
+
+    monkeypatch.setattr(migrating, "_batch", counting)
+
+
+def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_it(
+    base: Base, rows: list[Migration]
+) -> None:
+    assert run(base, rows) == [LONG.name, TWO.name]
+    assert doubled(base) == 20 * BATCH
+    assert run(base, rows) == []
+
+
+def test_a_long_migration_ends_in_time_and_is_gone_on_with(
+    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = time.monotonic() + 1000
+
+    def at_its_end(owner: psycopg.Connection[Any], number: int) -> None:
+        del owner
+        if number == 5:
+            monkeypatch.setattr(migrating.time, "monotonic", lambda: over + 1)
+
+    with monkeypatch.context() as clock:
+        batches(clock, at_its_end)
+        with psycopg.connect(base.owner_url, autocommit=True) as owner:
+            assert migrate(owner, rows, until=over) == []
+            assert [file.name for file in missing(owner, rows)] == [LONG.name, TWO.name]
+        clock.undo()
+    assert doubled(base) == 5 * BATCH
+    assert "two" not in tables(base)
+    assert run(base, rows) == [LONG.name, TWO.name]
+    assert doubled(base) == 20 * BATCH
+
+
+def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
+    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(owner: psycopg.Connection[Any], number: int) -> None:
+        if number == 14:
+            assert base.rows("select pg_terminate_backend(%s, 5000)", owner.info.backend_pid)
+
+    with monkeypatch.context() as deadly:
+        batches(deadly, kill)
+        with pytest.raises(psycopg.OperationalError):
+            run(base, rows)
+    assert doubled(base) == 12 * BATCH  # acme's ten and the look that found none left; beta's two
+    assert run(base, rows) == [LONG.name, TWO.name]
+    assert doubled(base) == 20 * BATCH
+
+
+def test_two_runs_of_a_long_migration_share_it(base: Base, rows: list[Migration]) -> None:
+    start, applied = threading.Barrier(2), list[str]()
+
+    def work() -> None:
+        start.wait()
+        applied.extend(run(base, rows))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(applied) == {LONG.name, TWO.name}
+    assert applied.count(TWO.name) == 1
+    assert doubled(base) == 20 * BATCH
+    number = "select count(*) from schema_migrations where name = %s"
+    assert base.rows(number, LONG.name) == base.rows(number, TWO.name) == [(1,)]
+
+
+def test_a_release_waits_for_no_more_than_a_batch(base: Base, rows: list[Migration]) -> None:
+    """While one run is at a long file another applies what is short and before it."""
+    with psycopg.connect(base.owner_url, autocommit=True) as slow, slow.transaction():
+        migrating._batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
+        done = list[list[str]]()
+        other = threading.Thread(target=lambda: done.append(run(base, rows)))
+        other.start()
+        other.join(0.3)
+        assert other.is_alive()
+    other.join()
+    assert done == [[LONG.name, TWO.name]]
+    assert doubled(base) == 20 * BATCH
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "update planted set doubled = 0; select 1",
+        "do $$ begin update planted set doubled = 0; end $$",
+    ],
+    ids=["two statements", "no number of rows"],
+)
+def test_a_long_migration_must_say_what_it_touched(
+    base: Base, rows: list[Migration], text: str
+) -> None:
+    rows[-2] = rows[-2]._replace(text=f"-- long: planted\n{text}")
+    with pytest.raises(Misconfigured, match=LONG.name):
+        run(base, rows)
+    assert doubled(base) == 0
+
+
+def test_an_owner_who_sees_no_tenant_is_noticed(base: Base, rows: list[Migration]) -> None:
+    (policy,) = base.rows(
+        "select policyname from pg_policies where tablename = 'tenants'"
+        " and 'strandline_owner' = any (roles)"
+    )
+    base.rows(f'drop policy "{policy[0]}" on tenants')
+    with pytest.raises(Misconfigured, match=LONG.name):
+        run(base, rows)
+    assert "two" not in tables(base)

@@ -14,13 +14,12 @@ from strandline.config import settings
 from strandline.db import Access, Asker, Database
 from strandline.local.aws import LocalAws
 from strandline.services import fold_recalls
-from strandline.services.embed import embed_due
 from strandline.services.form_chains import close_idle, drop, retry_enrichment
 from strandline.services.worker import Worker
 from strandline.store import garbage, recalls
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.folds import ALICE, Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -18,12 +18,12 @@ from strandline.models.chat import ChatModel
 from strandline.models.choice import make_provider
 from strandline.reasoner import Reasoner
 from strandline.services import enrich
-from strandline.services.embed import embed_due, embed_scopes
+from strandline.services.embed import embed_scopes
 from strandline.services.form_chains import close_idle, form, retry_enrichment
 from strandline.services.worker import Worker
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
 from tests.strandline.services.folds import Plain, Scripted, tune
-from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
 from tests.support import KEY_SECRET, Base, Gateway
 
@@ -154,8 +154,10 @@ def test_a_hint_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
     """It would be delivered again and again, and end among the dead."""
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
-    assert embed_scopes(make(4), "acme", [log.scope]) == 0
+    worker = make(4)
+    assert embed_scopes(worker, "acme", [log.scope]) == 0
     assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
+    assert 0 < worker.tally.later[log.scope] <= 60, "and another is sent for when it may go on"
 
 
 def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> None:
@@ -215,6 +217,7 @@ def test_a_run_is_not_begun_that_might_not_be_finished(
     assert (folded(log), log.decided("formed"), provider.requests) == (1, [], [])
     assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]
     assert hurried.tally.failures == 0
+    assert hurried.tally.later == {}, "its own message comes again"
     log.base.rows("update scope_work set due_at = now()")
     embed_due(make(50))
     assert log.chains() == [("gap", [1])]

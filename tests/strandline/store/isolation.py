@@ -282,6 +282,9 @@ def populate(gateway: Gateway, base: Base) -> None:
             " from scopes",
             "insert into blob_removals (tenant_id, cid) select tenant_id, 'old' from tenants",
             "insert into blob_passes (tenant_id) select tenant_id from tenants",
+            "insert into certificate_principals (tenant_id, certificate_id, subject, issuer,"
+            " user_name, scopes) select tenant_id, uuidv7(), 'CN=alice,O=' || tenant_id, issuer,"
+            " 'user:alice', array['read'] from tenants, (values (null), ('CN=ca')) i (issuer)",
         ):
             administrator.execute(jobs_and_removals)
         for rates_and_ledger in (

@@ -16,6 +16,8 @@ from tests.support import APP
 # Unique over all tenants, with the reason why.
 GLOBALLY_UNIQUE = {
     "api_keys_key_id": "a key is found before its tenant is known; 16 random bytes do not meet",
+    "certificate_principals_subject": "a subject is found before its tenant is known, and"
+    " stands for one principal in the whole deployment; operators alone enter them",
 }
 
 

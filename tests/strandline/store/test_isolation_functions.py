@@ -32,6 +32,7 @@ PROBED = (
     "events_with_words",
     "newest_reach_back",
     "find_api_key",
+    "find_certificate_principal",
     "tenants_with_work",
     "tenants_by_name",
     "tenants_to_measure",
@@ -41,6 +42,9 @@ PROBED = (
     "tenants_to_warm",
     "tenants_to_sweep",
     "tenants_to_archive",
+    "tenants_to_collect",
+    "next_sweep",
+    "next_archive",
     "stored_blobs",
     "totals_of_run",
     "refuse_erased_event",
@@ -153,6 +157,29 @@ def test_a_key_is_shown_only_to_who_proves_its_secret(
         assert hashes[place] not in proven[0]
 
 
+def test_a_subject_is_told_to_who_names_it_whole(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    call = (
+        "select tenant_id, certificate_id::text, user_name from find_certificate_principal(%s, %s)"
+    )
+    entered = [row.full for row in truth["certificate_principals"].rows]
+    assert len({row["subject"] for row in entered}) < len(entered), "with an issuer, and without"
+    for row in entered:
+        own = (row["tenant_id"], row["certificate_id"], row["user_name"])
+        found = app.execute(call, (row["subject"], row["issuer"] or "CN=another")).fetchall()
+        assert found == [own], "the row that names the issuer goes first"
+        guesses = ("", "%", row["subject"].lower(), row["subject"][:-1], row["subject"] + " ")
+        for guess in guesses:
+            assert app.execute(call, (guess, row["issuer"] or "")).fetchall() == []
+    with app.transaction(force_rollback=True):
+        ask(app, "acme", "{}", "*")
+        app.execute("update certificate_principals set revoked_at = now()")
+        for row in entered:
+            found = app.execute(call, (row["subject"], row["issuer"] or "")).fetchall()
+            assert bool(found) is (row["tenant_id"] != "acme")
+
+
 def test_the_hash_of_a_secret_cannot_be_read(app: Connection[Any]) -> None:
     ask_all = "select secret_hash from api_keys"
     with pytest.raises(errors.InsufficientPrivilege):
@@ -204,6 +231,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
         "select * from tenants_to_archive('infinity', 'infinity')",
+        "select * from tenants_to_collect('infinity', 'infinity', '0')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -211,6 +239,16 @@ def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], pla
         cursor.execute(planner.encode())
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert {("acme",), ("globex",)} <= set(cursor.fetchall())
+
+
+def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connection[Any]) -> None:
+    for asked in (
+        "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
+        "select next_archive('1 day', '1 hour', '2026-11-21T12:00Z')",
+    ):
+        with app.cursor() as cursor:
+            ((moment,),) = cursor.execute(asked.encode()).fetchall()
+            assert isinstance(moment, datetime), asked
 
 
 def test_stored_payloads_are_told_to_background_work_of_their_tenant(
@@ -302,6 +340,7 @@ UNASKED = {
     "scopes_in_view": "select unnest(scopes_in_view())",
     "search_events": "select * from search_events('!''nowhere''', null, '{}', null)",
     "find_api_key": "select * from find_api_key('', '')",
+    "find_certificate_principal": "select * from find_certificate_principal('', '')",
     "edges_of": "select edges_of(e) from events e",
     "holds_words": "select holds_words(e, 'tide') from events e",
     "event_holds_words": "select from event_search w"
@@ -354,6 +393,14 @@ UNASKED = {
     "tenants_to_archive": "select * from tenants_to_archive(now(), now()) where false",
     "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
     "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
+    "tenants_to_collect": "select * from tenants_to_collect('infinity', 'infinity', '0')"
+    " where false",
+    # Moments, and nothing else: see their test above.
+    "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
+    "next_archive": "select next_archive('0', '5 minutes', now()) where false",
+    "next_try": "select next_try(now(), '5 minutes', now()) where false",
+    "swept_day": "select swept_day(now()) where false",
+    "payloads_ripe_at": "select payloads_ripe_at('acme', '0') where false",
     "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
     "totals_of_run": "select * from totals_of_run('')",
     # Sums and limits of the asker's tenant; who named none leases nothing (see below).

@@ -11,7 +11,7 @@ name = "archiver"
 _CHAINS = 500
 """Archived between two commits."""
 _LOOK_AFTER = timedelta(hours=6)
-"""A tenant's payloads are looked through so often: each look is a call to the store."""
+"""A tenant's payloads are looked through so often at most: each look is a call to the store."""
 _RUNS_KEPT = timedelta(days=7)
 """How long the lists of a run's shards stay in the bucket."""
 
@@ -20,7 +20,8 @@ def plan(tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """Tenants with cold chains, or whose payloads are to be looked through."""
     if tenant is not None:
         return [Shard(tenant)]
-    due = garbage.tenants(tools.database.connection(), now, now - _LOOK_AFTER)
+    grace = timedelta(seconds=settings().blob_grace_seconds)
+    due = garbage.tenants(tools.database.connection(), now, now - _LOOK_AFTER, grace)
     return [Shard(tenant) for tenant in due]
 
 

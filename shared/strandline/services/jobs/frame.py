@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from strandline.blobs import Blobs
+from strandline.clock import Clock
 from strandline.db import Access, Asker, Database
 from strandline.errors import StrandlineError
 from strandline.models.embedding import Embedder
@@ -23,6 +24,8 @@ from strandline.services.worker import Tally
 from strandline.store import jobs
 from strandline.store.jobs import Held
 
+_RENEW_SECONDS = 60.0
+"""So often a part at work says so, between its commits."""
 _HOPELESS = 3
 """So many tenants in a row in which a plan fails say that it would in all of them."""
 
@@ -48,6 +51,11 @@ class Tools(Protocol):
         ...
 
     @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
     def blobs(self) -> Blobs:
         """The payload store."""
         ...
@@ -70,7 +78,7 @@ class Shard(NamedTuple):
     shard: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lease:
     """A shard that is ours, until when it may take, and what it has done so far."""
 
@@ -79,7 +87,10 @@ class Lease:
     held: Held
     deadline: float
     """In time.monotonic() seconds: nothing is begun after it."""
+    clock: Clock
     tally: Tally = field(default_factory=Tally)
+    renewed_at: float = field(default_factory=time.monotonic)
+    """The last sign of life, in time.monotonic() seconds."""
 
     @property
     def tenant(self) -> str:
@@ -90,10 +101,18 @@ class Lease:
         """Whether what is left is for the next run."""
         return time.monotonic() > self.deadline
 
+    def renew(self) -> None:
+        """Say that this part is still at work, if the last time is a while ago; in no transaction.
+        One that is somebody else's by now learns so at its next commit."""
+        if time.monotonic() > self.renewed_at + _RENEW_SECONDS:
+            jobs.renew(self.access, self.held, self.clock())
+            self.renewed_at = time.monotonic()
+
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Several statements, all or none, and none once the shard is somebody else's. Raises
         LeaseLost."""
+        self.renew()
         with self.access.transaction():
             if not jobs.hold(self.access, self.held):
                 raise LeaseLost
@@ -203,7 +222,7 @@ def work_on(
         held = jobs.take(access, job.name, run, shard.shard, now)
     if held is None:
         return
-    lease = Lease(access, held, deadline, tally)
+    lease = Lease(access, held, deadline, tools.clock, tally)
     try:
         totals = job.shard(tools, lease, shard, now)
         ended = now + timedelta(seconds=time.monotonic() - began)

@@ -1,6 +1,8 @@
 """Sweep: what no hint named, what time has brought about, and what nobody needs any more."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -85,7 +87,9 @@ def _chains_embedded(tools: Tools, lease: Lease, now: datetime) -> int:
 
 
 def _lanes_closed(tools: Tools, lease: Lease, now: datetime) -> int:
-    return form_chains.close_idle(_worker(tools, lease), lease.tenant, now)
+    half = (time.monotonic() + lease.deadline) / 2  # of what is left: the other steps have theirs
+    worker = replace(_worker(tools, lease), deadline=half)
+    return form_chains.close_idle(worker, lease.tenant, now)
 
 
 def _failures_retried(tools: Tools, lease: Lease, now: datetime) -> int:
@@ -187,4 +191,6 @@ def _worker(tools: Tools, lease: Lease) -> Worker:
         tools.reasoner,
         settings().tuning,
         str(lease.held.job_id),
+        lease.clock,
+        lease.renew,
     )

@@ -1,0 +1,14 @@
+"""Wake: runs of jobs that were wished for begin, now or when their time has come."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.routes.wakeups import Waker, wake
+
+waker = Waker()
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Serve one batch of SQS messages; answers which of them failed."""
+    return wake(waker, event, context)

@@ -1,0 +1,53 @@
+"""Findings of cdk-nag that stand, each beside the construct that it is about, with its reason."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import aws_iam as iam
+from constructs import IConstruct
+
+
+def accept(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+    """Let findings on this construct and what it is made of stand: rule → why."""
+    for rule, reason in reasons.items():
+        named = Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason)
+        Validations.of(construct).acknowledge(named)
+
+
+def accept_wildcards(
+    role: IConstruct, allowed: Sequence[iam.PolicyStatement], reasons: Mapping[str, str]
+) -> None:
+    """Let the wildcards of a role's statements stand that match a pattern: pattern → why. One that
+    matches none remains a finding."""
+    stack = Stack.of(role)
+    for wildcard in sorted(
+        {w for one in allowed for w in _wildcards(stack.resolve(one.to_statement_json()))}
+    ):
+        for pattern, reason in reasons.items():
+            if re.search(pattern, wildcard):
+                accept(role, {f"IAM5[{wildcard}]": reason})
+                break
+
+
+def _wildcards(statement: Mapping[str, Any]) -> Iterator[str]:
+    """As cdk-nag spells them."""
+    for kind in ("Action", "Resource"):
+        given: Any = statement[kind]
+        for one in cast(list[Any], given) if isinstance(given, list) else [given]:
+            if "*" in (text := _text(one)):
+                yield f"{kind}::{text}"
+
+
+def _text(value: Any) -> str:
+    """A template's expression as one word: a reference is `<name>`."""
+    match value:
+        case {"Fn::Join": [str(between), parts]}:
+            return between.join(map(_text, parts))
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Ref": name}:
+            return f"<{name}>"
+        case _:
+            return str(value)

@@ -1,0 +1,235 @@
+"""The front door: API Gateway's REST API over the table of routes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.accepted import accept
+from infra.functions import FUNCTIONS, Fn, routes
+from infra.settings import Domain, MutualTls, StackSettings
+from strandline import gateway
+
+STAGE = "api"
+"""The stage's name, which the default endpoint has as its first path segment. A deployment has one
+stage of API Gateway: what is called a stage elsewhere is a stack of its own."""
+MOST_SECONDS = 29
+"""What API Gateway waits for a function."""
+MOST_RESOURCES = 300
+"""Of one API (Amazon API Gateway quotas)."""
+_LOGGED = {
+    "request_id": "$context.requestId",
+    "trace": "$context.xrayTraceId",
+    "time": "$context.requestTimeEpoch",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "route": "$context.resourcePath",  # not the path: a session's name is its caller's own word
+    "status": "$context.status",
+    "gateway_answer": "$context.error.responseType",
+    "bytes": "$context.responseLength",
+    "milliseconds": "$context.responseLatency",
+    "function_status": "$context.integration.status",
+    "function_milliseconds": "$context.integration.latency",
+}
+"""The access log's members: no body, no header, no query."""
+_ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
+_IN_THE_FUNCTIONS = "Who asks is found out in the functions, in one place for every way in."
+_ACCEPTED = {
+    "APIG2": "Requests are checked by the functions, which say what is wrong with which field.",
+    "APIG3": "A firewall is the account's to choose: associate a web ACL with the stage.",
+    "APIG4": _IN_THE_FUNCTIONS,
+    "APIG6": "API Gateway's execution log would show headers, credentials among them; the access "
+    "log and the functions' own have every request.",
+    "COG4": _IN_THE_FUNCTIONS,
+    f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging asks for, by AWS's own guide.",
+}
+
+
+class Api(Construct):
+    """A regional or private REST API in front of `handlers`, which go by their function's name."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        settings: StackSettings,
+        handlers: Mapping[str, lambda_.Alias],
+        *,
+        key: kms.IKey | None = None,
+        functions: Sequence[Fn] = FUNCTIONS,
+    ) -> None:
+        super().__init__(scope, id)
+        self._settings = settings
+        table = routes(functions, preflights=bool(settings.cors_origins))
+        _fits(table, functions)
+        self.rest = self._rest(key)
+        self.rest.node.try_remove_child("Endpoint")  # an output of an address that may be off
+        self._route(table, handlers)
+        self._answer_in_our_shape()
+        accept(self, _ACCEPTED)
+        self.url = self._named(settings.domain) if settings.domain else self.rest.url
+        CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="Where the API answers")
+
+    @property
+    def dimensions(self) -> dict[str, str]:
+        """Of its metrics in CloudWatch."""
+        return {"ApiName": self._settings.stack_name, "Stage": STAGE}
+
+    def _rest(self, key: kms.IKey | None) -> apigateway.RestApi:
+        ours = self._settings
+        log = logs.LogGroup(
+            self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
+        )
+        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = ours.log_days
+        return apigateway.RestApi(
+            self,
+            "Rest",
+            rest_api_name=ours.stack_name,
+            description="Strandline: memory for AI agents",
+            endpoint_configuration=self._endpoint(),
+            policy=_from(ours.vpc_endpoint_ids) if ours.private else None,
+            disable_execute_api_endpoint=bool(ours.domain and ours.domain.mutual_tls),
+            # All of them: a block in DAG-CBOR goes out as bytes whatever a client accepts, and a
+            # request comes in as base64, a third longer and never more (see local/proxy_event.py).
+            binary_media_types=["*/*"],
+            # Without it an account that never had one refuses an access log. It is the account's,
+            # not this stack's: another stack may rest on it.
+            cloud_watch_role=True,
+            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+            deploy_options=apigateway.StageOptions(
+                stage_name=STAGE,
+                throttling_rate_limit=ours.throttle_rate,
+                throttling_burst_limit=ours.throttle_burst,
+                tracing_enabled=ours.tracing,
+                data_trace_enabled=False,
+                logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers
+                access_log_destination=apigateway.LogGroupLogDestination(log),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_LOGGED)),
+            ),
+        )
+
+    def _endpoint(self) -> apigateway.EndpointConfiguration:
+        if not self._settings.private:
+            return apigateway.EndpointConfiguration(types=[apigateway.EndpointType.REGIONAL])
+        return apigateway.EndpointConfiguration(
+            types=[apigateway.EndpointType.PRIVATE],
+            vpc_endpoints=[
+                ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
+                    self, f"Endpoint{number}", vpc_endpoint_id=endpoint, port=443
+                )
+                for number, endpoint in enumerate(self._settings.vpc_endpoint_ids)
+            ],
+        )
+
+    def _route(self, table: Mapping[str, str], handlers: Mapping[str, lambda_.Alias]) -> None:
+        stack = Stack.of(self)
+        integrations: dict[str, apigateway.Integration] = {}
+        gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
+        for name in dict.fromkeys(table.values()):
+            alias = handlers[name]
+            # One permission for each function: LambdaIntegration would make two for each method.
+            alias.add_permission(
+                f"{self.node.id}Invokes",
+                principal=cast(iam.IPrincipal, gateway_service),
+                source_arn=self.rest.arn_for_execute_api("*", "/*", STAGE),
+            )
+            path = f"2015-03-31/functions/{alias.function_arn}/invocations"
+            integrations[name] = apigateway.Integration(
+                type=apigateway.IntegrationType.AWS_PROXY,
+                integration_http_method="POST",
+                uri=f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/{path}",
+                options=apigateway.IntegrationOptions(timeout=Duration.seconds(MOST_SECONDS)),
+            )
+        for route, name in table.items():
+            method, _, path = route.partition(" ")
+            resource = self.rest.root.resource_for_path(path)
+            resource.add_method(
+                method,
+                integrations[name],
+                authorization_type=apigateway.AuthorizationType.NONE,
+            )
+
+    def _answer_in_our_shape(self) -> None:
+        shared = gateway.shared_by_gateway(self._settings.cors_origins)
+        for kind, answer in gateway.ANSWERS.items():
+            headers = answer.headers | shared
+            self.rest.add_gateway_response(
+                "".join(word.title() for word in kind.split("_")),
+                type=apigateway.ResponseType.of(kind),
+                status_code=str(answer.status) if answer.status else None,
+                response_headers={name: f"'{value}'" for name, value in headers.items()},
+                templates={"application/json": answer.body(gateway.REQUEST_ID)},
+            )
+
+    def _named(self, domain: Domain) -> str:
+        """Serve under a name of one's own; gives the address."""
+        name = apigateway.DomainName(
+            self,
+            "Domain",
+            domain_name=domain.name,
+            certificate=acm.Certificate.from_certificate_arn(
+                self, "Certificate", domain.certificate_arn
+            ),
+            endpoint_type=apigateway.EndpointType.REGIONAL,
+            security_policy=apigateway.SecurityPolicy.TLS_1_2,
+            mtls=self._truststore(domain.mutual_tls) if domain.mutual_tls else None,
+        )
+        apigateway.BasePathMapping(
+            self,
+            "Mapping",
+            domain_name=name,
+            rest_api=self.rest,
+            base_path=domain.base_path or None,
+            stage=self.rest.deployment_stage,
+        )
+        target = name.domain_name_alias_domain_name
+        said = f"What {domain.name} is to be a CNAME or an alias of"
+        CfnOutput(Stack.of(self), "DomainTarget", value=target, description=said)
+        return f"https://{domain.name}/{domain.base_path}".rstrip("/") + "/"
+
+    def _truststore(self, tls: MutualTls) -> apigateway.MTLSConfig:
+        bucket, _, key = tls.truststore_uri.removeprefix("s3://").partition("/")
+        return apigateway.MTLSConfig(
+            bucket=s3.Bucket.from_bucket_name(self, "Truststore", bucket),
+            key=key,
+            version=tls.truststore_version,
+        )
+
+
+def _fits(table: Mapping[str, str], functions: Sequence[Fn]) -> None:
+    """Raises ValueError for a table that API Gateway would not serve whole."""
+    paths = {tuple(route.partition(" ")[2].strip("/").split("/")) for route in table}
+    resources = {path[:length] for path in paths for length in range(len(path) + 1)}
+    if len(resources) > MOST_RESOURCES:
+        raise ValueError(
+            f"{len(resources)} resources: API Gateway takes {MOST_RESOURCES} in one API"
+        )
+    for fn in functions:
+        if fn.routes and fn.timeout > MOST_SECONDS:
+            raise ValueError(
+                f"{fn.name}: timeout {fn.timeout} s: API Gateway waits {MOST_SECONDS} s for a route"
+            )
+
+
+def _from(endpoints: Sequence[str]) -> iam.PolicyDocument:
+    """All may call, through these endpoints alone."""
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                principals=[cast(iam.IPrincipal, iam.AnyPrincipal())],
+                actions=["execute-api:Invoke"],
+                resources=["execute-api:/*"],
+                conditions={"StringEquals": {"aws:SourceVpce": list(endpoints)}},
+            )
+        ]
+    )

@@ -1,0 +1,50 @@
+"""The CDK's entry: `make synth`, or `npx cdk deploy -c stage=<stage>`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import App, Validations
+from cdk_nag import AwsSolutionsChecks
+
+from infra.functions import Layer
+from infra.settings import Refused, read
+from infra.stack import StrandlineStack
+from layers import build
+
+
+@dataclass(frozen=True)
+class Built:
+    """What layers/build.py made."""
+
+    handler: str = build.HANDLER
+    certificates: str = build.CERTIFICATES
+
+    def layer(self, name: Layer) -> Path:
+        """A layer's directory."""
+        return build.layer_dir("arm64", name)
+
+    def function(self, name: str) -> Path:
+        """A function's."""
+        return build.function_dir(name)
+
+    def unzipped(self, directory: Path) -> int:
+        """As it was noted when it was built."""
+        return build.size(directory).unzipped
+
+
+def main() -> int:
+    """Write the stack of the stage that the context names to cdk.out."""
+    app = App()
+    try:
+        StrandlineStack(app, read(app.node.try_get_context), Built())
+    except Refused as refused:
+        sys.stderr.write(f"strandline: {refused}\n")
+        return 2
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""The functions of the table, each with a role, a log and an alias of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.accepted import accept
+from infra.database import APP, MASTER, NAME, OWNER, PORT, Database
+from infra.functions import FUNCTIONS, Fn, Layer
+from infra.jobs import ALIAS, Jobs, function_prefix
+from infra.logs import log_group
+from infra.network import Network
+from infra.permissions import Resources, bedrock_models, statements
+from infra.roles import allow, service_role
+from infra.settings import Refused, StackSettings
+from infra.storage import Storage
+
+UNZIPPED_LIMIT = 250 * 2**20
+"""Bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
+_ARM = lambda_.Architecture.ARM_64
+_PYTHON = lambda_.Runtime.PYTHON_3_13
+_MESSAGES = 10
+
+
+_WILDCARDS = {
+    "Resource::.*/": "Objects of one bucket, or schedules of one group: each has its own name.",
+    ":log-group:": "The streams of the function's own log group.",
+    ":foundation-model": "An inference profile calls its model in several Regions.",
+    r"::\*$": "Lambda's own network interfaces (and traces) take no resource; the condition gives "
+    "them to Lambda alone (infra/permissions.py).",
+}
+"""Why a wildcard in a function's role stands. tests/infra shows that every grant is used."""
+
+
+class Assets(Protocol):
+    """What is deployed: built directories, and what they take unzipped."""
+
+    @property
+    def handler(self) -> str:
+        """Of every function, within its asset."""
+        ...
+
+    @property
+    def certificates(self) -> str:
+        """Where a function finds the authorities that the database's certificate is from."""
+        ...
+
+    def layer(self, name: Layer) -> Path:
+        """A layer's content."""
+        ...
+
+    def function(self, name: str) -> Path:
+        """A function's."""
+        ...
+
+    def unzipped(self, directory: Path) -> int:
+        """Bytes of one of the two."""
+        ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the functions work with."""
+
+    network: Network
+    storage: Storage
+    database: Database
+    jobs: Jobs
+
+
+class Compute(Construct):
+    """Every function of the table. `functions` by name; `aliases` is what is called, and moves to a
+    release's version once the database is ready for it."""
+
+    def __init__(
+        self, scope: Construct, id: str, settings: StackSettings, parts: Parts, assets: Assets
+    ) -> None:
+        super().__init__(scope, id)
+        self._settings, self._parts, self._assets = settings, parts, assets
+        self._resources = _resources(self, settings, parts)
+        layers: set[Layer] = {name for fn in FUNCTIONS for name in fn.layers}
+        self._layers = {name: self._layer(name) for name in sorted(layers)}
+        self.functions = {fn.name: self._function(fn) for fn in FUNCTIONS}
+        self.aliases = {name: made.add_alias(ALIAS) for name, made in self.functions.items()}
+        for fn in FUNCTIONS:
+            if fn.queue:
+                self._feed(fn)
+
+    def _layer(self, name: Layer) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            f"{name.capitalize()}Layer",
+            code=lambda_.Code.from_asset(str(self._assets.layer(name))),
+            compatible_architectures=[_ARM],
+            compatible_runtimes=[_PYTHON],
+        )
+
+    def _function(self, fn: Fn) -> lambda_.Function:
+        self._fits(fn)
+        settings, parts = self._settings, self._parts
+        name = function_prefix(settings) + fn.name
+        title = fn.name.capitalize()
+        inside = bool(fn.needs & {"database", "owner"})
+        function = lambda_.Function(
+            self,
+            title,
+            function_name=name,
+            runtime=_PYTHON,
+            architecture=_ARM,
+            handler=self._assets.handler,
+            code=lambda_.Code.from_asset(str(self._assets.function(fn.name))),
+            layers=[self._layers[layer] for layer in fn.layers],
+            memory_size=fn.memory,
+            timeout=Duration.seconds(fn.timeout),
+            reserved_concurrent_executions=settings.reserved_for(fn) or None,
+            role=self._role(fn),
+            log_group=log_group(
+                self, f"{title}Logs", settings, parts.storage.key, f"/aws/lambda/{name}"
+            ),
+            environment=environment(fn, settings, parts, self._assets.certificates),
+            tracing=lambda_.Tracing.ACTIVE if settings.tracing else None,
+            vpc=parts.network.vpc if inside else None,
+            vpc_subnets=parts.network.subnets if inside else None,
+            security_groups=parts.network.groups if inside else None,
+            # A rollback points the alias at a version of before, which must be there.
+            current_version_options={"removal_policy": RemovalPolicy.RETAIN},
+        )
+        accept(function, {"L1": "One Python everywhere: what runs here is what was tested."})
+        return function
+
+    def _fits(self, fn: Fn) -> None:
+        assets = self._assets
+        directories = [*(assets.layer(name) for name in fn.layers), assets.function(fn.name)]
+        size = sum(assets.unzipped(directory) for directory in directories)
+        if size > UNZIPPED_LIMIT:
+            raise Refused(
+                f"{fn.name}: its layers ({', '.join(fn.layers)}) and code are {size >> 20} MiB "
+                f"unzipped, over Lambda's {UNZIPPED_LIMIT >> 20}: take a dependency out of "
+                "pyproject.toml, or a layer from its row in infra/functions.py"
+            )
+
+    def _role(self, fn: Fn) -> iam.IRole:
+        allowed = statements(fn, self._resources)
+        if self._settings.tracing:
+            allowed.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*"))
+        name = f"{fn.name.capitalize()}Role"
+        return service_role(self, name, "lambda", allowed, wildcards=_WILDCARDS)
+
+    def _feed(self, fn: Fn) -> None:
+        """Let a function have its queue's messages; those that fail come again, one by one."""
+        storage = self._parts.storage
+        queue = {"hints": storage.hints, "runs": storage.runs}[fn.queue]
+        instances = self._settings.reserved_for(fn)
+        self.aliases[fn.name].add_event_source_mapping(
+            "Feed",
+            event_source_arn=queue.queue_arn,
+            batch_size=_MESSAGES,
+            report_batch_item_failures=True,
+            # More would be refused by the function's own limit, and count as received.
+            max_concurrency=max(2, instances) if instances else None,
+        )
+
+
+def environment(
+    fn: Fn, settings: StackSettings, parts: Parts, certificates: str
+) -> Mapping[str, str]:
+    """What a function is told. Nothing in it is secret: of secrets it says where they are."""
+    given = settings.plain_settings
+    storage, database, jobs = parts.storage, parts.database, parts.jobs
+    tls = f"sslmode=verify-full sslrootcert={certificates}"
+
+    def url(host: str, user: str) -> str:
+        return f"host={host} port={PORT} dbname={NAME} user={user} {tls}"
+
+    if fn.needs & {"database", "owner"}:
+        given |= {"database_auth": "iam", "secrets": storage.secrets.secret_arn}
+    if "database" in fn.needs:
+        given |= {
+            "database_url": url(database.host, APP),
+            "bucket": storage.bucket.bucket_name,
+            "queue_url": storage.hints.queue_url,
+        }
+    if "owner" in fn.needs:
+        given |= {
+            "owner_database_url": url(database.direct_host, OWNER),
+            "administrator_database_url": url(database.direct_host, MASTER),
+            "administrator_secret": database.master_secret_arn,
+            "first_key_secret": storage.first_key.secret_arn,
+        }
+    if "runs" in fn.needs:
+        given["runs_url"] = storage.runs.queue_url
+    if "states" in fn.needs:
+        given["state_machine"] = jobs.arn
+    if "schedules" in fn.needs:
+        given |= {"wakeup_group": jobs.group, "wakeup_role": jobs.starter.role_arn}
+    return {f"STRANDLINE_{name.upper()}": value for name, value in sorted(given.items())}
+
+
+def _resources(scope: Construct, settings: StackSettings, parts: Parts) -> Resources:
+    stack, service = Stack.of(scope), settings.service
+    models = (
+        bedrock_models(service.llm_model, stack.partition, stack.region, stack.account)
+        if service.llm_provider == "bedrock"
+        else ()
+    )
+    return Resources(
+        bucket=parts.storage.bucket.bucket_arn,
+        hints=parts.storage.hints.queue_arn,
+        runs=parts.storage.runs.queue_arn,
+        secrets=parts.storage.secrets.secret_arn,
+        administrator_secret=parts.database.master_secret_arn,
+        first_key_secret=parts.storage.first_key.secret_arn,
+        database_user=parts.database.app_arn,
+        owner_user=parts.database.owner_arn,
+        state_machine=parts.jobs.arn,
+        wakeup_group=parts.jobs.group,
+        wakeup_role=parts.jobs.starter.role_arn,
+        function_prefix=function_prefix(settings),
+        region=stack.region,
+        account=stack.account,
+        partition=stack.partition,
+        models=models,
+        key=parts.storage.key.key_arn if parts.storage.key else None,
+    )

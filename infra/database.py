@@ -1,0 +1,194 @@
+"""Aurora PostgreSQL, Serverless v2: reached by TLS and IAM alone, by the functions alone."""
+
+import hashlib
+
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_rds as rds
+from constructs import Construct
+
+from infra.accepted import accept
+from infra.logs import log_group
+from infra.network import Network
+from infra.roles import allow, service_role
+from infra.settings import StackSettings
+
+NAME = "strandline"
+PORT = 5432
+APP, OWNER, MASTER = "strandline_app", "strandline_owner", "strandline_master"
+"""Who connects: the service, the migrations, and who made the other two."""
+
+
+class Database(Construct):
+    """The cluster; and before it a proxy, by setting."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        settings: StackSettings,
+        network: Network,
+        key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, id)
+        self.cluster = self._cluster(settings, network, key)
+        self.cluster.connections.allow_default_port_from(network.functions, "from the functions")
+        self.proxy = self._proxy(network) if settings.proxy else None
+
+    @property
+    def host(self) -> str:
+        """Where the service connects."""
+        return self.proxy.endpoint if self.proxy else self.direct_host
+
+    @property
+    def direct_host(self) -> str:
+        """Where migrations connect: past a proxy, which knows one role only."""
+        return self.cluster.cluster_endpoint.hostname
+
+    @property
+    def app_arn(self) -> str:
+        """The service's user, as rds-db:connect names it."""
+        if self.proxy is None:
+            return self._user(self.cluster.cluster_resource_identifier, APP)
+        # prx-… is the last part of the proxy's ARN.
+        arn = Stack.of(self).split_arn(self.proxy.db_proxy_arn, ArnFormat.COLON_RESOURCE_NAME)
+        return self._user(arn.resource_name or "", APP)
+
+    @property
+    def owner_arn(self) -> str:
+        """The migrations' user, likewise."""
+        return self._user(self.cluster.cluster_resource_identifier, OWNER)
+
+    @property
+    def master_secret_arn(self) -> str:
+        """The secret with the master user's password, made and rotated by RDS."""
+        assert self.cluster.secret
+        return self.cluster.secret.secret_arn
+
+    def _user(self, resource: str, user: str) -> str:
+        return Stack.of(self).format_arn(
+            service="rds-db",
+            resource="dbuser",
+            resource_name=f"{resource}/{user}",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    def _cluster(
+        self, settings: StackSettings, network: Network, key: kms.IKey | None
+    ) -> rds.DatabaseCluster:
+        identifier = _identifier(settings)
+        # Made before RDS makes it, to be kept for ever.
+        written = log_group(
+            self, "Logs", settings, key, f"/aws/rds/cluster/{identifier}/postgresql"
+        )
+        cluster = rds.DatabaseCluster(
+            self,
+            "Cluster",
+            cluster_identifier=identifier,
+            engine=_engine(settings),
+            parameters=_parameters(settings),
+            default_database_name=NAME,
+            credentials=rds.Credentials.from_username(MASTER),
+            manage_master_user_password=True,
+            iam_authentication=True,
+            vpc=network.vpc,
+            vpc_subnets=network.subnets,
+            writer=_instance("Writer", settings),
+            readers=[
+                _instance(f"Reader{n + 1}", settings, scale_with_writer=True)
+                for n in range(settings.readers)
+            ],
+            serverless_v2_min_capacity=settings.min_capacity,
+            serverless_v2_max_capacity=settings.max_capacity,
+            serverless_v2_auto_pause_duration=Duration.minutes(settings.pause_minutes)
+            if settings.pauses
+            else None,
+            storage_encrypted=True,
+            storage_encryption_key=key,
+            backup=rds.BackupProps(retention=Duration.days(settings.backup_days)),
+            copy_tags_to_snapshot=True,
+            deletion_protection=settings.deletion_protection,
+            removal_policy=RemovalPolicy.SNAPSHOT,
+            cloudwatch_logs_exports=["postgresql"],
+        )
+        cluster.node.add_dependency(written)
+        if not settings.deletion_protection:
+            accept(cluster, {"RDS10": "The stage says so (deletion_protection)."})
+        if settings.snapshot:
+            _restore(cluster, settings.snapshot)
+        return cluster
+
+    def _proxy(self, network: Network) -> rds.DatabaseProxy:
+        """It takes IAM's word at both ends, so that there is no password for it to keep."""
+        user = self._user(self.cluster.cluster_resource_identifier, APP)
+        group = ec2.SecurityGroup(
+            self,
+            "ProxyGroup",
+            vpc=network.vpc,
+            description="The proxy of the database",
+            allow_all_outbound=False,
+        )
+        proxy = rds.DatabaseProxy(
+            self,
+            "Proxy",
+            proxy_target=rds.ProxyTarget.from_cluster(self.cluster),
+            vpc=network.vpc,
+            vpc_subnets=network.subnets,
+            security_groups=[group],
+            role=service_role(self, "ProxyRole", "rds", [allow(["rds-db:connect"], user)]),
+            default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
+            require_tls=True,
+        )
+        port = ec2.Port.tcp(PORT)
+        group.connections.allow_from(network.functions, port, "from the functions")
+        self.cluster.connections.allow_from(group, port, "from the proxy")
+        return proxy
+
+
+def _identifier(settings: StackSettings) -> str:
+    """The cluster's name, known before it is made; another one for what a snapshot becomes."""
+    if settings.snapshot is None:
+        return settings.stack_name
+    return f"{settings.stack_name}-{hashlib.sha256(settings.snapshot.encode()).hexdigest()[:8]}"
+
+
+def _engine(settings: StackSettings) -> rds.IClusterEngine:
+    version, major = settings.engine_version, settings.engine_version.partition(".")[0]
+    return rds.DatabaseClusterEngine.aurora_postgres(
+        version=rds.AuroraPostgresEngineVersion.of(
+            version, major, serverless_v2_auto_pause_supported=True
+        )
+    )
+
+
+def _parameters(settings: StackSettings) -> dict[str, str]:
+    """TLS or nothing; and no memory in the log: an error's DETAIL or its statement may quote it."""
+    parameters = {
+        "rds.force_ssl": "1",
+        "log_error_verbosity": "terse",
+        "log_min_error_statement": "panic",
+    }
+    if settings.max_connections:
+        parameters["max_connections"] = str(settings.max_connections)
+    return parameters
+
+
+def _instance(
+    name: str, settings: StackSettings, *, scale_with_writer: bool | None = None
+) -> rds.IClusterInstance:
+    # Performance Insights would keep a small database from pausing.
+    return rds.ClusterInstance.serverless_v2(
+        name,
+        publicly_accessible=False,
+        enable_performance_insights=None if settings.pauses else True,
+        scale_with_writer=scale_with_writer,
+    )
+
+
+def _restore(cluster: rds.DatabaseCluster, snapshot: str) -> None:
+    """Make the cluster from a snapshot, which brings its own database and master user."""
+    cfn = cluster.node.default_child
+    assert isinstance(cfn, rds.CfnDBCluster)
+    cfn.snapshot_identifier = snapshot
+    cfn.database_name = cfn.master_username = None

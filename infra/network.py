@@ -1,0 +1,119 @@
+"""Where the functions and the database stand, and which way they have out."""
+
+from aws_cdk import Acknowledgment, Validations
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from infra.logs import log_group
+from infra.roles import allow
+from infra.settings import ExistingVpc, StackSettings
+from infra.storage import Storage
+
+_HTTPS = ec2.Port.tcp(443)
+
+
+class Network(Construct):
+    """A VPC, the subnets in it for functions and database, and the functions' security group."""
+
+    def __init__(
+        self, scope: Construct, id: str, settings: StackSettings, storage: Storage
+    ) -> None:
+        super().__init__(scope, id)
+        if settings.vpc:
+            self.vpc = self._existing(settings.vpc)
+        else:
+            self.vpc = self._made(settings, storage)
+        nat = settings.network == "nat"
+        kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
+        self.subnets = ec2.SubnetSelection(subnet_type=kind)
+        self.functions = ec2.SecurityGroup(
+            self,
+            "Functions",
+            vpc=self.vpc,
+            description="The functions that need the database",
+            allow_all_outbound=settings.network != "endpoints",
+        )
+        further = settings.vpc.security_group_ids if settings.vpc else []
+        self.groups: list[ec2.ISecurityGroup] = [
+            self.functions,
+            *(
+                ec2.SecurityGroup.from_security_group_id(self, group, group, mutable=False)
+                for group in further
+            ),
+        ]
+        if settings.network == "endpoints":
+            self.functions.add_egress_rule(
+                ec2.Peer.any_ipv4(), _HTTPS, "to the endpoints of the VPC"
+            )
+            self._endpoints(settings)
+
+    def _existing(self, given: ExistingVpc) -> ec2.IVpc:
+        vpc = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Vpc",
+            vpc_id=given.vpc_id,
+            availability_zones=given.availability_zones,
+            isolated_subnet_ids=given.subnet_ids,
+        )
+        # Nothing here asks for their route tables.
+        Validations.of(vpc).acknowledge(
+            Acknowledgment(id="@aws-cdk/aws-ec2:noSubnetRouteTableId", reason="not asked for")
+        )
+        return vpc
+
+    def _made(self, settings: StackSettings, storage: Storage) -> ec2.Vpc:
+        nat = settings.network == "nat"
+        kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
+        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=kind, cidr_mask=20)]
+        if nat:
+            public = ec2.SubnetType.PUBLIC
+            subnets.append(ec2.SubnetConfiguration(name="nat", subnet_type=public, cidr_mask=26))
+        refused = ec2.FlowLogDestination.to_cloud_watch_logs(
+            log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
+        )
+        vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            max_azs=2,
+            nat_gateways=settings.nat_gateways if nat else 0,
+            subnet_configuration=subnets,
+            flow_logs={
+                "Refused": ec2.FlowLogOptions(
+                    destination=refused, traffic_type=ec2.FlowLogTrafficType.REJECT
+                ),
+            },
+        )
+        payloads = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        bucket = storage.bucket
+        objects = bucket.arn_for_objects("*")
+        actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
+        ours = allow(actions, bucket.bucket_arn, objects)
+        ours.add_any_principal()
+        payloads.add_to_policy(ours)
+        return vpc
+
+    def _endpoints(self, settings: StackSettings) -> None:
+        """The fewest: each costs by the hour in each zone."""
+        services = {
+            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
+            "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
+        }
+        if settings.service.llm_provider == "bedrock":
+            services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
+        group = ec2.SecurityGroup(
+            self,
+            "Endpoints",
+            vpc=self.vpc,
+            description="Endpoints of the VPC",
+            allow_all_outbound=False,
+        )
+        group.add_ingress_rule(self.functions, _HTTPS, "from the functions")
+        zones = self.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED).subnets
+        for name, service in services.items():
+            self.vpc.add_interface_endpoint(
+                name,
+                service=service,
+                subnets=ec2.SubnetSelection(subnets=zones[: settings.endpoint_zones]),
+                security_groups=[group],
+                open=False,
+            )

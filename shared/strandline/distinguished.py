@@ -1,0 +1,76 @@
+"""Whom a certificate names: distinguished names in one spelling, so that equal names are equal
+texts (RFC 4514, with the parts of a multi-valued RDN in order). `cryptography` reads them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.errors import Invalid
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Name, ObjectIdentifier
+
+MAX_LENGTH = 1024
+"""Characters of a name in our spelling."""
+
+
+class Named(NamedTuple):
+    """What a certificate says of itself."""
+
+    subject: str
+    issuer: str
+    not_before: datetime
+    not_after: datetime
+
+
+def read(pem: str) -> Named:
+    """What stands in a PEM certificate; nothing is verified here. Raises ValueError."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    found = load_pem_x509_certificate(pem.encode("ascii"))
+    return Named(
+        _spelled(found.subject),
+        _spelled(found.issuer),
+        found.not_valid_before_utc,
+        found.not_valid_after_utc,
+    )
+
+
+def canonical(text: str, field: str) -> str:
+    """A name as a person wrote it, in our spelling. Raises Invalid naming `field`."""
+    from cryptography.x509 import Name
+
+    try:
+        by_text = {short: oid for oid, short in _short_names().items()}
+        spelled = _spelled(Name.from_rfc4514_string(text, by_text))
+    except ValueError:
+        spelled = ""
+    if not 0 < len(spelled) <= MAX_LENGTH:
+        raise Invalid(
+            f"{field}: is a distinguished name as RFC 4514 has it, the narrowest part first and no "
+            "space after a comma, like `CN=helper,O=Acme`; `openssl x509 -noout -subject -nameopt "
+            "RFC2253` prints it",
+            field=field,
+        )
+    return spelled
+
+
+def _spelled(name: "Name") -> str:
+    short = _short_names()
+    return ",".join(
+        "+".join(sorted(part.rfc4514_string(short) for part in rdn)) for rdn in reversed(name.rdns)
+    )
+
+
+def _short_names() -> "Mapping[ObjectIdentifier, str]":
+    """Names that openssl prints, beyond those of RFC 4514; any other is its dotted number."""
+    from cryptography.x509 import NameOID
+
+    return {
+        NameOID.EMAIL_ADDRESS: "emailAddress",
+        NameOID.SERIAL_NUMBER: "serialNumber",
+        NameOID.GIVEN_NAME: "GN",
+        NameOID.SURNAME: "SN",
+        NameOID.TITLE: "title",
+        NameOID.DN_QUALIFIER: "dnQualifier",
+    }

@@ -1,0 +1,102 @@
+"""What EventBridge Scheduler does beside keeping schedules, which moto does: it starts them."""
+
+import logging
+import re
+import threading
+import uuid
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
+    BotoCoreError,
+    ClientError,
+)
+
+from strandline.clock import Clock, utc_now
+from strandline.local.aws import client
+from strandline.local.lambda_context import ACCOUNT_ID
+
+logger = logging.getLogger(__name__)
+
+GROUP = "strandline"
+ROLE = f"arn:aws:iam::{ACCOUNT_ID}:role/local"
+_LOOK_SECONDS = 0.25
+_ONCE = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
+_DAILY = re.compile(r"cron\((\d+) (\d+) \* \* \? \*\)")
+
+
+class Ticker:
+    """Starts the state machine that a schedule of GROUP names, at its time by `clock`: once where
+    that is `at(…)`, daily where it is `cron(M H * * ? *)`, both in UTC. Needs a `LocalAws`.
+    """
+
+    def __init__(self, clock: Clock = utc_now) -> None:
+        self._clock = clock
+        self._looked_at = clock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+        self._scheduler = client("scheduler")
+        self._states = client("stepfunctions")
+        self._scheduler.create_schedule_group(Name=GROUP)
+
+    def start(self) -> None:
+        """Begin; once per object."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing more."""
+        self._stopping.set()
+        self._thread.join()
+        self._scheduler.close()
+        self._states.close()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                self.look()
+            except (BotoCoreError, ClientError):
+                logger.exception("the scheduler does not answer")
+
+    def look(self) -> None:
+        """Start what has come due since the last look."""
+        before, now = self._looked_at, self._clock()
+        for listed in self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]:
+            schedule = self._scheduler.get_schedule(GroupName=GROUP, Name=listed["Name"])
+            if before < next_time(schedule, before) <= now:
+                self._fire(schedule)
+        self._looked_at = now
+
+    def _fire(self, schedule: dict[str, Any]) -> None:
+        target = schedule["Target"]
+        if schedule.get("ActionAfterCompletion") == "DELETE":
+            self._scheduler.delete_schedule(GroupName=GROUP, Name=schedule["Name"])
+        self._states.start_execution(
+            stateMachineArn=target["Arn"], name=str(uuid.uuid4()), input=target["Input"]
+        )
+
+
+def next_time(schedule: dict[str, Any], after: datetime) -> datetime:
+    """When a schedule fires next after this moment; one whose only time was missed, at once."""
+    expression = schedule["ScheduleExpression"]
+    if once := _ONCE.fullmatch(expression):
+        at = datetime.fromisoformat(once[1]).replace(tzinfo=UTC)
+        return max(at, after + timedelta(microseconds=1))
+    daily = _DAILY.fullmatch(expression)
+    assert daily is not None, f"no schedule of ours: {expression}"
+    minute, hour = (int(part) for part in daily.groups())
+    today = after.astimezone(UTC).replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return today if today > after else today + timedelta(days=1)
+
+
+def daily(name: str, expression: str, machine: str, asked: str) -> None:
+    """Have the machine started with this input, daily: as the stack does."""
+    with closing(client("scheduler")) as scheduler:
+        scheduler.create_schedule(
+            Name=name,
+            GroupName=GROUP,
+            ScheduleExpression=expression,
+            ScheduleExpressionTimezone="UTC",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": machine, "RoleArn": ROLE, "Input": asked},
+        )

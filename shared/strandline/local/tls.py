@@ -1,0 +1,144 @@
+"""HTTPS on one machine: whose certificates are shown, and the peer's told to the handlers as API
+Gateway tells it."""
+
+import asyncio
+import os
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from strandline import distinguished
+from strandline.db import Access
+from strandline.errors import Misconfigured, StateConflict
+from strandline.services import certificates
+from strandline.store.audit import Act
+
+PEER = "client_certificate"
+"""Where a request's ASGI state holds the certificate that its connection's peer proved, as DER."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What the server shows, and whom it believes."""
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+    """Who issues client certificates; None asks for none."""
+    client: Path | None = None
+    client_key: Path | None = None
+    """A client certificate issued here; `authority` issued the server's as well then."""
+
+    def client_context(self) -> ssl.SSLContext:
+        """For this machine's own tools: trusts the server, shows the client certificate."""
+        context = ssl.create_default_context(cafile=self.authority if self.client else None)
+        if self.client and self.client_key:
+            context.load_cert_chain(self.client, self.client_key)
+        return context
+
+    def options(self) -> dict[str, Any]:
+        """What uvicorn is told. A certificate may be left out, where a key is a way in too; one of
+        another authority ends the handshake."""
+        asked = ssl.CERT_OPTIONAL if self.authority else ssl.CERT_NONE
+        return {
+            "ssl_certfile": self.certificate,
+            "ssl_keyfile": self.key,
+            "ssl_ca_certs": self.authority,
+            "ssl_cert_reqs": asked,
+        }
+
+
+def settled(directory: Path) -> Tls | None:
+    """What STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 an authority of
+    this directory's own; None serves plain HTTP. Raises Misconfigured."""
+    own = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]
+    paths = [Path(name) if name else None for name in own]
+    missing = [str(path) for path in paths if path and not path.is_file()]
+    certificate, key, authority = paths
+    if missing:
+        raise Misconfigured(f"STRANDLINE_TLS_…: there is no file {', '.join(missing)}.")
+    if certificate and key:
+        return Tls(certificate, key, authority)
+    if any(paths):
+        raise Misconfigured("STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY go together.")
+    wanted = os.environ.get("STRANDLINE_TLS", "").lower() in ("1", "true", "yes", "on")
+    return _issued(directory / "tls") if wanted else None
+
+
+def _issued(place: Path) -> Tls:
+    """Certificates of an authority that is made once, and whose key is forgotten at once."""
+    found = Tls(*(place / name for name in ("server.pem", "server.key", "authority.pem")))
+    client, client_key = place / "client.pem", place / "client.key"
+    if not client_key.exists():  # the last that is written
+        import trustme
+
+        place.mkdir(mode=0o700, exist_ok=True)
+        authority = trustme.CA(organization_name="Strandline on this machine")
+        authority.cert_pem.write_to_path(place / "authority.pem")
+        server = authority.issue_cert("localhost", "127.0.0.1")
+        holder = authority.issue_cert("client@localhost", common_name="local client")
+        for issued, certificate, key in (
+            (server, found.certificate, found.key),
+            (holder, client, client_key),
+        ):
+            issued.cert_chain_pems[0].write_to_path(certificate)
+            key.touch(0o600)
+            issued.private_key_pem.write_to_path(key)
+    return Tls(found.certificate, found.key, found.authority, client, client_key)
+
+
+def enter_client(access: Access, tls: Tls | None) -> None:
+    """Let the client certificate that was issued here stand for the asker's tenant."""
+    if tls is None or tls.client is None:
+        return
+    named = distinguished.read(tls.client.read_text())
+    try:
+        certificates.enter(
+            access,
+            Act("console certificate"),
+            subject=named.subject,
+            issuer=named.issuer,
+            rights=("read", "write", "admin"),
+            label="made by make run",
+        )
+    except StateConflict:
+        return  # by the last start
+
+
+def client_cert(der: bytes) -> dict[str, Any]:
+    """A certificate as `requestContext.identity.clientCert` has it."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    found, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
+    named = distinguished.read(pem)
+    digits = f"{found.serial_number:x}"
+    serial = digits.zfill(len(digits) + len(digits) % 2)
+    return {
+        "clientCertPem": pem,
+        "subjectDN": named.subject,
+        "issuerDN": named.issuer,
+        "serialNumber": ":".join(serial[at : at + 2] for at in range(0, len(serial), 2)),
+        "validity": {"notBefore": _moment(named.not_before), "notAfter": _moment(named.not_after)},
+    }
+
+
+def _moment(at: datetime) -> str:
+    at = at.astimezone(UTC)
+    return f"{at:%b} {at.day:2} {at:%H:%M:%S %Y} GMT"
+
+
+class PeerProtocol(H11Protocol):
+    """uvicorn's protocol, which puts the peer's certificate into the state of each request. A
+    certificate is there only if the handshake verified it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A connection, its handshake done."""
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        peer = tls.getpeercert(binary_form=True) if tls is not None else None
+        if peer is not None:
+            self.app_state = {**self.app_state, PEER: peer}

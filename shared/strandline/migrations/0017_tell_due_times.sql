@@ -1,0 +1,152 @@
+-- When what comes next is due, so that whoever ends can have it begun then: nobody looks in between,
+-- and a stage that nobody calls leaves its database alone.
+
+-- When the present day of sweeps began: at 03:30 UTC, when the daily sweep comes. What is looked
+-- through once a day is looked through by the first sweep of the day, so that one a day is enough.
+create function swept_day(p_now timestamptz) returns timestamptz
+language sql stable parallel safe
+    return date_trunc('day', p_now - interval '210 minutes', 'UTC') + interval '210 minutes';
+
+-- When to wake somebody for what is due at p_due: then; where that is over and it is not done, once,
+-- twice, four times ... `p_spacing` after it. Never once it is a day late: it waits for the daily
+-- sweep then, and no failure keeps a database awake for ever. It follows from the due time alone, so
+-- that all who ask are told the same.
+create function next_try(p_due timestamptz, p_spacing interval, p_now timestamptz)
+returns timestamptz language sql immutable parallel safe
+return case
+    when p_due > p_now then p_due
+    when p_due > p_now - interval '1 day' then p_due + p_spacing * 2 ^ greatest(0, 1 + floor(log(2,
+        greatest(1, extract(epoch from p_now - p_due)) / extract(epoch from p_spacing))))::float8
+end;
+
+-- Payloads lie in the store before the append that cites them is committed. By when whatever a
+-- tenant's last append may have left there is old enough to go: its lease of appends is spent within
+-- a minute, by a request of half a minute at most. Null: it never appended.
+create function payloads_ripe_at(p_tenant text, p_grace interval) returns timestamptz
+language sql stable
+    return (select q.paid_at from quotas q where q.tenant_id = p_tenant and q.quota = 'appends')
+        + p_grace + interval '5 minutes';
+
+grant create on schema public to strandline_planner;
+
+-- When the sweeper has something to do next, in any tenant; null: nothing that we know of. With a
+-- space also what a sweep looks through and no row names: tenants that are new to it, or to these
+-- settings of heat.
+create function next_sweep(p_space text, p_deployment jsonb, p_spacing interval, p_now timestamptz)
+returns timestamptz
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select min(next_try(due.at, p_spacing, p_now)) from (
+        -- Work that failed often is tried by every sweep, but wakes one up ever more seldom.
+        select greatest(w.due_at, w.leased_until)
+            + (2 ^ greatest(0, w.attempts - 12) - 1) * interval '5 minutes' as at
+        from scope_work w where w.attempts <= 20
+        union all
+        select unnest(array[past.idle_at, coming.idle_at]) from tenants t
+        left join lateral (
+            select l.idle_at from lanes l
+            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            where l.tenant_id = t.tenant_id and l.idle_at <= p_now and s.folded_seq >= s.last_seq
+            order by l.idle_at desc limit 1) past on true
+        left join lateral (
+            select l.idle_at from lanes l
+            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            where l.tenant_id = t.tenant_id and l.idle_at > p_now and s.folded_seq >= s.last_seq
+            order by l.idle_at limit 1) coming on true
+        union all
+        select greatest(j.created_at, j.leased_until) from jobs j
+        where j.state = 'queued' and j.ref is not null
+        union all
+        select j.leased_until from jobs j where j.state in ('queued', 'running') and j.ref is null
+        union all
+        select max(r.recalled_at) from recalls r join chains c using (tenant_id, chain_id)
+        where r.folded_at is null
+        union all
+        select max(u.remove_at) from uploads u where u.remove_at <= p_now
+        union all
+        select min(u.remove_at) from uploads u where u.remove_at > p_now
+        union all
+        select coalesce(q.measured_at, q.recent_since) + interval '10 minutes' from quotas q
+        where q.quota = 'stored_bytes' and q.leased > 0 and q.level is distinct from q.measured
+        union all
+        select p_now from tenants t
+        where p_space is not null and (t.swept_for is distinct from p_space
+            or t.warmed_to is not null or t.warmed_by <> heat_settings(p_deployment, t.tuning))
+    ) due
+$$;
+
+-- When the archiver has, the same way; what is a day late waits for the morning.
+create function next_archive(p_grace interval, p_spacing interval, p_now timestamptz)
+returns timestamptz
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select min(coalesce(next_try(due.at, p_spacing, p_now), swept_day(p_now) + interval '1 day'))
+    from (
+        select unnest(array[past.cold_at, coming.cold_at]) as at from tenants t
+        left join lateral (
+            select c.cold_at from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now
+            order by c.cold_at desc limit 1) past on true
+        left join lateral (
+            select c.cold_at from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at > p_now
+            order by c.cold_at limit 1) coming on true
+        union all
+        select coalesce(r.removing_until, r.marked_at + interval '15 minutes') from blob_removals r
+        union all
+        select ripe.at from tenants t
+        left join blob_passes p on p.tenant_id = t.tenant_id
+        cross join lateral payloads_ripe_at(t.tenant_id, p_grace) ripe (at)
+        where coalesce(p.ended_at, '-infinity') < ripe.at or p.position <> ''
+    ) due
+    where due.at is not null
+$$;
+
+-- Where chains are cold, where payloads are marked to go, and where some that nobody cites may have
+-- come since the last look, which was before `p_before`.
+create function tenants_to_collect(p_now timestamptz, p_before timestamptz, p_grace interval)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    left join blob_passes p on p.tenant_id = t.tenant_id
+    where p.tenant_id is null or p.position <> ''
+        or p.ended_at < p_before and p.ended_at < payloads_ripe_at(t.tenant_id, p_grace)
+        or exists (select from blob_removals r where r.tenant_id = t.tenant_id
+            and coalesce(r.removing_until, r.marked_at + interval '15 minutes') <= p_now)
+        or exists (select from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now)
+    order by 1
+$$;
+
+do $$
+declare
+    narrow text;
+begin
+    foreach narrow in array array['next_sweep(text, jsonb, interval, timestamptz)',
+        'next_archive(interval, interval, timestamptz)',
+        'tenants_to_collect(timestamptz, timestamptz, interval)'] loop
+        execute format('revoke execute on function %s from public', narrow);
+        execute format('grant execute on function %s to strandline_app', narrow);
+        execute format('alter function %s owner to strandline_planner', narrow);
+    end loop;
+end $$;
+
+-- As before (0013), but by the day of sweeps. tenants_to_archive stays for the release before this.
+set local role strandline_planner;
+create or replace function tenants_to_sweep(p_space text, p_now timestamptz)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    where t.swept_for is distinct from p_space or t.swept_at < swept_day(p_now)
+        or exists (select from scope_work w
+            where w.tenant_id = t.tenant_id and w.due_at <= p_now and w.leased_until <= p_now)
+        or exists (select from lanes l  -- what is not folded to its end is none to be closed yet
+            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            where l.tenant_id = t.tenant_id and l.idle_at <= p_now and s.folded_seq >= s.last_seq)
+        or exists (select from jobs j
+            where j.tenant_id = t.tenant_id and j.ref is not null and j.state = 'queued')
+        or exists (select from jobs j
+            where j.tenant_id = t.tenant_id and j.ref is null and j.state in ('queued', 'running')
+                and j.leased_until < p_now)
+    order by 1
+$$;
+reset role;
+revoke create on schema public from strandline_planner;

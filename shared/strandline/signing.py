@@ -1,0 +1,102 @@
+"""AWS Signature Version 4, for the two requests of a cold start: a database token and a secret.
+
+Spelled with the standard library: importing botocore's signer costs 64 ms of a cold start's CPU,
+and a test holds this one equal to it, byte for byte. Source: AWS's documentation of "Signature
+Version 4 for API requests".
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import quote, urlsplit
+
+from strandline.errors import Misconfigured
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+TOKEN_SECONDS = 900
+"""How long a database token opens a connection, which then lasts; AWS's limit."""
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who signs, and in which region."""
+
+    key_id: str
+    secret: str = field(repr=False)
+    session: str = field(repr=False)
+    """The token of temporary credentials; empty for lasting ones."""
+    region: str
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Signer":
+        """As Lambda tells a function. Raises Misconfigured naming what is missing."""
+        region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or ""
+        key_id, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
+        given = {"AWS_REGION": region, "AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
+        if missing := [name for name, value in given.items() if not value]:
+            raise Misconfigured(f"{', '.join(missing)}: Lambda sets them; set them elsewhere.")
+        return cls(key_id, secret, env.get("AWS_SESSION_TOKEN", ""), region)
+
+    def database_token(self, host: str, port: int, user: str, now: datetime) -> str:
+        """What IAM database authentication takes for a password of `user`: the address of a
+        request to connect, signed, without its scheme."""
+        at, day = _moment(now)
+        query = {
+            "Action": "connect",
+            "DBUser": user,
+            "X-Amz-Algorithm": _ALGORITHM,
+            "X-Amz-Credential": f"{self.key_id}/{self._scope(day, 'rds-db')}",
+            "X-Amz-Date": at,
+            "X-Amz-Expires": str(TOKEN_SECONDS),
+            "X-Amz-SignedHeaders": "host",
+        }
+        if self.session:
+            query["X-Amz-Security-Token"] = self.session
+        place, words = f"{host}:{port}", _query(query)
+        canonical = ["GET", "/", _query(dict(sorted(query.items()))), f"host:{place}", "", "host"]
+        signature = self._signature("rds-db", at, [*canonical, _hash(b"")])
+        return f"{place}/?{words}&X-Amz-Signature={signature}"
+
+    def post_headers(
+        self, service: str, url: str, body: bytes, headers: Mapping[str, str], now: datetime
+    ) -> dict[str, str]:
+        """`headers` and what signs a POST of `body` to `url` with them."""
+        at, day = _moment(now)
+        address = urlsplit(url)
+        signed = {name.lower(): value for name, value in headers.items()}
+        signed |= {"host": address.netloc, "x-amz-date": at}
+        if self.session:
+            signed["x-amz-security-token"] = self.session
+        names = ";".join(sorted(signed))
+        lines = [f"{name}:{signed[name]}" for name in sorted(signed)]
+        canonical = ["POST", address.path or "/", "", *lines, "", names, _hash(body)]
+        signature = self._signature(service, at, canonical)
+        credential = f"Credential={self.key_id}/{self._scope(day, service)}"
+        said = f"{_ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
+        return signed | {"authorization": said}
+
+    def _scope(self, day: str, service: str) -> str:
+        return f"{day}/{self.region}/{service}/aws4_request"
+
+    def _signature(self, service: str, at: str, canonical: list[str]) -> str:
+        scope = self._scope(at[:8], service)
+        key = f"AWS4{self.secret}".encode()
+        for part in scope.split("/"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        asked = "\n".join([_ALGORITHM, at, scope, _hash("\n".join(canonical).encode())])
+        return hmac.digest(key, asked.encode(), "sha256").hex()
+
+
+def _moment(now: datetime) -> tuple[str, str]:
+    at = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return at, at[:8]
+
+
+def _query(members: Mapping[str, str]) -> str:
+    return "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in members.items())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,124 @@
+"""How long a function takes from nothing to its first answer, out of its built layers.
+
+    python -m tests.bench.cold_start [--runs 15] [functions…]
+
+Each run is a new process under Lambda's runtime client, its files in the machine's cache, on a
+database and an AWS of this machine: no network, no TLS, no placing of a sandbox by Lambda, whose
+init phase has a whole CPU where these have what the machine leaves them. CPU times are therefore
+told beside the clock's, and the machine's load.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from layers import build
+from strandline.local.aws import LocalAws
+from strandline.local.postgres import EmbeddedPostgres
+from tests.lambda_runtime import ARCH, LambdaFunction
+from tests.support import EVENTS, KEY_SECRET, TEMPLATE, Base, Gateway, make_template
+
+FIRST = {"ingest": "ingest.json", "query": "query_recall.json", "worker": "worker.json"}
+"""The event that each of them meets first: an append, a recall by meaning, a hint."""
+_OPENED = (
+    "select extract(epoch from max(backend_start))::float8 from pg_stat_activity where usename = %s"
+)
+
+
+class Start(NamedTuple):
+    """One cold start, in seconds since the process was asked for."""
+
+    ready: float
+    """Its init phase is done: it asks for an event."""
+    ready_cpu: float
+    connected: float
+    """The database has let it in; its first statement follows within a millisecond."""
+    answered: float
+    answered_cpu: float
+
+
+@contextmanager
+def world() -> Generator[tuple[Base, dict[str, str]]]:
+    """A database, a bucket and a queue, and what a function is told of them."""
+    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
+    directory.chmod(0o711)
+    try:
+        with (
+            EmbeddedPostgres(directory / "pg", durable=False) as server,
+            LocalAws(directory) as aws,
+        ):
+            make_template(server)
+            base = Base(server, TEMPLATE)
+            told = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+            yield (
+                base,
+                told
+                | {
+                    "STRANDLINE_DATABASE_URL": base.url,
+                    "STRANDLINE_BUCKET": aws.bucket,
+                    "STRANDLINE_QUEUE_URL": aws.queue_url,
+                    "STRANDLINE_KEY_SECRET": KEY_SECRET,
+                },
+            )
+    finally:
+        shutil.rmtree(directory)
+
+
+def event(name: str, key: str) -> Any:
+    """Its first event; an append is a new one each time."""
+    text = (EVENTS / FIRST[name]).read_text().replace("strandline_REPLACED-BY-THE-TEST", key)
+    found = json.loads(text)
+    if name == "ingest":
+        body = json.loads(found["body"]) | {"source_event_key": str(uuid.uuid4())}
+        found["body"] = json.dumps(body)
+    return found
+
+
+def start(name: str, environment: dict[str, str], base: Base, key: str) -> Start:
+    """One process, from nothing to its first answer."""
+    began, clock = time.time(), time.perf_counter()
+    with LambdaFunction(name, environment) as function:
+        function.wait_until_ready()
+        ready, ready_cpu = time.perf_counter() - clock, function.cpu_seconds()
+        answer = function.invoke(event(name, key))
+        answered, answered_cpu = time.perf_counter() - clock, function.cpu_seconds()
+        assert not answer.failed, answer
+        assert answer.payload.get("statusCode", 200) < 300, answer
+        ((opened,),) = base.rows(_OPENED, "strandline_app")
+        return Start(ready, ready_cpu, opened - began, answered, answered_cpu)
+
+
+def main() -> None:
+    """Measure and print medians."""
+    parser = argparse.ArgumentParser(description="Measure cold starts.")
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("functions", nargs="*", default=["ingest", "query"])
+    asked = parser.parse_args()
+    build.build_functions()
+    build.build(ARCH)
+    print("ms, medians    | ready (CPU) | first SQL | answered (CPU) | load")
+    with world() as (base, environment):
+        front = Gateway(base.url)
+        key = front.key()
+        front.database.close()
+        for name in asked.functions:
+            runs = [start(name, environment, base, key) for _ in range(asked.runs)]
+            ready, ready_cpu, connected, answered, answered_cpu = (
+                round(1000 * statistics.median(values)) for values in zip(*runs, strict=True)
+            )
+            load = os.getloadavg()[0]
+            row = f"{ready} ({ready_cpu}) | {connected} | {answered} ({answered_cpu}) | {load:.1f}"
+            print(f"{name:14} | {row}")
+
+
+if __name__ == "__main__":
+    main()

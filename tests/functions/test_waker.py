@@ -1,0 +1,315 @@
+"""The waker, called as SQS calls it, and who sends it wishes."""
+
+import copy
+import importlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.functions import DAILY_SWEEP
+from strandline.errors import Misconfigured, Unavailable
+from strandline.local.aws import LocalAws, client
+from strandline.local.lambda_context import LambdaContext
+from strandline.local.state_machine import StateMachine
+from strandline.local.ticker import GROUP, ROLE, Ticker, daily
+from strandline.routes.wakeups import Waker
+from strandline.runs import SPACING, Runs, slot_of
+from strandline.wakeups import Wakeups
+from tests.functions.conftest import Told
+from tests.support import EVENTS, Base, Gateway
+
+NOW = datetime(2026, 11, 21, 20, 0, 30, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
+
+
+class Asked:
+    """A job's function that has nothing to do."""
+
+    def __init__(self) -> None:
+        self.inputs: list[dict[str, Any]] = []
+        self.now = NOW
+        self.ticker: Ticker
+
+    def __call__(self, event: dict[str, Any], context: object) -> dict[str, Any]:
+        self.inputs.append(event["input"])
+        return {"key": "", "shards": 0}
+
+
+@pytest.fixture
+def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    """A state machine whose jobs do nothing, a waker and a ticker at NOW, or later."""
+    function = Asked()
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        machine.serve({"sweeper": function, "archiver": function})
+        for name, value in {
+            "STATE_MACHINE": machine.arn,
+            "WAKEUP_GROUP": GROUP,
+            "WAKEUP_ROLE": ROLE,
+        }.items():
+            monkeypatch.setenv(f"STRANDLINE_{name}", value)
+        handler = importlib.import_module("functions.waker.handler")
+        monkeypatch.setattr(handler, "waker", Waker(lambda: NOW))
+        function.ticker = Ticker(lambda: function.now)
+        yield function
+        machine.settle()
+        with closing(client("scheduler")) as scheduler:
+            scheduler.delete_schedule_group(Name=GROUP)
+
+
+def schedules() -> list[dict[str, Any]]:
+    with closing(client("scheduler")) as scheduler:
+        listed = scheduler.list_schedules(GroupName=GROUP)["Schedules"]
+        return [scheduler.get_schedule(GroupName=GROUP, Name=one["Name"]) for one in listed]
+
+
+def executions() -> list[str]:
+    with closing(client("stepfunctions")) as states:
+        (machine,) = states.list_state_machines()["stateMachines"]
+        found = states.list_executions(stateMachineArn=machine["stateMachineArn"])
+        return sorted(one["name"] for one in found["executions"])
+
+
+def wake(*bodies: str) -> list[str]:
+    """The messages that the waker gives back."""
+    (first, *_) = json.loads((EVENTS / "waker.json").read_text())["Records"]
+    records = [copy.deepcopy(first) for _ in bodies]
+    for n, body in enumerate(bodies):
+        records[n] |= {"messageId": f"m{n}", "body": body}
+    handler = importlib.import_module("functions.waker.handler").lambda_handler
+    answer = handler({"Records": records}, LambdaContext("waker", 30))
+    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def wish(at: datetime, job: str = "sweeper") -> str:
+    return json.dumps({"job": job, "at": at.isoformat(), "trace": ""})
+
+
+def test_a_wish_is_one_schedule_however_often_it_comes(asked: Asked) -> None:
+    at = NOW + 5 * MINUTE
+    assert wake(wish(at), wish(at)) == []
+    assert wake(wish(at), wish(at, "archiver")) == []
+    found = schedules()
+    assert [one["Name"] for one in found] == [
+        "archiver-20261121T200530Z",
+        "sweeper-20261121T200530Z",
+    ]
+    assert found[1]["ScheduleExpression"] == "at(2026-11-21T20:05:30)"
+    assert found[1]["ActionAfterCompletion"] == "DELETE"
+    assert json.loads(found[1]["Target"]["Input"]) == {"job": "sweeper"}
+    assert found[1]["Target"]["RoleArn"] == ROLE
+    assert executions() == []
+
+
+def test_a_wish_that_was_late_begins_at_once_and_once(asked: Asked) -> None:
+    assert wake(wish(NOW - MINUTE), wish(NOW - MINUTE)) == []
+    assert wake(wish(NOW - MINUTE)) == []
+    assert schedules() == []
+    assert executions() == ["sweeper-20261121T195930Z"]
+
+
+def test_a_run_that_somebody_asked_for_begins_at_once_and_once(asked: Asked) -> None:
+    body = json.dumps({"job": "archiver", "tenant": "acme", "run": "r-1", "trace": "nonsense"})
+    assert wake(body, body) == []
+    assert wake(body) == []
+    assert executions() == ["r-1"]
+
+
+def test_the_recorded_batch_is_served(asked: Asked) -> None:
+    handler = importlib.import_module("functions.waker.handler").lambda_handler
+    recorded = json.loads((EVENTS / "waker.json").read_text())
+    assert handler(recorded, LambdaContext("waker", 30)) == {"batchItemFailures": []}
+    assert len(schedules()) == 1
+    assert len(executions()) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "no JSON",
+        "[]",
+        '{"job": "sweeper"}',
+        '{"job": "sweeper", "at": "soon"}',
+        '{"job": "sweeper", "at": "2026-11-21T20:05:30"}',
+        '{"job": "../sweeper", "at": "2026-11-21T20:05:30Z"}',
+        '{"job": "sweeper", "run": "r", "tenant": "A/1"}',
+        '{"job": "sweeper", "run": "r", "at": "2026-11-21T20:05:30Z"}',
+    ],
+)
+def test_a_poisoned_message_goes_back_alone(asked: Asked, body: str) -> None:
+    assert wake(body, wish(NOW + 5 * MINUTE)) == ["m0"]
+    assert len(schedules()) == 1
+
+
+def test_what_aws_refuses_goes_back_alone(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler: Any = importlib.import_module("functions.waker.handler")
+    handler.waker.__dict__["wakeups"] = Wakeups("arn:aws:states:us-east-1:1:no", GROUP, ROLE)
+    run = json.dumps({"job": "archiver", "run": "r"})
+    assert wake(run, wish(NOW + 5 * MINUTE)) == ["m0"]
+
+
+def test_a_waker_that_is_not_configured_names_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STRANDLINE_WAKEUP_GROUP", "g")
+    with pytest.raises(Misconfigured, match="STATE_MACHINE, STRANDLINE_WAKEUP_ROLE"):
+        Wakeups.from_environment()
+
+
+def test_slots_are_whole_and_never_too_near() -> None:
+    five = SPACING["sweeper"]
+    for seconds in range(0, 1200, 7):
+        now = NOW + timedelta(seconds=seconds)
+        for due in (now - timedelta(days=2), now, now + MINUTE, now + 7 * MINUTE):
+            slot = slot_of(due, now, five)
+            assert slot.timestamp() % 300 == 0
+            assert slot >= due
+            assert slot - max(due, now - MINUTE) + MINUTE >= MINUTE
+            assert MINUTE <= slot - now <= max(due - now, MINUTE) + five
+    assert slot_of(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
+
+
+def sent(aws: LocalAws, url: str) -> list[dict[str, Any]]:
+    """What lies in a queue, taken out of it."""
+    with closing(client("sqs")) as sqs:
+        found: list[dict[str, Any]] = []
+        while got := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            for message in got:
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+                found.append(json.loads(message["Body"]))
+        return found
+
+
+def test_a_process_wishes_for_a_slot_once(aws: LocalAws) -> None:
+    runs = Runs(aws.runs_url)
+    for _ in range(3):
+        runs.wish("sweeper", NOW, NOW)
+    runs.wish("sweeper", NOW + 30 * MINUTE, NOW)
+    runs.wish("archiver", NOW, NOW)
+    assert runs.is_near("sweeper", NOW)
+    assert runs.is_near("sweeper", NOW + 2 * MINUTE)
+    assert not runs.is_near("sweeper", NOW + 4 * MINUTE), "that run may have begun already"
+    runs.wish("sweeper", NOW, NOW + 10 * MINUTE)
+    wished = [(one["job"], one["at"][11:16]) for one in sent(aws, aws.runs_url)]
+    assert wished == [
+        ("sweeper", "20:05"),
+        ("sweeper", "20:35"),
+        ("archiver", "21:00"),
+        ("sweeper", "20:15"),
+    ]
+
+
+def test_a_queue_that_is_away_costs_a_warning_and_an_admin_a_503(aws: LocalAws) -> None:
+    runs = Runs(aws.runs_url + "-gone")
+    runs.wish("sweeper", NOW, NOW)
+    assert not runs.is_near("sweeper", NOW), "it is tried again"
+    with pytest.raises(Unavailable):
+        runs.start("sweeper", "acme", "r")
+    with pytest.raises(Unavailable, match="STRANDLINE_RUNS_URL"):
+        Runs("").start("sweeper", "acme", "r")
+    Runs("").wish("sweeper", NOW, NOW)
+
+
+@pytest.fixture
+def wishing(gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker and jobs have a queue of runs."""
+    sent(aws, aws.runs_url)
+    for name in ("worker", "sweeper", "archiver"):
+        service = importlib.import_module(f"functions.{name}.handler").service
+        monkeypatch.setitem(service.__dict__, "runs", Runs(aws.runs_url))
+
+
+def wished(aws: LocalAws) -> dict[str, timedelta]:
+    """The earliest wish for each job, from now."""
+    found: dict[str, timedelta] = {}
+    for one in sent(aws, aws.runs_url):
+        ahead = datetime.fromisoformat(one["at"]) - datetime.now(UTC)
+        found[one["job"]] = min(ahead, found.get(one["job"], ahead))
+    return found
+
+
+@pytest.mark.usefixtures("wishing")
+def test_worker_and_jobs_end_by_wishing_for_what_comes_next(
+    base: Base, gateway: Gateway, aws: LocalAws, tell: Told
+) -> None:
+    said = tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
+    gateway.tick()
+    ahead = wished(aws)["sweeper"]
+    assert 9 * MINUTE < ahead < 17 * MINUTE, "the bytes are to be counted"
+    base.rows("update quotas set measured = level")
+    handler = importlib.import_module("functions.worker.handler").lambda_handler
+    hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": [said["scope_id"]]})}
+    handler({"Records": [hint]}, LambdaContext("worker", 120))
+    coming = wished(aws)
+    assert 29 * MINUTE < coming["sweeper"] < 36 * MINUTE, "the lane falls idle"
+    assert timedelta(hours=24) < coming["archiver"] < timedelta(hours=26), "payloads are looked at"
+    base.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.tick()
+    base.rows("update quotas set measured = level")
+    gateway.tick()
+    assert wished(aws).get("sweeper") is None
+
+
+@pytest.mark.usefixtures("wishing")
+def test_a_plan_that_fails_is_tried_again(
+    gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.key()
+
+    def broken(*_: object, **__: object) -> Any:
+        raise Unavailable("The database cannot be reached.")
+
+    monkeypatch.setattr("strandline.store.jobs.tenants_to_sweep", broken)
+    with pytest.raises(Unavailable):
+        gateway.tick()
+    assert "sweeper" not in wished(aws), "the database says that there is nothing to do"
+    monkeypatch.setattr("strandline.store.due.next_runs", broken)
+    with pytest.raises(Unavailable):
+        gateway.tick()
+    assert timedelta(minutes=59) < wished(aws)["sweeper"] < timedelta(minutes=66)
+
+
+TRIES = """
+select extract(epoch from next_try(due, '5 minutes', due + n * interval '1 minute') - due)
+from generate_series(0, 1500) n, (values (timestamptz '2026-11-21T20:00Z')) d (due)
+order by n
+"""
+
+
+def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(base: Base) -> None:
+    tries = [None if at is None else float(at) for (at,) in base.rows(TRIES)]
+    assert set(tries[:1440]) == {300.0 * 2**n for n in range(9)} | {300.0 * 2**9}
+    assert all(at is not None and at >= 60 * n for n, at in enumerate(tries[:1440]))
+    assert set(tries[1440:]) == {None}
+
+
+def test_a_day_of_sweeps_begins_with_the_daily_one(base: Base) -> None:
+    asked = "select swept_day(%s::timestamptz) at time zone 'UTC'"
+    for now, day in (
+        ("2026-11-21T03:29:59Z", "2026-11-20 03:30"),
+        ("2026-11-21T03:30:00Z", "2026-11-21 03:30"),
+        ("2026-11-22T03:29:00Z", "2026-11-21 03:30"),
+    ):
+        ((found,),) = base.rows(asked, now)
+        assert f"{found:%Y-%m-%d %H:%M}" == day
+
+
+def test_the_ticker_starts_what_is_due_by_its_clock(asked: Asked) -> None:
+    """Once what has one time, and what was missed; daily what is daily."""
+    wake(wish(NOW + 5 * MINUTE), wish(NOW + 60 * MINUTE))
+    for hours, left, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):
+        asked.now = NOW + timedelta(hours=hours)
+        asked.ticker.look()
+        assert (len(schedules()), len(executions())) == (left, started)
+    daily("morning", DAILY_SWEEP, os.environ["STRANDLINE_STATE_MACHINE"], '{"job": "sweeper"}')
+    for hours, started in ((7, 2), (8, 3), (24, 3), (31, 3), (32, 4)):
+        asked.now = NOW + timedelta(hours=hours)
+        asked.ticker.look()
+        assert (len(schedules()), len(executions())) == (1, started)

@@ -1,0 +1,597 @@
+"""The ways in through the real handlers: API keys, JWTs, client certificates, and all of them."""
+
+import importlib
+import itertools
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from strandline import auth, believed
+from strandline.db import Asker
+from strandline.errors import Misconfigured
+from strandline.http import Request, Route
+from strandline.models.embedding import Embedder
+from strandline.principals import Principal
+from strandline.service import Service
+from strandline.services import certificates
+from strandline.store.audit import Act
+from tests.certificates import certificate
+from tests.strandline.test_auth_jwt import forged
+from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
+from tests.tokens import AUDIENCE, ISSUER, SECRET, ec_key, jwk, jwks, rsa_key, token
+
+EVENTS, HEALTH = "/api/v1/events", "/api/v1/health"
+CERTIFICATES = "/api/v1/admin/tenants/acme/certificates"
+NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
+JWT = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
+KEYS, BY_CERTIFICATE = {"KEY_SECRET": KEY_SECRET}, {"CLIENT_CERTIFICATES": "true"}
+OFF = dict.fromkeys(("KEY_SECRET", "CLIENT_CERTIFICATES", "AUTH_REQUIRE_ALL", *JWT, "JWT_JWKS"), "")
+ALICE = "CN=alice,O=Acme"
+
+type TurnOn = Callable[..., Gateway]
+
+
+@pytest.fixture
+def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> Iterator[TurnOn]:
+    """Start every function again with these ways in, and no others."""
+    started: list[Service] = []
+
+    def turn_on(*ways: Mapping[str, str], **more: str) -> Gateway:
+        wanted = dict(itertools.chain(OFF.items(), *(way.items() for way in ways), more.items()))
+        named = {f"STRANDLINE_{name}": value for name, value in wanted.items()}
+        started.extend(wire_handlers(named, monkeypatch, embedder))
+        return gateway
+
+    yield turn_on
+    turn_on(KEYS)  # whoever closes what is left needs settings
+    for service in started:
+        service.database.close()
+
+
+def enter(gateway: Gateway, subject: str = ALICE, tenant: str = "acme", **more: Any) -> Any:
+    """Let a subject stand for a tenant."""
+    access = gateway.database.access(Asker(tenant, ()))
+    return certificates.enter(access, Act("a test"), subject=subject, **more)
+
+
+def bearer(**claims: object) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(**claims)}"}
+
+
+def append(gateway: Gateway, **more: Any) -> Reply:
+    return gateway.call("POST", EVENTS, said("x"), **more)
+
+
+# which ways are on -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["any", "all"])
+@pytest.mark.parametrize("ways", list(itertools.product((False, True), repeat=3)), ids=str)
+def test_the_matrix_of_ways(
+    on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: tuple[bool, ...], every: bool
+) -> None:
+    """Each way by itself, and all their combinations: a start as in Lambda's init phase, and a
+    request with every combination of good credentials."""
+    chosen = [way for way, is_on in zip((KEYS, JWT, BY_CERTIFICATE), ways, strict=True) if is_on]
+    monkeypatch.setenv("STRANDLINE_AUTH_REQUIRE_ALL", str(every))
+    key = on(KEYS).key(user="user:alice")
+    gateway = on(*chosen, AUTH_REQUIRE_ALL=str(every))
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
+    if not chosen:
+        with pytest.raises(Misconfigured, match=r"KEY_SECRET.*JWT_SECRET.*CLIENT_CERTIFICATES"):
+            Service(api=True)
+        with pytest.raises(Misconfigured):
+            append(gateway, key=key)
+        return
+    Service(api=True)
+    monkeypatch.delenv("AWS_LAMBDA_FUNCTION_NAME")
+    enter(gateway, user="user:alice")
+    for sent in itertools.product((False, True), repeat=3):
+        more: dict[str, Any] = {"key": key if sent[0] else None}
+        more |= {"headers": bearer() if sent[1] else {}}
+        more |= {"certificate": certificate(ALICE) if sent[2] else None}
+        useful = [given for given, is_on in zip(sent, ways, strict=True) if is_on]
+        good = all(useful) if every else any(useful)
+        assert append(gateway, **more).status == (201 if good else 401), sent
+        assert gateway.call("GET", HEALTH, **more).status == (200 if good else 401), sent
+
+
+@pytest.mark.parametrize(
+    ("ways", "every", "challenge", "message"),
+    [
+        ([KEYS], "", "Bearer", "Send an API key (X-API-Key, or Authorization: Bearer)."),
+        ([JWT], "", "Bearer", "Send a JWT (Authorization: Bearer, or X-JWT-Token)."),
+        ([BY_CERTIFICATE], "", "ClientCertificate", "Send a client certificate (mutual TLS)."),
+        (
+            [KEYS, JWT, BY_CERTIFICATE],
+            "true",
+            "Bearer, ClientCertificate",
+            "Send an API key (X-API-Key, or Authorization: Bearer) and a JWT (Authorization: "
+            "Bearer, or X-JWT-Token) and a client certificate (mutual TLS).",
+        ),
+    ],
+)
+def test_a_401_says_which_ways_are_on(
+    on: TurnOn, ways: list[Mapping[str, str]], every: str, challenge: str, message: str
+) -> None:
+    refused = append(on(*ways, AUTH_REQUIRE_ALL=every))
+    assert refused.status == 401
+    assert refused.headers["WWW-Authenticate"] == challenge
+    assert refused.error["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("ways", "schemes"),
+    [
+        ([KEYS], [["ApiKey"], ["Bearer"]]),
+        ([JWT, BY_CERTIFICATE], [["Jwt"], ["Bearer"], ["ClientCertificate"]]),
+        (
+            [KEYS, JWT, {"AUTH_REQUIRE_ALL": "true"}],
+            [["ApiKey", "Jwt"], ["ApiKey", "Bearer"], ["Bearer", "Jwt"]],
+        ),
+    ],
+)
+def test_the_document_asks_for_what_is_on(
+    on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: list[Any], schemes: list[list[str]]
+) -> None:
+    docs = importlib.import_module("strandline.routes.docs")
+    docs._document.cache_clear()
+    gateway = on(*ways)
+    served = gateway.call("GET", "/openapi.json").body
+    docs._document.cache_clear()
+    asked = served["paths"]["/api/v1/events"]["post"]["security"]
+    assert [sorted(way) for way in asked] == [sorted(way) for way in schemes]
+    assert served["components"]["securitySchemes"].keys() == set(itertools.chain(*schemes))
+    assert gateway.call("GET", "/docs").status == 200
+
+
+@pytest.mark.parametrize("ways", [KEYS, BY_CERTIFICATE, JWT, {}], ids=str)
+def test_a_function_starts_with_what_it_needs_and_no_more(
+    repository: Path, ways: dict[str, str]
+) -> None:
+    """PyJWT and cryptography cost a cold start 50 ms and more: none without JWTs."""
+    environment = {f"STRANDLINE_{name}": value for name, value in ways.items()}
+    environment |= {"STRANDLINE_DATABASE_URL": "x", "STRANDLINE_BUCKET": "x"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import functions.ingest.handler, sys; print(*sys.modules)"],
+        cwd=repository,
+        env={
+            **environment,
+            "PYTHONPATH": "shared:.",
+            "PATH": "/usr/bin:/bin",
+            "AWS_LAMBDA_FUNCTION_NAME": "ingest",
+        },
+        capture_output=True,
+        text=True,
+    )
+    loaded = {"jwt", "cryptography"} & set(done.stdout.split())
+    assert loaded == ({"jwt", "cryptography"} if ways is JWT else set())
+    assert (done.returncode == 0) is bool(ways)
+    assert ("Strandline does not start" in done.stderr) is not bool(ways)
+
+
+# JWTs --------------------------------------------------------------------------------------------
+
+
+def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
+    gateway = on(KEYS, JWT)
+    gateway.key("acme")
+    for headers in (bearer(), {"X-JWT-Token": token()}):
+        stored = append(gateway, headers=headers)
+        assert stored.status == 201, stored.text
+        place = f"{EVENTS}/{stored.body['event_id']}"
+        assert gateway.call("GET", place, headers=headers).status == 200
+        assert gateway.call("GET", place, headers=bearer(user_id="bob")).status == 404
+        assert gateway.call("GET", place, headers=bearer(scope="write")).status == 403
+    others = gateway.call("POST", EVENTS, said("x", "user:bob"), headers=bearer())
+    assert others.status == 403, "it writes into scopes of its user alone"
+    for claim in ({"tenant_id": "globex"}, {"user_id": "bob"}):
+        repeated = gateway.call("POST", EVENTS, said("x", **claim), headers=bearer())
+        assert (repeated.status, repeated.error["details"]["field"]) == (403, next(iter(claim)))
+    assert append(gateway, key=token()).status == 401, "X-API-Key is for API keys"
+
+
+def test_no_jwt_makes_a_tenant(on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown is 403, and so for less than a minute after it was made; and the other way round."""
+    now = [1000.0]
+    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    gateway = on(KEYS, JWT)
+    before = base.rows("select tenant_id from tenants")
+    for name in ("acme", "Acme", "acme' or true --", "../acme", "*", "a" * 64, "\u00e4"):
+        for _ in range(2):
+            refused = append(gateway, headers=bearer(tenant_id=name))
+            assert (refused.status, refused.error["code"]) == (403, "forbidden")
+    assert base.rows("select tenant_id from tenants") == before == []
+    gateway.key("acme")
+    assert append(gateway, headers=bearer()).status == 403, "what was looked up is believed"
+    now[0] += 51
+    assert append(gateway, headers=bearer()).status == 201
+
+
+@pytest.mark.parametrize("kind", ["rsa", "hmac"])
+def test_no_forged_jwt_comes_in(on: TurnOn, kind: str) -> None:
+    gateway = on(KEYS, JWT)
+    if kind == "rsa":
+        known = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec"))
+        gateway = on(KEYS, JWT, JWT_SECRET="", JWT_JWKS=known)
+    for what, made_for, text in forged():
+        if made_for == kind:
+            for headers in ({"Authorization": f"Bearer {text}"}, {"X-JWT-Token": text}):
+                refused = append(gateway, headers=headers)
+                assert refused.status == 401, what
+                assert text not in refused.text
+
+
+def test_a_made_up_credential_is_401_while_the_database_is_away(
+    on: TurnOn, gateway: Gateway
+) -> None:
+    key = gateway.key()
+    on(KEYS, JWT, BY_CERTIFICATE, DATABASE_URL=NOWHERE)
+    assert append(gateway, headers=bearer()).status == 503
+    assert append(gateway, headers={"X-JWT-Token": token(SECRET[::-1])}).status == 401
+    assert append(gateway, headers=bearer(exp=1)).status == 401
+    assert append(gateway, certificate=certificate(ALICE)).status == 503
+    old = certificate(ALICE, begins=timedelta(-2), ends=timedelta(-1))
+    assert append(gateway, certificate=old).status == 401
+    each: list[dict[str, Any]] = [{"key": key}, {"headers": bearer()}]
+    each.append({"certificate": certificate(ALICE)})
+    for more in each:
+        health = gateway.call("GET", HEALTH, **more)
+        assert (health.status, health.body["dependencies"]["database"]) == (503, "unavailable")
+    on(KEYS, JWT, BY_CERTIFICATE, DATABASE_URL=NOWHERE, AUTH_REQUIRE_ALL="true")
+    forged = {"X-JWT-Token": token(SECRET[::-1])}
+    assert append(gateway, key=key, headers=forged, certificate=certificate(ALICE)).status == 401
+
+
+# client certificates -----------------------------------------------------------------------------
+
+
+def test_a_subject_stands_for_whom_an_operator_entered(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    shown = certificate(ALICE)
+    unknown = append(gateway, certificate=shown)
+    assert (unknown.status, unknown.error["message"]) == (
+        401,
+        "The client certificate's subject stands for nobody here.",
+    )
+    gateway = on(BY_CERTIFICATE)  # nobody is believed for a while, too
+    enter(gateway, user="user:alice", rights=["read"])
+    assert append(gateway, certificate=shown).status == 403
+    page = gateway.call("GET", "/memories/list", certificate=shown)
+    assert (page.status, page.body["events"]) == (200, [])
+    bobs = {"participants": "user:bob"}
+    assert gateway.call("GET", "/memories/list", query=bobs, certificate=shown).body["events"] == []
+
+
+def test_another_subject_is_another(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway)
+    for other in (
+        "CN=alice,O=acme",
+        "CN=alice",
+        "O=Acme,CN=alice",
+        "CN=alice\\,O\\=Acme",
+        "CN=alice,O=Acme,C=SE",
+        "CN=alice+O=Acme",
+        "CN=alice\\ ,O=Acme",
+        "CN=ali\u0441e,O=Acme",
+        "OU=alice,O=Acme",
+    ):
+        assert append(gateway, certificate=certificate(other)).status == 401, other
+    assert append(gateway, certificate=certificate(ALICE)).status == 201
+
+
+def test_an_issuer_may_be_named(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway, issuer="CN=Ours", user="user:alice")
+    assert append(gateway, certificate=certificate(ALICE)).status == 401
+    assert append(gateway, certificate=certificate(ALICE, issuer="CN=Ours")).status == 201
+    enter(gateway, rights=["read"])
+    gateway = on(BY_CERTIFICATE)
+    assert append(gateway, certificate=certificate(ALICE)).status == 403
+    assert append(gateway, certificate=certificate(ALICE, issuer="CN=Ours")).status == 201
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        (timedelta(days=-2), timedelta(seconds=-1)),
+        (timedelta(seconds=60), timedelta(days=2)),
+    ],
+)
+def test_its_time_is_looked_at_again(on: TurnOn, begins: timedelta, ends: timedelta) -> None:
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway)
+    made = certificate(ALICE, begins=begins, ends=ends)
+    for path in (EVENTS, HEALTH):
+        method, body = ("GET", None) if path == HEALTH else ("POST", said("x"))
+        assert gateway.call(method, path, body, certificate=made).status == 401
+
+
+def test_names_with_several_parts_have_one_spelling(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    oid = x509.NameOID
+    parts = [(oid.EMAIL_ADDRESS, "a@b.example"), (oid.COMMON_NAME, "a, b"), (oid.USER_ID, "7")]
+    rdn = x509.RelativeDistinguishedName([x509.NameAttribute(o, text) for o, text in parts])
+    country = x509.RelativeDistinguishedName([x509.NameAttribute(oid.COUNTRY_NAME, "SE")])
+    made = enter(gateway, "UID=7+CN=a\\, b+emailAddress=a@b.example,C=SE")
+    assert made.subject == "CN=a\\, b+UID=7+emailAddress=a@b.example,C=SE"
+    assert append(gateway, certificate=certificate(x509.Name([country, rdn]))).status == 201
+
+
+SPOOFS = (
+    "X-Client-Cert",
+    "X-SSL-Client-Cert",
+    "X-Forwarded-Client-Cert",
+    "X-Amzn-Mtls-Clientcert",
+    "X-SSL-Client-S-DN",
+    "SSL_CLIENT_S_DN",
+    "Client-Cert",
+    "clientCertPem",
+    "subjectDN",
+)
+
+
+def test_no_header_is_a_certificate(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway)
+    pem = ssl.DER_cert_to_PEM_cert(certificate(ALICE))
+    for name in SPOOFS:
+        for value in (pem, pem.replace("\n", "%0A"), ALICE, f'Subject="{ALICE}"'):
+            assert append(gateway, headers={name: value}).status == 401, name
+        inside = {**said("x"), name: pem, "clientCert": {"clientCertPem": pem}}
+        assert gateway.call("POST", EVENTS, inside, query={name: pem}).status == 401, name
+
+
+def test_what_is_no_certificate_is_refused(on: TurnOn) -> None:
+    on(BY_CERTIFICATE)
+    handler = importlib.import_module("functions.ingest.handler").lambda_handler
+    context = SimpleNamespace(get_remaining_time_in_millis=lambda: 9000, function_name="ingest")
+    event: dict[str, Any] = {"httpMethod": "POST", "resource": EVENTS, "headers": {}}
+    for text in ("", "x", "-----BEGIN CERTIFICATE-----", "\u00e9", None, 7):
+        event["requestContext"] = {"identity": {"clientCert": {"clientCertPem": text}}}
+        assert handler(event, context)["statusCode"] == 401, text
+
+
+def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
+    on: TurnOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a key and of a certificate; `here` is the process that revoked it."""
+    now = [1000.0]
+    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    gateway = on(KEYS, BY_CERTIFICATE)
+    operator = gateway.key("ops", rights=["operator"])
+    rights = ["read", "write", "operator"]
+    made, entered = gateway.new_key(rights=rights), enter(gateway, rights=rights)
+    tenants = "/api/v1/admin/tenants"
+    revocable: list[tuple[dict[str, Any], str]] = [
+        ({"key": made.token}, f"{tenants}/acme/keys/{made.key_id}"),
+        ({"certificate": certificate(ALICE)}, f"{CERTIFICATES}/{entered.certificate_id}"),
+    ]
+    for more, place in revocable:
+        assert gateway.call("GET", tenants, **more).status == 200
+        assert append(gateway, **more).status == 201
+        for _ in range(2):
+            gone = gateway.call("DELETE", place, key=operator)
+            assert (gone.status, bool(gone.body["revoked_at"])) == (200, True)
+        assert gateway.call("GET", tenants, **more).status == 401, "in the process that revoked it"
+        now[0] += 49
+        assert append(gateway, **more).status == 201, "another process"
+        now[0] += 1.1
+        assert append(gateway, **more).status == 401
+    again = enter(gateway)
+    assert again.certificate_id != entered.certificate_id, "a revoked one is free to be entered"
+
+
+def test_a_row_may_end_before_its_certificates(on: TurnOn, base: Base) -> None:
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway)
+    base.rows("update certificate_principals set expires_at = now() - interval '1 second'")
+    refused = append(gateway, certificate=certificate(ALICE))
+    assert (refused.status, "expired" in refused.error["message"]) == (401, True)
+
+
+def test_operators_enter_list_and_revoke_them(on: TurnOn, base: Base) -> None:
+    gateway = on(KEYS, BY_CERTIFICATE)
+    gateway.key("acme")
+    gateway.key("globex")
+    operator = gateway.key("ops", rights=["operator"])
+    wanted = {"subject": ALICE, "user": "user:alice", "rights": ["read"], "label": "hers"}
+    made = gateway.call("POST", CERTIFICATES, wanted, key=operator)
+    assert made.status == 201, made.text
+    for path in (CERTIFICATES, CERTIFICATES.replace("acme", "globex")):
+        taken = gateway.call("POST", path, wanted, key=operator)
+        assert (taken.status, taken.error["code"]) == (409, "state_conflict")
+    for wrong in (
+        {"subject": "alice"},
+        {"subject": "CN=alice, O=Acme"},
+        {"subject": ""},
+        {"subject": "CN=" + "x" * 70},
+        {"subject": "CN=#0c01ff"},
+        {"issuer": "nobody"},
+        {"user": "agent:helper"},
+        {"rights": ["root"]},
+        {"expires_at": "2020-01-01T00:00:00Z"},
+    ):
+        refused = gateway.call("POST", CERTIFICATES, {**wanted, **wrong}, key=operator)
+        assert (refused.status, next(iter(wrong)) in refused.text) == (422, True), wrong
+    for number in range(2):
+        more = {"subject": f"CN={number},O=Acme"}
+        assert gateway.call("POST", CERTIFICATES, more, key=operator).status == 201
+    first = gateway.call("GET", CERTIFICATES, key=operator, query={"limit": 2}).body
+    rest = {"limit": 2, "cursor": first["next_cursor"]}
+    second = gateway.call("GET", CERTIFICATES, key=operator, query=rest).body
+    subjects = [one["subject"] for one in (*first["certificates"], *second["certificates"])]
+    assert subjects == ["CN=1,O=Acme", "CN=0,O=Acme", ALICE]
+    place = f"{CERTIFICATES}/{made.body['certificate_id']}"
+    assert gateway.call("GET", place, key=operator).body == made.body
+    assert gateway.call("GET", place.replace("acme", "globex"), key=operator).status == 404
+    assert gateway.call("DELETE", place.replace("acme", "globex"), key=operator).status == 404
+    assert gateway.call("GET", place, key=gateway.key(rights=["admin"])).status == 403
+    trail = base.rows(
+        "select target, details from audit_log where tenant_id = 'acme' and route like 'POST%%'"
+        " and outcome = 'done' order by at"
+    )
+    assert trail[0] == (
+        {"certificate_id": made.body["certificate_id"]},
+        {"rights": ["read"], "user": "user:alice", "expires_at": None},
+    )
+    assert "alice,O" not in json.dumps(trail)
+
+
+def test_what_an_operator_does_by_certificate_names_it(on: TurnOn, base: Base) -> None:
+    gateway = on(BY_CERTIFICATE)
+    entered = enter(gateway, "CN=ops", "ops", rights=["operator"])
+    wanted = {"tenant_id": "acme"}
+    shown = certificate("CN=ops")
+    made = gateway.call("POST", "/api/v1/admin/tenants", wanted, certificate=shown)
+    assert made.status == 201
+    row = "select actor_tenant, actor_key_id from audit_log where tenant_id = 'acme'"
+    assert base.rows(row) == [("ops", entered.certificate_id.hex)]
+    for path in ("keys", f"keys/{'0' * 32}/rotate"):
+        refused = gateway.call("POST", f"/api/v1/admin/tenants/acme/{path}", {}, certificate=shown)
+        assert refused.status == (409 if path == "keys" else 404)
+    assert (
+        "no way into this deployment"
+        in gateway.call("POST", "/api/v1/admin/tenants/acme/keys", {}, certificate=shown).error[
+            "message"
+        ]
+    )
+
+
+# several credentials -----------------------------------------------------------------------------
+
+
+def test_of_several_the_first_decides_alone(on: TurnOn) -> None:
+    """One that does not hold is not made good by another, which may allow more."""
+    gateway = on(KEYS, JWT, BY_CERTIFICATE)
+    key, shown = gateway.key(rights=["read"]), certificate(ALICE)
+    enter(gateway)
+    assert append(gateway, headers=bearer(exp=1), certificate=shown).status == 401
+    assert append(gateway, key="made up", headers=bearer(), certificate=shown).status == 401
+    assert append(gateway, key=key, headers=bearer()).status == 403, "the key only reads"
+    assert append(gateway, headers=bearer(scope="read"), certificate=shown).status == 403
+    assert append(gateway, headers={"Authorization": "Basic x"}, certificate=shown).status == 201
+
+
+def test_required_all_each_narrows_the_others(on: TurnOn) -> None:
+    gateway = on(KEYS, JWT, BY_CERTIFICATE, AUTH_REQUIRE_ALL="true")
+    enter(gateway, rights=["admin"])
+    admin, key = gateway.key(rights=["admin"]), gateway.key(rights=["read", "write"])
+    bobs = gateway.key(user="user:bob")
+    others = gateway.key("globex")
+
+    def ask(key: str, **claims: object) -> Reply:
+        return append(gateway, key=key, headers=bearer(**claims), certificate=certificate(ALICE))
+
+    assert ask(key).status == 201
+    assert ask(admin).status == 201
+    assert ask(admin, scope="admin").status == 201
+    assert ask(key, scope="read").status == 403
+    assert ask(admin, scope="read").status == 403, "an admin's part in what others give is theirs"
+    for refused, words in (
+        (ask(others), "different tenants"),
+        (ask(bobs), "different users"),
+    ):
+        assert refused.status == 403
+        assert words in refused.error["message"]
+    both: dict[str, Any] = {"key": key, "certificate": certificate(ALICE)}
+    beyond = gateway.call("POST", EVENTS, said("x", "user:bob"), headers=bearer(), **both)
+    assert beyond.status == 403, "the user of one binds all"
+    one_header = {"Authorization": f"Bearer {key}", "X-JWT-Token": token()}
+    assert append(gateway, headers=one_header, certificate=certificate(ALICE)).status == 201
+
+
+def _first_of_all(one: Principal, other: Principal) -> Principal:
+    del other
+    return one
+
+
+def test_one_that_does_not_narrow_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "_together", _first_of_all)
+    with pytest.raises(AssertionError):
+        test_required_all_each_narrows_the_others(on)
+
+
+def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
+    from strandline import auth_certificates, distinguished
+
+    monkeypatch.setattr(
+        auth_certificates.Certificates,
+        "check",
+        lambda _, pem: distinguished.read(pem),  # pyright: ignore
+    )
+    with pytest.raises(AssertionError):
+        test_its_time_is_looked_at_again(on, timedelta(days=-2), timedelta(seconds=-1))
+
+
+# one warm process --------------------------------------------------------------------------------
+
+
+def interleaved(
+    gateway: Gateway, base: Base, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Two tenants of three users each by turns on warm handlers, every seventh append failing
+    half-way: what one met of the other."""
+    ingest = importlib.import_module("functions.ingest.handler")
+    name = f"POST {EVENTS}"
+    real: Route = ingest.ROUTES[name]
+    fails = [False]
+
+    def serve(request: Request) -> Any:
+        done = real.serve(request)
+        if fails[0]:
+            raise RuntimeError("half-way: after the principal, before the answer")
+        return done
+
+    monkeypatch.setitem(ingest.ROUTES, name, replace(real, serve=serve))
+    met: list[str] = []
+    for turn in range(turns):
+        tenant, other = ("acme", "globex")[:: 1 if turn % 2 else -1]
+        user, fails[0] = f"u{turn // 2 % 3}", turn % 7 == 0
+        headers = bearer(tenant_id=tenant, user_id=user)
+        body = said(f"of {tenant}, {user}.", f"user:{user}")
+        told = gateway.call("POST", EVENTS, body, headers=headers)
+        met += [told.text] if told.status != (500 if fails[0] else 201) else []
+        seen = gateway.call("GET", "/memories/list", query={"limit": 3}, headers=headers).text
+        met += [seen] if f"of {other}" in seen or f"of {tenant}, {user}." not in seen else []
+    stray = "select content from events where content <> 'of ' || tenant_id || ', ' || "
+    return met + [str(row) for row in base.rows(f"{stray} substr(participants[1], 6) || '.'")]
+
+
+def _two_tenants(on: TurnOn) -> Gateway:
+    gateway = on(KEYS, JWT, TENANT_REQUESTS_PER_MINUTE="1000000000")
+    for tenant in ("acme", "globex"):
+        gateway.key(tenant)
+    return gateway
+
+
+def test_nothing_of_one_request_is_left_for_the_next(
+    on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch, tenth: Callable[[int], int]
+) -> None:
+    assert interleaved(_two_tenants(on), base, tenth(2000), monkeypatch) == []
+
+
+def test_what_is_left_over_is_noticed(
+    on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault: who asked first is believed to ask for ever."""
+    kept: list[Principal] = []
+    real = auth.Authenticator.principal
+
+    def principal(checker: auth.Authenticator, sent: Any, deadline: Any = None) -> Principal:
+        kept.append(real(checker, sent, deadline))
+        return kept[0]
+
+    monkeypatch.setattr(auth.Authenticator, "principal", principal)
+    assert interleaved(_two_tenants(on), base, 10, monkeypatch) != []

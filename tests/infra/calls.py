@@ -1,0 +1,271 @@
+"""What the functions really ask of AWS, heard at botocore, and what IAM calls that.
+
+Which action an operation needs, and on which resource, is from the Service Authorization Reference
+(docs.aws.amazon.com/service-authorization/latest/reference) and, where it says nothing of it, from
+the operation's own page: that HeadObject and GetObject answer 403 instead of 404 without
+s3:ListBucket, and that Converse is bedrock:InvokeModel.
+"""
+
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from botocore.config import Config
+
+from infra.functions import Fn
+from infra.permissions import Resources, bedrock_models
+from strandline import boto
+from strandline.local.lambda_context import ACCOUNT_ID, REGION
+from strandline.signing import Signer
+from tests.support import APP, OWNER, PASSWORDS
+
+MODEL = "some.model-v1:0"
+ARN = f"arn:aws:{{}}:{REGION}:{ACCOUNT_ID}:{{}}"
+CLUSTER = "cluster-ABC"
+GROUP = "strandline"
+STATE_MACHINE = ARN.format("states", "stateMachine:strandline-jobs")
+STARTER = f"arn:aws:iam::{ACCOUNT_ID}:role/strandline-starter"
+
+
+def stage(bucket: str, secrets: Mapping[str, str]) -> Resources:
+    """What a stage has, whose bucket this is, and whose secrets have these ARNs."""
+    return Resources(
+        bucket=f"arn:aws:s3:::{bucket}",
+        hints=ARN.format("sqs", "strandline"),
+        runs=ARN.format("sqs", "strandline-runs"),
+        database_user=ARN.format("rds-db", f"dbuser:{CLUSTER}/{APP}"),
+        owner_user=ARN.format("rds-db", f"dbuser:{CLUSTER}/{OWNER}"),
+        state_machine=STATE_MACHINE,
+        wakeup_group=GROUP,
+        wakeup_role=STARTER,
+        function_prefix="strandline-",
+        region=REGION,
+        account=ACCOUNT_ID,
+        partition="aws",
+        models=bedrock_models(MODEL, "aws", REGION, ACCOUNT_ID),
+        secrets=secrets["secrets"],
+        administrator_secret=secrets["administrator_secret"],
+        first_key_secret=secrets["first_key_secret"],
+    )
+
+
+def only(**condition: Mapping[str, str]) -> str:
+    """A condition, spelled so that two can be compared."""
+    return json.dumps({name: dict(keys) for name, keys in condition.items()}, sort_keys=True)
+
+
+class Asked(NamedTuple):
+    """One thing that a function needs to be allowed."""
+
+    function: str
+    action: str
+    resource: str
+    only: str = ""
+    """The condition under which it may be allowed, as JSON."""
+
+
+def _bucket(params: Mapping[str, Any]) -> str:
+    return f"arn:aws:s3:::{params['Bucket']}"
+
+
+def _object(params: Mapping[str, Any]) -> str:
+    return f"{_bucket(params)}/{params['Key']}"
+
+
+def _queue(params: Mapping[str, Any]) -> str:
+    return ARN.format("sqs", params["QueueUrl"].rpartition("/")[2])
+
+
+def _copied(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [("s3:GetObject", _object(params["CopySource"])), ("s3:PutObject", _object(params))]
+
+
+def _removed(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    keys = (entry["Key"] for entry in params["Delete"]["Objects"])
+    return [("s3:DeleteObject", f"{_bucket(params)}/{key}") for key in keys]
+
+
+OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
+    "PutObject": lambda asked: [("s3:PutObject", _object(asked))],
+    "GetObject": lambda asked: [("s3:GetObject", _object(asked))],
+    "HeadObject": lambda asked: [("s3:GetObject", _object(asked))],
+    "CopyObject": _copied,  # of objects without tags, and none of ours can have any
+    "DeleteObjects": _removed,
+    "ListObjectsV2": lambda asked: [("s3:ListBucket", _bucket(asked))],
+    "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
+    "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
+    "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],
+    "GetQueueAttributes": lambda asked: [("sqs:GetQueueAttributes", _queue(asked))],
+    "StartExecution": lambda asked: [("states:StartExecution", asked["stateMachineArn"])],
+    "CreateSchedule": lambda asked: [
+        (
+            "scheduler:CreateSchedule",
+            ARN.format("scheduler", f"schedule/{asked['GroupName']}/{asked['Name']}"),
+        ),
+        ("iam:PassRole", asked["Target"]["RoleArn"]),
+    ],
+    "GetSecretValue": lambda asked: [("secretsmanager:GetSecretValue", asked["SecretId"])],
+    "PutSecretValue": lambda asked: [("secretsmanager:PutSecretValue", asked["SecretId"])],
+    "Converse": lambda asked: [
+        ("bedrock:InvokeModel", arn)
+        for arn in bedrock_models(asked["modelId"], "aws", REGION, ACCOUNT_ID)
+    ],
+}
+"""Operation → what it needs to be allowed."""
+CONDITIONS: Mapping[str, dict[str, dict[str, str]]] = {
+    "iam:PassRole": {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+}
+"""Under which alone an action may be allowed."""
+
+SEALED: Mapping[str, tuple[str, ...]] = {
+    "s3:GetObject": ("kms:Decrypt",),
+    "s3:PutObject": ("kms:GenerateDataKey",),
+    "sqs:SendMessage": ("kms:GenerateDataKey", "kms:Decrypt"),
+    "sqs:ReceiveMessage": ("kms:Decrypt",),
+    "secretsmanager:GetSecretValue": ("kms:Decrypt",),
+    "secretsmanager:PutSecretValue": ("kms:GenerateDataKey", "kms:Decrypt"),
+}
+"""What of a key of one's own a call needs besides, through the service that is called."""
+
+CONSUMED = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+"""What Lambda's poller does to a queue in a function's name (Lambda's guide, "Using Lambda with
+Amazon SQS"): no code of ours asks it, so no ear hears it."""
+ATTACHED = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
+"""What Lambda does to put a function into a VPC (its guide, "Giving Lambda functions access to
+resources in an Amazon VPC")."""
+WRITTEN = ("logs:CreateLogStream", "logs:PutLogEvents")
+"""What Lambda does with what a function prints."""
+
+TOPIC: dict[str, Any] = {
+    "output": {
+        "message": {
+            "role": "assistant",
+            "content": [
+                {"toolUse": {"toolUseId": "t", "name": "topic", "input": {"topic": "tides"}}}
+            ],
+        }
+    },
+    "stopReason": "tool_use",
+    "usage": {"inputTokens": 30, "outputTokens": 7, "totalTokens": 37},
+}
+ANSWERS: Mapping[str, dict[str, Any]] = {
+    "Converse": TOPIC,
+    "StartExecution": {"executionArn": "arn", "startDate": 0},
+    "CreateSchedule": {"ScheduleArn": "arn"},
+}
+"""What services answer that nobody stands in for here; what they are asked is heard as well."""
+
+
+@dataclass
+class Ear:
+    """Hears every operation of every client, presigned URLs too, and whose it is."""
+
+    function: str = ""
+    """Whose turn it is; what nobody's turn asks is the state machine's or a test's."""
+    asked: set[Asked] = field(default_factory=set[Asked])
+    operations: set[str] = field(default_factory=set[str])
+    """All that were heard."""
+    heard: set[str] = field(default_factory=set[str])
+    """Functions that had a turn."""
+
+    def client(self, service: Any, config: Config) -> Any:
+        """As strandline.boto.client makes it, and heard."""
+        made = _make(service, config)
+        made.meta.events.register("provide-client-params", self._begins)
+        made.meta.events.register("after-call", self._ends)
+        name = made.meta.service_model.service_id.hyphenize()
+        for operation in ANSWERS:
+            made.meta.events.register(f"before-call.{name}.{operation}", self._answers)
+        return made
+
+    def turn(self, function: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """The function's handler, whose calls are its own."""
+
+        def heard(event: Any, context: Any) -> Any:
+            with self.of(function):
+                return handler(event, context)
+
+        return heard
+
+    @contextmanager
+    def of(self, function: str) -> Generator[None]:
+        """It is this function's turn."""
+        assert not self.function, "one at a time"
+        self.function = function
+        self.heard.add(function)
+        try:
+            yield
+        finally:
+            self.function = ""
+
+    def listen(self, patch: pytest.MonkeyPatch) -> None:
+        """To all clients from now on, and to what is signed without one."""
+        patch.setattr(boto, "client", self.client)
+        sign = Signer.post_headers
+
+        def signed(signer: Signer, service: str, url: str, body: bytes, *more: Any) -> Any:
+            self._hear(more[0]["x-amz-target"].partition(".")[2], json.loads(body))
+            return sign(signer, service, url, body, *more)
+
+        def token(signer: Signer, host: str, port: int, user: str, now: datetime) -> str:
+            del signer, host, port, now
+            user_arn = ARN.format("rds-db", f"dbuser:{CLUSTER}/{user}")
+            self.asked.add(Asked(self.function, "rds-db:connect", user_arn))
+            return PASSWORDS[user]  # which a database here takes for it
+
+        patch.setattr(Signer, "post_headers", signed)
+        patch.setattr(Signer, "database_token", token)
+
+    def _hear(self, operation: str, params: Mapping[str, Any]) -> None:
+        self.operations.add(operation)
+        for action, resource in OPERATIONS[operation](params):
+            condition = only(**CONDITIONS[action]) if action in CONDITIONS else ""
+            self.asked.add(Asked(self.function, action, resource, condition))
+
+    def _begins(self, params: Mapping[str, Any], model: Any, context: Any, **_more: Any) -> None:
+        context["asked"] = params
+        if self.function:
+            self._hear(model.name, params)
+
+    def _ends(self, http_response: Any, model: Any, context: Any, **_more: Any) -> None:
+        if self.function and http_response.status_code == 404 and model.name != "HeadBucket":
+            self.asked.add(Asked(self.function, "s3:ListBucket", _bucket(context["asked"])))
+
+    def _answers(self, model: Any, **_more: Any) -> Any:
+        return SimpleNamespace(status_code=200, headers={}), ANSWERS[model.name]
+
+
+_make = boto.client
+
+
+def by_lambda(fn: Fn, stage: Resources) -> Iterator[Asked]:
+    """What Lambda itself asks in this function's name."""
+    group = ARN.format("logs", f"log-group:/aws/lambda/{stage.function_prefix}{fn.name}")
+    yield from (Asked(fn.name, action, f"{group}:log-stream:1") for action in WRITTEN)
+    if fn.queue:
+        queue = stage.hints if fn.queue == "hints" else stage.runs
+        yield from (Asked(fn.name, action, queue) for action in CONSUMED)
+    if {"database", "owner"} & fn.needs:
+        itself = only(Null={"lambda:SourceFunctionArn": "true"})
+        yield from (Asked(fn.name, action, "*", itself) for action in ATTACHED)
+
+
+def on_the_key(asked: Iterable[Asked], key: str) -> Iterator[Asked]:
+    """What these need besides, where what they touch lies under a key of one's own."""
+    for one in asked:
+        service = one.action.partition(":")[0]
+        through = only(StringEquals={"kms:ViaService": f"{service}.{REGION}.amazonaws.com"})
+        for action in SEALED.get(one.action, ()):
+            yield Asked(one.function, action, key, through)

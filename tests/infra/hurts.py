@@ -1,0 +1,158 @@
+"""What would hurt, looked for in a template: each function gives what it found, by logical id."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from tests.infra.stacks import Template, properties
+
+type Finder = Callable[[Template], list[str]]
+
+_SECRET = ("secret", "password", "token", "api_key")
+_DATA = ("s3:", "sqs:", "secretsmanager:", "rds-db:", "kms:", "dynamodb:")
+
+
+def public_database(found: Template) -> list[str]:
+    """An instance with an address, or a database's port open to more than a security group."""
+    instances = properties(found, "RDS::DBInstance")
+    bare = [n for n, p in instances.items() if p.get("PubliclyAccessible") is not False]
+    rules = properties(found, "EC2::SecurityGroupIngress")
+    inside = {
+        name: rule
+        for name, group in properties(found, "EC2::SecurityGroup").items()
+        for rule in group.get("SecurityGroupIngress", [])
+    }
+    wide = [n for n, p in (rules | inside).items() if "CidrIp" in p or "CidrIpv6" in p]
+    return bare + wide
+
+
+def open_bucket(found: Template) -> list[str]:
+    """A bucket that may be public, or is reached without TLS."""
+    closed = dict.fromkeys(
+        ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+    )
+    buckets = properties(found, "S3::Bucket")
+    bare = [n for n, p in buckets.items() if p.get("PublicAccessBlockConfiguration") != closed]
+    return bare + _without_tls(found, "S3::BucketPolicy", "Bucket", buckets)
+
+
+def open_queue(found: Template) -> list[str]:
+    """A queue that is reached without TLS."""
+    return _without_tls(found, "SQS::QueuePolicy", "Queues", properties(found, "SQS::Queue"))
+
+
+def unencrypted(found: Template) -> list[str]:
+    """What keeps memory, and not under a key; and a database that speaks without TLS."""
+    wanted: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+        "RDS::DBCluster": lambda p: p.get("StorageEncrypted"),
+        "S3::Bucket": lambda p: p.get("BucketEncryption"),
+        "SQS::Queue": lambda p: p.get("SqsManagedSseEnabled") or p.get("KmsMasterKeyId"),
+        "RDS::DBClusterParameterGroup": lambda p: p["Parameters"].get("rds.force_ssl") == "1",
+        "RDS::DBProxy": lambda p: p.get("RequireTLS"),
+    }
+    return [
+        name
+        for kind, is_sealed in wanted.items()
+        for name, given in properties(found, kind).items()
+        if not is_sealed(given)
+    ]
+
+
+def kept_by_nobody(found: Template) -> list[str]:
+    """Data that goes with the stack, or cannot be had back."""
+    data = ("RDS::DBCluster", "S3::Bucket")
+    gone = [
+        name
+        for name, resource in found["Resources"].items()
+        if resource["Type"].removeprefix("AWS::") in data
+        and resource.get("DeletionPolicy") not in ("Retain", "Snapshot")
+    ]
+    clusters = properties(found, "RDS::DBCluster")
+    lost = [n for n, p in clusters.items() if not p.get("BackupRetentionPeriod")]
+    unprotected = [n for n, p in clusters.items() if not p.get("DeletionProtection")]
+    buckets = properties(found, "S3::Bucket")
+    one_version = [
+        n
+        for n, p in buckets.items()
+        if p.get("VersioningConfiguration", {}).get("Status") != "Enabled"
+    ]
+    return gone + lost + unprotected + one_version
+
+
+def wildcard_on_data(found: Template) -> list[str]:
+    """A role that may do anything to data, or something to all data."""
+    return [
+        name
+        for name, role in properties(found, "IAM::Role").items()
+        for statement in _statements(role)
+        if statement["Effect"] == "Allow" and _is_wide(statement)
+    ]
+
+
+def plain_secret(found: Template) -> list[str]:
+    """A function that is told a secret itself, or a secret whose text is in the template."""
+    told = [
+        name
+        for name, function in properties(found, "Lambda::Function").items()
+        for variable, value in function.get("Environment", {}).get("Variables", {}).items()
+        if (variable.lower().endswith(_SECRET) and not _names_a_resource(value))
+        or "password=" in json.dumps(value)
+    ]
+    secrets = properties(found, "SecretsManager::Secret")
+    written = [n for n, p in secrets.items() if "SecretString" in p]
+    clusters = properties(found, "RDS::DBCluster")
+    return told + written + [n for n, p in clusters.items() if "MasterUserPassword" in p]
+
+
+def default_endpoint_beside_mutual_tls(found: Template) -> list[str]:
+    """A way around the certificate that a domain asks for."""
+    domains = properties(found, "ApiGateway::DomainName").values()
+    if not any("MutualTlsAuthentication" in domain for domain in domains):
+        return []
+    apis = properties(found, "ApiGateway::RestApi")
+    return [n for n, p in apis.items() if p.get("DisableExecuteApiEndpoint") is not True]
+
+
+HURTS: tuple[Finder, ...] = (
+    *(public_database, open_bucket, open_queue, unencrypted, kept_by_nobody),
+    *(wildcard_on_data, plain_secret, default_endpoint_beside_mutual_tls),
+)
+
+
+def _without_tls(found: Template, policy: str, whose: str, things: Mapping[str, Any]) -> list[str]:
+    """Things that no policy closes to what comes without TLS."""
+    closed: set[str] = set()
+    for given in properties(found, policy).values():
+        denied = [
+            s
+            for s in given["PolicyDocument"]["Statement"]
+            if s["Effect"] == "Deny"
+            and s.get("Condition") == {"Bool": {"aws:SecureTransport": "false"}}
+            and s["Action"] in ("s3:*", "sqs:*")
+        ]
+        if denied:
+            of = given[whose] if isinstance(given[whose], list) else [given[whose]]
+            closed |= {one["Ref"] for one in of}
+    return [name for name in things if name not in closed]
+
+
+def _statements(role: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for policy in role.get("Policies", []):
+        yield from policy["PolicyDocument"]["Statement"]
+
+
+def _is_wide(statement: Mapping[str, Any]) -> bool:
+    actions = _listed(statement["Action"])
+    touched = [a for a in actions if a == "*" or a.startswith(_DATA)]
+    return bool(touched) and (
+        any(a == "*" or a.split(":")[1].startswith("*") for a in touched)
+        or "*" in _listed(statement["Resource"])
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else [value]
+
+
+def _names_a_resource(value: Any) -> bool:
+    return isinstance(value, dict)

@@ -1,0 +1,143 @@
+"""The whole stack, made without AWS and with small stand-ins for what is built."""
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, cast
+
+# Read once, when the CDK's JavaScript starts, of which Node it would complain.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks
+
+from infra.functions import Layer
+from infra.settings import made
+from infra.stack import StrandlineStack
+
+ROOT = Path(__file__).parents[2]
+CONTEXT: Mapping[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+type Template = dict[str, Any]
+
+MUTUAL_TLS = {
+    "name": "memory.example.com",
+    "certificate_arn": "arn:aws:acm:eu-west-1:111122223333:certificate/c",
+    "base_path": "memory",
+    "mutual_tls": {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "3sL4kqtJ"},
+}
+KEY = "arn:aws:kms:eu-west-1:111122223333:key/11112222-3333-4444-5555-666677778888"
+VARIANTS: Mapping[str, dict[str, Any]] = {
+    "as it comes": {},
+    "nat": {
+        "network": "nat",
+        "settings": {"llm_provider": "openai", "llm_model": "m"},
+        "throttle_rate": 50,
+    },
+    "existing": {
+        "network": "existing",
+        "vpc": {
+            "vpc_id": "vpc-0123456789abcdef0",
+            "availability_zones": ["eu-west-1a", "eu-west-1b"],
+            "subnet_ids": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
+            "security_group_ids": ["sg-0123456789abcdef0"],
+        },
+    },
+    "own key": {"key": True, "tracing": True, "tags": {"team": "memory"}},
+    "a key that is there": {"key": KEY, "alarms": {"email": "ops@example.com"}},
+    "private": {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]},
+    "mutual TLS": {"domain": MUTUAL_TLS, "cors_origins": ["https://app.example.com"]},
+    "proxy": {"proxy": True, "min_capacity": 1, "readers": 1, "max_connections": 1000},
+    "restored": {"snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:last"},
+    "bedrock": {
+        "settings": {"llm_provider": "bedrock", "llm_model": "eu.amazon.nova-lite-v1:0"},
+        "permission_boundary": "arn:aws:iam::111122223333:policy/boundary",
+    },
+}
+"""Settings that a deployment may have, between them every field that changes what is made."""
+
+
+class StandIns:
+    """A file in place of each layer and function."""
+
+    handler = "handler.lambda_handler"
+    certificates = "/opt/python/strandline_certs/rds.pem"
+
+    def __init__(self, directory: Path, size: int = 1) -> None:
+        self._directory, self._size = directory, size
+
+    def layer(self, name: Layer) -> Path:
+        """A directory of its own."""
+        return self.function(name)
+
+    def function(self, name: str) -> Path:
+        """Likewise."""
+        made = self._directory / name
+        made.mkdir(parents=True, exist_ok=True)
+        (made / "handler.py").write_text(f"# {name}\n")
+        return made
+
+    def unzipped(self, directory: Path) -> int:
+        """As large as the test says."""
+        del directory
+        return self._size
+
+
+def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> StrandlineStack:
+    """The stack of these settings, in an app of its own."""
+    app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
+    return StrandlineStack(app, made(given), StandIns(directory / "assets", size))
+
+
+class Made(NamedTuple):
+    """What `cdk synth` would write."""
+
+    template: str
+    findings: tuple[str, ...]
+    """Of cdk-nag and the CDK's own rules, that nothing explains."""
+
+
+def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
+    """Synthesize a stack with all checks; rule and construct of what nothing explains."""
+    app = cast(cdk.App, made.node.root)
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    with contextlib.suppress(RuntimeError):  # findings: the report has them
+        app.synth()
+    report = json.loads((directory / "out" / "validation-report.json").read_text())
+    return tuple(
+        f"{found['ruleName']}: {where.get('constructPath')}"
+        for one in report["pluginReports"]
+        for found in one["violations"]
+        for where in found.get("violatingConstructs", [{}])
+    )
+
+
+@functools.cache
+def _made(given: str) -> Made:
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        made = stack(directory, json.loads(given))
+        found = findings_of(made, directory)
+        return Made((directory / "out" / f"{made.stack_name}.template.json").read_text(), found)
+
+
+def template(**given: Any) -> Template:
+    """The template of these settings: synthesized once a run, and a copy each time."""
+    return json.loads(_made(json.dumps(given, sort_keys=True)).template)
+
+
+def findings(**given: Any) -> tuple[str, ...]:
+    """What is found wrong with it."""
+    return _made(json.dumps(given, sort_keys=True)).findings
+
+
+def properties(found: Template, kind: str) -> dict[str, dict[str, Any]]:
+    """The properties of all resources of a kind (without AWS::), by logical id."""
+    return {
+        name: resource.get("Properties", {})
+        for name, resource in found["Resources"].items()
+        if resource["Type"] == f"AWS::{kind}"
+    }

@@ -1,0 +1,364 @@
+"""The REST API in the template, and what it answers by itself: there as in the local gateway."""
+
+import functools
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_lambda as lambda_
+from jsonschema.exceptions import ValidationError
+from openapi_schema_validator import OAS31Validator
+
+from infra import api
+from infra.api import Api
+from infra.functions import FUNCTIONS, Fn, routes
+from infra.settings import made
+from strandline import gateway as edge
+from strandline import http
+from strandline.config import Settings, settings
+from strandline.errors import Misconfigured, NotFound
+from strandline.gateway import ANSWERS, REQUEST_ID
+from strandline.local.http_server import GatewayApp
+from strandline.local.lambda_context import Handler
+from tests import support
+from tests.functions import contract
+from tests.strandline.local.test_http_server import call, served
+from tests.support import Gateway, said
+
+type Resources = Mapping[str, Any]
+PAGE, OTHER = "https://app.example", "https://other.example"
+DOMAIN = {"name": "memory.example.com", "certificate_arn": "arn:aws:acm:eu-west-1:1:certificate/c"}
+TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "3sL4kqtJ"}
+
+
+@functools.cache
+def _made(given: str, functions: tuple[Fn, ...]) -> Resources:
+    stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    code = lambda_.Code.from_inline("nothing")
+    handlers: dict[str, lambda_.Alias] = {}
+    for fn in functions:
+        function = lambda_.Function(
+            stack, fn.name, runtime=lambda_.Runtime.PYTHON_3_13, handler="index.f", code=code
+        )
+        version = cast(lambda_.IVersion, function.current_version)
+        handlers[fn.name] = lambda_.Alias(
+            stack, f"{fn.name}Live", alias_name="live", version=version
+        )
+    Api(stack, "Api", made(json.loads(given)), handlers, functions=functions)
+    return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
+
+
+def resources(functions: Sequence[Fn] = FUNCTIONS, **given: object) -> Resources:
+    """The API's part of a template, made once for each settings."""
+    return _made(json.dumps(given, sort_keys=True), tuple(fn for fn in functions if fn.routes))
+
+
+def of(found: Resources, kind: str) -> list[dict[str, Any]]:
+    """The properties of all resources of a kind."""
+    return [r["Properties"] for r in found.values() if r["Type"] == f"AWS::{kind}"]
+
+
+def the(found: Resources, kind: str) -> dict[str, Any]:
+    (only,) = of(found, kind)
+    return only
+
+
+# routes ------------------------------------------------------------------------------------------
+
+
+def served_by(found: Resources) -> dict[str, str]:
+    """Every method of the template, as the table names it, and its function."""
+    parents = {
+        name: r["Properties"]
+        for name, r in found.items()
+        if r["Type"] == "AWS::ApiGateway::Resource"
+    }
+
+    def path(reference: dict[str, Any]) -> str:
+        above = parents.get(reference.get("Ref", ""))
+        return f"{path(above['ParentId'])}/{above['PathPart']}" if above else ""
+
+    return {
+        f"{m['HttpMethod']} {path(m['ResourceId'])}": _function(m["Integration"]["Uri"])
+        for m in of(found, "ApiGateway::Method")
+    }
+
+
+def _function(uri: dict[str, Any]) -> str:
+    (reference,) = [p["Ref"] for p in uri["Fn::Join"][1] if "Live" in str(p)]
+    return str(reference).partition("Live")[0]
+
+
+def test_every_route_goes_to_its_function_and_nothing_else_is_open() -> None:
+    assert served_by(resources()) == routes()
+
+
+def test_with_origins_every_path_has_its_preflight() -> None:
+    table = served_by(resources(cors_origins=[PAGE]))
+    assert table == routes(preflights=True)
+    assert {r for r in table if r.startswith("OPTIONS")} == {
+        f"OPTIONS {route.partition(' ')[2]}" for route in routes()
+    }
+
+
+def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
+    given = of(resources(), "Lambda::Permission")
+    assert len(given) == len({fn.name for fn in FUNCTIONS if fn.routes})
+    for permission in given:
+        assert permission["SourceArn"]["Fn::Join"][1][-1] == f"/{api.STAGE}/*/*"
+
+
+def test_what_api_gateway_would_not_serve_is_refused() -> None:
+    many = Fn("many", 128, 29, frozenset(), tuple(f"GET /r{n}" for n in range(300)))
+    with pytest.raises(Exception, match="301 resources"):
+        resources((many,))
+    slow = Fn("slow", 128, 30, frozenset(), ("GET /slow",))
+    with pytest.raises(Exception, match="slow: timeout 30 s"):
+        resources((slow,))
+
+
+def test_a_changed_route_or_answer_is_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deployment(found: Resources) -> str:
+        (name,) = [n for n, r in found.items() if r["Type"] == "AWS::ApiGateway::Deployment"]
+        return name
+
+    one = Fn("one", 128, 29, frozenset(), ("GET /one",))
+    before = deployment(resources((one,)))
+    assert deployment(resources((replace(one, routes=("GET /one", "PUT /one")),))) != before
+    reworded = replace(edge.TIMEOUT, message="Too late.")
+    monkeypatch.setattr(edge, "ANSWERS", {**ANSWERS, "INTEGRATION_TIMEOUT": reworded})
+    assert deployment(resources((one,), stage="again")) != before
+
+
+# the gateway's own answers -----------------------------------------------------------------------
+
+
+def check_error(body: str) -> dict[str, Any]:
+    """Raises ValidationError for what is no error as the OpenAPI document has it."""
+    error = json.loads(body)
+    schema = {"$ref": "#/components/schemas/Error", "components": contract.document()["components"]}
+    OAS31Validator(schema).validate(error)
+    assert set(error["error"]) == set(http.error_body(NotFound(), ""))
+    return error["error"]
+
+
+def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> None:
+    found = of(resources(), "ApiGateway::GatewayResponse")
+    assert {answer["ResponseType"] for answer in found} == set(ANSWERS)
+    for answer in found:
+        template = answer["ResponseTemplates"]["application/json"]
+        error = check_error(template.replace(REQUEST_ID, "3b9c"))
+        assert error["request_id"] == "3b9c"
+        waits = "gatewayresponse.header.Retry-After" in answer.get("ResponseParameters", {})
+        assert error["retryable"] == waits, answer["ResponseType"]
+        assert "$" not in template.replace(REQUEST_ID, ""), "what a caller sent would be JSON"
+
+
+def test_an_answer_of_another_shape_is_noticed() -> None:
+    body = json.loads(edge.TIMEOUT.body("3b9c"))
+    del body["error"]["retryable"]
+    with pytest.raises(ValidationError):
+        check_error(json.dumps(body))
+
+
+def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
+    own = {kind.code: status for kind, status in http.STATUS.items()}
+    for kind, answer in ANSWERS.items():
+        if answer.status and answer.code in own and kind != "INTEGRATION_FAILURE":
+            assert own[answer.code] == answer.status, kind
+    assert ANSWERS["MISSING_AUTHENTICATION_TOKEN"].status == 404
+
+
+# the ways in -------------------------------------------------------------------------------------
+
+
+def test_by_default_it_is_regional_and_no_page_may_call() -> None:
+    found = resources()
+    rest = the(found, "ApiGateway::RestApi")
+    assert rest["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+    assert not rest["DisableExecuteApiEndpoint"]
+    assert "Access-Control" not in json.dumps(found)
+
+
+def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> None:
+    domain = {**DOMAIN, "base_path": "memory", "mutual_tls": TRUST}
+    found = resources(domain=domain)
+    assert the(found, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
+    name = the(found, "ApiGateway::DomainName")
+    assert name["MutualTlsAuthentication"] == {
+        "TruststoreUri": TRUST["truststore_uri"],
+        "TruststoreVersion": TRUST["truststore_version"],
+    }
+    assert name["SecurityPolicy"] == "TLS_1_2"
+    assert the(found, "ApiGateway::BasePathMapping")["BasePath"] == "memory"
+
+
+def test_a_name_without_mutual_tls_leaves_it_on() -> None:
+    found = resources(domain=DOMAIN)
+    assert the(found, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is False
+    assert "MutualTlsAuthentication" not in the(found, "ApiGateway::DomainName")
+
+
+def test_a_private_api_answers_to_its_endpoints_alone() -> None:
+    rest = the(resources(private=True, vpc_endpoint_ids=["vpce-1"]), "ApiGateway::RestApi")
+    assert rest["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
+    (statement,) = rest["Policy"]["Statement"]
+    assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
+
+
+def test_it_is_throttled_and_its_log_holds_no_body_key_or_name() -> None:
+    found = resources(throttle_rate=7, throttle_burst=9, log_days=90)
+    stage = the(found, "ApiGateway::Stage")
+    (everything,) = stage["MethodSettings"]
+    assert (everything["ThrottlingRateLimit"], everything["ThrottlingBurstLimit"]) == (7, 9)
+    assert everything["DataTraceEnabled"] is False
+    assert everything["LoggingLevel"] == "OFF"
+    logged = set(json.loads(stage["AccessLogSetting"]["Format"]).values())
+    assert not {v for v in logged if v.startswith(("$context.path", "$context.authorizer"))}
+    assert not {v for v in logged if "apiKey" in v or "clientCert" in v or "$input" in v}
+    assert the(found, "Logs::LogGroup")["RetentionInDays"] == 90
+
+
+# a base path -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/api/v1/scopes", "/memories/list", "/docs/"])
+def test_a_base_path_changes_nothing(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    key = gateway.key(rights=("read", "write", "admin"))
+    plain = gateway.call("GET", path, key=key)
+    sent = support.proxy_event
+
+    def behind_a_mapping(*given: Any) -> dict[str, Any]:
+        """As API Gateway makes it behind memory.example.com/memory: `path` has all that was sent,
+        `resource` what it was routed by."""
+        event = sent(*given)
+        event["path"] = f"/memory{event['path']}"
+        event["requestContext"] |= {"path": event["path"], "domainName": DOMAIN["name"]}
+        return event
+
+    monkeypatch.setattr(support, "proxy_event", behind_a_mapping)
+    mapped = gateway.call("GET", path, key=key)
+    assert (mapped.status, mapped.text) == (plain.status, plain.text)
+    assert mapped.headers == plain.headers
+    assert plain.status == (308 if path == "/docs/" else 200)
+
+
+# sizes -------------------------------------------------------------------------------------------
+
+
+def test_a_page_of_nothing_but_quotes_fits_into_an_answer(gateway: Gateway) -> None:
+    """What is escaped in our JSON is escaped once more in Lambda's."""
+    key = gateway.key()
+    events = [said('"' * 60_000) for _ in range(30)]
+    assert gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).status == 200
+    answers: list[dict[str, Any]] = []
+    handler = importlib.import_module("functions.query.handler")
+    serve = handler.serve
+
+    def kept(*given: Any) -> dict[str, Any]:
+        answers.append(serve(*given))
+        return answers[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handler, "serve", kept)
+        asked = {"participants": "user:alice", "limit": 500}
+        page = gateway.call("GET", "/memories/list", key=key, query=asked)
+    assert page.status == 200
+    (answer,) = answers
+    assert len(page.text) > 3 * 2**20
+    assert len(json.dumps(answer)) < 6_000_000
+    # Planted: as text it is more than Lambda lets through.
+    assert len(json.dumps({**answer, "body": page.text})) > 6 * 2**20
+
+
+# CORS --------------------------------------------------------------------------------------------
+
+
+def handlers(preflights: bool) -> dict[str, Handler]:
+    """The real ones, by route."""
+    return {
+        route: importlib.import_module(f"functions.{name}.handler").lambda_handler
+        for route, name in routes(preflights=preflights).items()
+    }
+
+
+@pytest.fixture
+def port(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The real handlers behind the local gateway, with two origins permitted."""
+    del gateway  # which wired them
+    monkeypatch.setenv("STRANDLINE_CORS_ORIGINS", f"{PAGE} https://two.example")
+    settings.cache_clear()
+    with served(GatewayApp(handlers(True), origins=settings().cors_origins)) as number:
+        yield number
+
+
+def test_a_page_of_a_permitted_origin_may_call(gateway: Gateway, port: int) -> None:
+    asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+    preflight = call(port, "OPTIONS", "/api/v1/events", None, asked)
+    assert (preflight.status, preflight.body) == (204, b"")
+    assert preflight.headers["access-control-allow-origin"] == PAGE
+    assert "X-API-Key" in preflight.headers["access-control-allow-headers"]
+    sent = {"Origin": PAGE, "X-API-Key": gateway.key()}
+    answer = call(port, "POST", "/api/v1/events", json.dumps(said("Out.")).encode(), sent)
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (201, PAGE)
+    assert "Idempotent-Replayed" in answer.headers["access-control-expose-headers"]
+    refused = call(port, "GET", "/api/v1/usage", None, {"Origin": PAGE})
+    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+    missing = call(port, "GET", "/nowhere", None, {"Origin": PAGE})
+    assert (missing.status, missing.headers["access-control-allow-origin"]) == (404, "*")
+
+
+def test_a_page_of_another_origin_may_not(port: int) -> None:
+    for method in ("OPTIONS", "GET"):
+        answer = call(port, method, "/api/v1/usage", None, {"Origin": OTHER})
+        assert "access-control-allow-origin" not in answer.headers
+        assert answer.headers["vary"] == "Origin"
+
+
+def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
+    del gateway  # which wired the handlers
+    with served(GatewayApp(handlers(False))) as number:
+        refused = call(number, "OPTIONS", "/api/v1/events", None, {"Origin": PAGE})
+    assert refused.status == 405
+    assert "access-control-allow-origin" not in refused.headers
+
+
+def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
+    document = contract.document()
+    methods = {route.partition(" ")[0] for route in routes()}
+    assert methods <= set(edge.PREFLIGHT["Access-Control-Allow-Methods"].split(", "))
+    allowed = edge.PREFLIGHT["Access-Control-Allow-Headers"].lower().split(", ")
+    operations = contract.operations().values()
+    asked = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
+    schemes = document["components"]["securitySchemes"].values()
+    asked |= {s["name"] for s in schemes if "name" in s}
+    assert {name.lower() for name in asked} <= set(allowed)
+    exposed = edge.shared(("*",), None)["Access-Control-Expose-Headers"].lower().split(", ")
+    given = {
+        name.lower()
+        for operation in operations
+        for answer in operation["responses"].values()
+        for name in answer.get("headers", ())
+    }
+    safe = {"content-security-policy", "referrer-policy", "x-content-type-options"}
+    assert given - safe <= set(exposed)
+
+
+@pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://*.example"])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    given = {"STRANDLINE_CORS_ORIGINS": origin, "STRANDLINE_KEY_SECRET": "k" * 32}
+    required = {"STRANDLINE_DATABASE_URL": "host=x", "STRANDLINE_BUCKET": "b"}
+    with pytest.raises(Misconfigured, match="CORS_ORIGINS"):
+        Settings.from_env(given | required)
+
+
+def test_one_origin_stands_in_the_template_and_several_are_all() -> None:
+    assert edge.shared_by_gateway([PAGE])["Access-Control-Allow-Origin"] == PAGE
+    assert edge.shared_by_gateway([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
+    assert edge.shared_by_gateway([]) == {}

@@ -1,0 +1,323 @@
+"""Each function's role is allowed exactly what is asked of AWS in its name: nothing is missing,
+nothing is more, and nothing is wider than it must be."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import botocore
+import pytest
+
+from infra.functions import FUNCTIONS, Fn
+from infra.permissions import Grant, Resources, bedrock_models, grants
+from strandline import boto
+from strandline.local.aws import LocalAws
+from strandline.local.lambda_context import ACCOUNT_ID, REGION
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.models.embedding import Embedder
+from tests.infra.calls import ARN, ATTACHED, CLUSTER, MODEL, Asked, Ear, by_lambda, on_the_key, only
+from tests.infra.stacks import Template, properties, template
+from tests.infra.turns import take
+from tests.support import TEMPLATE, Base, fresh_name
+
+KEY = ARN.format("kms", "key/1")
+PARTS = ("_uploads/*", "_jobs/*")
+"""Of the bucket, which can be granted alone."""
+CALLED = re.compile(r"[.\"](\w+)(?:\(|\", Params)")
+"""What is called, or signed for somebody who will call it."""
+SIGNED = re.compile(r"_call\(\s*\"(\w+)\"")
+"""What is asked without a client."""
+PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT_ID}
+BOTOCORE: Any = botocore
+"""It has no types."""
+EACH = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
+
+
+@pytest.fixture(scope="module")
+def turns(
+    server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder
+) -> Iterator[tuple[Ear, Resources]]:
+    """What all functions asked, each at everything that it does, and of what stage."""
+    name = fresh_name()
+    server.clone_database(TEMPLATE, name)
+    with pytest.MonkeyPatch.context() as patch:
+        heard = take(Base(server, name), aws, embedder, patch)
+    yield heard
+    server.drop_database(name)
+
+
+@pytest.fixture
+def ear(turns: tuple[Ear, Resources]) -> Ear:
+    return turns[0]
+
+
+@pytest.fixture(params=[None, KEY], ids=["AWS's keys", "a key of one's own"])
+def stage(request: pytest.FixtureRequest, turns: tuple[Ear, Resources]) -> Resources:
+    return replace(turns[1], key=request.param)
+
+
+def asked_of(fn: Fn, ear: Ear, stage: Resources) -> set[Asked]:
+    """What was heard of a function, what Lambda asks in its name, and what a key needs."""
+    asked = {one for one in ear.asked if one.function == fn.name} | {*by_lambda(fn, stage)}
+    return asked if stage.key is None else asked | {*on_the_key(asked, stage.key)}
+
+
+def allowed(granted: Sequence[Grant], fn: Fn) -> set[Asked]:
+    """Grants, one action on one pattern of resources each."""
+    return {
+        Asked(fn.name, action, resource, only(**grant.conditions) if grant.conditions else "")
+        for grant in granted
+        for action in grant.actions
+        for resource in grant.resources
+    }
+
+
+def snake(operation: str) -> str:
+    """As a client's method is called."""
+    return BOTOCORE.xform_name(operation)
+
+
+def covers(grant: Asked, one: Asked) -> bool:
+    return (grant.action, grant.only) == (one.action, one.only) and fnmatchcase(
+        one.resource, grant.resource
+    )
+
+
+def faults(granted: set[Asked], asked: set[Asked]) -> list[str]:
+    """What is missing, what nobody asks, and what is wider than what is asked."""
+    found = [f"missing: {one}" for one in asked if not any(covers(g, one) for g in granted)]
+    for grant in granted:
+        uses = [one for one in asked if covers(grant, one)]
+        if not uses:
+            found.append(f"needless: {grant}")
+        bucket, _, objects = grant.resource.partition("/")
+        narrow = [grant._replace(resource=f"{bucket}/{part}") for part in PARTS]
+        if grant.action.startswith("s3:") and objects == "*":
+            others = [one for one in uses if not any(covers(n, one) for n in narrow)]
+            found += [] if others else [f"too wide: {grant}"]
+    return found
+
+
+@EACH
+def test_a_role_is_allowed_what_is_asked_in_its_name_and_no_more(
+    fn: Fn, ear: Ear, stage: Resources
+) -> None:
+    assert fn.name in ear.heard, "a function without a turn: let it have one in turns.py"
+    assert not faults(allowed(grants(fn, stage), fn), asked_of(fn, ear, stage))
+
+
+@EACH
+def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
+    fn: Fn, ear: Ear, stage: Resources
+) -> None:
+    """Planted, one at a time: every single grant taken away, or moved to another resource, or
+    freed of its condition."""
+    granted, asked = allowed(grants(fn, stage), fn), asked_of(fn, ear, stage)
+    for grant in granted:
+        rest = granted - {grant}
+        assert any(fault.startswith("missing") for fault in faults(rest, asked))
+        moved = grant._replace(resource=grant.resource.replace(":", ":another-", 5) + "x")
+        assert faults(rest | {moved}, asked)
+        if grant.only:
+            assert faults(rest | {grant._replace(only="")}, asked)
+    for action, resource in (
+        ("s3:PutObjectAcl", f"{stage.bucket}/*"),
+        ("s3:DeleteObjectVersion", f"{stage.bucket}/_uploads/*"),
+        ("s3:*", f"{stage.bucket}/*"),
+        ("sqs:PurgeQueue", stage.hints),
+        ("rds-db:connect", stage.owner_user if "database" in fn.needs else stage.database_user),
+        ("secretsmanager:DeleteSecret", stage.secrets),
+        ("kms:Decrypt", "*"),
+    ):
+        needless = Asked(fn.name, action, resource)
+        assert f"needless: {needless}" in faults(granted | {needless}, asked)
+
+
+def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: Resources) -> None:
+    for name, action in (("ingest", "s3:DeleteObject"), ("sweeper", "s3:PutObject")):
+        fn = next(fn for fn in FUNCTIONS if fn.name == name)
+        wide = Asked(name, action, f"{stage.bucket}/*")
+        assert faults(allowed(grants(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)) == [
+            f"too wide: {wide}"
+        ]
+
+
+def test_every_operation_in_the_source_was_heard(ear: Ear, repository: Path) -> None:
+    """A call that no turn comes to would be granted to nobody, and missed by nobody."""
+    services = get_args(boto.client.__annotations__["service"])
+    session: Any = import_module("botocore.session").get_session()
+    known = {
+        snake(operation)
+        for service in services
+        for operation in session.get_service_model(service).operation_names
+    }
+    written, signed = set[str](), set[str]()
+    for file in (repository / "shared" / "strandline").rglob("*.py"):
+        text = file.read_text()
+        signed |= set(SIGNED.findall(text))
+        if "import boto\n" in text and "local" not in file.parts:
+            written |= {name for name in CALLED.findall(text) if name in known}
+    assert {"GetSecretValue", "PutSecretValue"} <= signed
+    written |= {snake(operation) for operation in signed}
+    assert written == {snake(operation) for operation in ear.operations}
+    assert {"head_object", "put_object", "converse"} < written
+
+
+def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resources) -> None:
+    for fn in FUNCTIONS:
+        for one in allowed(grants(fn, stage), fn):
+            assert "*" not in one.action, one
+            if "*" in one.resource.removesuffix("/*").removesuffix(":*"):
+                assert (one.resource, one.action in ATTACHED) == ("*", True), one
+
+
+def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
+    turns: tuple[Ear, Resources],
+) -> None:
+    stage = replace(turns[1], models=(), network=False)
+    for fn in FUNCTIONS:
+        actions = {one.action.partition(":")[0] for one in allowed(grants(fn, stage), fn)}
+        assert not {"bedrock", "ec2", "kms"} & actions
+
+
+def test_a_model_is_named_by_its_id_its_arn_or_a_profile_of_several_regions() -> None:
+    of = partial(bedrock_models, partition="aws", region="eu-west-1", account="123456789012")
+    model = "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.some-v1:0"
+    assert of("anthropic.some-v1:0") == (model,)
+    assert of(model) == (model,)
+    assert of("eu.anthropic.some-v1:0") == (
+        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.some-v1:0",
+        "arn:aws:bedrock:*::foundation-model/anthropic.some-v1:0",
+    )
+
+
+# --- the roles as they are deployed
+
+
+def spelt(value: Any) -> str:
+    """A value of the template as text: what is known only when it is deployed by its name."""
+    match value:
+        case {"Fn::Join": [between, parts]}:
+            return between.join(spelt(part) for part in parts)
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Ref": name}:
+            return PSEUDO.get(name, f"<{name}>")
+        case _:
+            assert isinstance(value, str), value
+            return value
+
+
+def told(found: Template, fn: Fn) -> dict[str, str]:
+    """What the stack tells a function."""
+    (given,) = (
+        p
+        for p in properties(found, "Lambda::Function").values()
+        if str(p.get("FunctionName")).endswith(f"-{fn.name}")
+    )
+    variables: dict[str, Any] = given["Environment"]["Variables"]
+    return {"ROLE": spelt(given["Role"])} | {
+        name.removeprefix("STRANDLINE_"): spelt(value) for name, value in variables.items()
+    }
+
+
+def deployed(found: Template, fn: Fn, stage: Resources) -> set[Asked]:
+    """What the function's role is allowed in the template: of what the function is told of, as
+    the recorded stage calls it."""
+    everything: dict[str, str] = {}
+    for one in FUNCTIONS:
+        everything |= told(found, one)
+    (key,) = properties(found, "KMS::Key")
+    host = everything["DATABASE_URL"].partition("host=<")[2].partition(".")[0]
+    prefix = everything["WAKEUP_GROUP"]
+    names = {
+        f"<{everything['BUCKET'].strip('<>')}.Arn>": stage.bucket,
+        f"<{everything['QUEUE_URL'].strip('<>')}.Arn>": stage.hints,
+        f"<{everything['RUNS_URL'].strip('<>')}.Arn>": stage.runs,
+        everything["SECRETS"]: stage.secrets,
+        everything["ADMINISTRATOR_SECRET"]: stage.administrator_secret,
+        everything["FIRST_KEY_SECRET"]: stage.first_key_secret,
+        everything["STATE_MACHINE"]: stage.state_machine,
+        everything["WAKEUP_ROLE"]: stage.wakeup_role,
+        f"<{host}.DBClusterResourceId>": CLUSTER,
+        f"schedule/{prefix}/": f"schedule/{stage.wakeup_group}/",
+        f"/aws/lambda/{prefix}-": f"/aws/lambda/{stage.function_prefix}",
+        f"<{key}.Arn>": KEY,
+    }
+    role = told(found, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    allowed: set[Asked] = set()
+    for statement in _statements(found, role):
+        assert statement["Effect"] == "Allow"
+        conditions = json.loads(json.dumps(statement.get("Condition", {})))
+        only_if = only(**_spelt_within(conditions)) if conditions else ""
+        for action in _several(statement["Action"]):
+            for resource in map(spelt, _several(statement["Resource"])):
+                for name, real in names.items():
+                    resource = resource.replace(name, real)
+                allowed.add(Asked(fn.name, action, resource, only_if))
+    return allowed
+
+
+def _statements(found: Template, role: str) -> list[dict[str, Any]]:
+    """Of all policies of a role, wherever they stand."""
+    given = properties(found, "IAM::Role")[role]
+    assert not given.get("ManagedPolicyArns"), f"{role}: a managed policy"
+    attached = {**properties(found, "IAM::Policy"), **properties(found, "IAM::ManagedPolicy")}
+    assert not [n for n, p in attached.items() if {"Ref": role} in p.get("Roles", [])]
+    return [s for policy in given["Policies"] for s in policy["PolicyDocument"]["Statement"]]
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _spelt_within(conditions: dict[str, dict[str, Any]]) -> dict[str, dict[str, str]]:
+    return {test: {n: spelt(v) for n, v in keys.items()} for test, keys in conditions.items()}
+
+
+@pytest.fixture(scope="module")
+def found() -> Template:
+    """A stage with Bedrock and a key of its own."""
+    return template(key=True, settings={"llm_provider": "bedrock", "llm_model": MODEL})
+
+
+@EACH
+def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
+    fn: Fn, turns: tuple[Ear, Resources], found: Template
+) -> None:
+    ear, stage = turns[0], replace(turns[1], key=KEY)
+    asked = asked_of(fn, ear, stage)
+    assert not faults(deployed(found, fn, stage), asked)
+    # Planted, one at a time: each statement of the role taken out of the template.
+    role = told(found, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    for n in range(len(_statements(found, role))):
+        poorer = copy.deepcopy(found)
+        given = properties(poorer, "IAM::Role")[role]["Policies"]
+        del given[0]["PolicyDocument"]["Statement"][n]
+        assert faults(deployed(poorer, fn, stage), asked), n
+
+
+def test_a_policy_beside_the_role_or_another_queue_is_noticed(
+    turns: tuple[Ear, Resources], found: Template
+) -> None:
+    ear, stage = turns[0], replace(turns[1], key=KEY)
+    worker = next(fn for fn in FUNCTIONS if fn.name == "worker")
+    role = told(found, worker)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    more = copy.deepcopy(found)
+    properties(more, "IAM::Role")[role]["ManagedPolicyArns"] = ["arn:aws:iam::aws:policy/x"]
+    with pytest.raises(AssertionError, match="managed"):
+        deployed(more, worker, stage)
+    swapped = json.loads(json.dumps(found))
+    for given in properties(swapped, "Lambda::Function").values():
+        told_of = given.get("Environment", {}).get("Variables", {})
+        if {"STRANDLINE_QUEUE_URL", "STRANDLINE_RUNS_URL"} <= told_of.keys():
+            hints, runs = told_of["STRANDLINE_QUEUE_URL"], told_of["STRANDLINE_RUNS_URL"]
+            told_of |= {"STRANDLINE_QUEUE_URL": runs, "STRANDLINE_RUNS_URL": hints}
+    assert faults(deployed(swapped, worker, stage), asked_of(worker, ear, stage))

@@ -1,0 +1,46 @@
+"""What the README says it costs is what the script gives."""
+
+from pathlib import Path
+
+import pytest
+
+from infra import prices
+from infra.prices import IDLE, NETWORKS, PRICES, Item, total
+from tests.infra.test_watch import alarms, stats
+
+
+def test_the_readmes_table_is_what_the_script_gives(repository: Path) -> None:
+    readme = (repository / "README.md").read_text()
+    assert prices.written(readme) == readme, "make prices"
+    with pytest.raises(ValueError, match="has no"):
+        prices.written(readme.replace(prices.END, ""))
+
+
+def test_a_changed_price_changes_the_table(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
+    monkeypatch.setattr(prices, "PRICES", dearer)
+    readme = (repository / "README.md").read_text()
+    assert prices.written(readme) != readme
+
+
+def test_idle_by_hand() -> None:
+    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 17 alarms at
+    0.10, a dashboard, and 20 metrics for 31 of 730 hours."""
+    assert total(IDLE) == pytest.approx(1.00 + 0.372 + 1.20 + 1.70 + 3.00 + 0.2548, abs=1e-3)
+    one, two, nat, existing = (total(items) for items in NETWORKS.values())
+    assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
+    assert (nat, existing) == (pytest.approx(36.50), 0)
+
+
+def test_every_price_has_its_unit_and_source_and_every_item_its_price() -> None:
+    for price in [*PRICES.values(), *prices.AGENTCORE.values()]:
+        assert price.usd > 0
+        assert price.unit
+        assert price.source.startswith(("seen: ", "remembered", "quoted"))
+    assert Item("acu", 2, "").usd == pytest.approx(0.24)
+
+
+def test_alarms_are_as_many_as_are_priced() -> None:
+    assert sum(len(stats(a)) for a in alarms().values()) == prices.ALARM_METRICS

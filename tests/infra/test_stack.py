@@ -1,0 +1,363 @@
+"""The template: what would hurt is not in it, and a fault of each kind is found."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_iam, aws_sqs
+
+from infra.functions import DAILY_SWEEP, FUNCTIONS
+from infra.jobs import DEFINITION
+from infra.settings import Refused
+from strandline.local.aws import LocalAws, client
+from strandline.local.state_machine import PREFIX, StateMachine
+from tests.infra import hurts
+from tests.infra.stacks import (
+    VARIANTS,
+    Template,
+    findings,
+    findings_of,
+    properties,
+    stack,
+    template,
+)
+
+type Plant = Callable[[Template], None]
+NAMES = list(VARIANTS)
+
+
+def only(found: Template, kind: str) -> dict[str, Any]:
+    """The one resource of a kind."""
+    (given,) = properties(found, kind).values()
+    return given
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_hurts(name: str) -> None:
+    found = template(**VARIANTS[name])
+    assert {find.__name__: find(found) for find in hurts.HURTS} == {
+        find.__name__: [] for find in hurts.HURTS
+    }
+
+
+def _set(kind: str, *path: str | int, to: object, many: bool = False) -> Plant:
+    """A fault: a property of (the first) resource of a kind that says something else."""
+
+    def plant(found: Template) -> None:
+        chosen = list(properties(found, kind).values())
+        for given in chosen if many else chosen[:1]:
+            at: Any = given
+            for step in path[:-1]:
+                at = at[step]
+            if to is None:
+                del at[path[-1]]
+            else:
+                at[path[-1]] = to
+
+    return plant
+
+
+def _unprotected(found: Template) -> None:
+    for resource in found["Resources"].values():
+        if resource["Type"] == "AWS::S3::Bucket":
+            resource["DeletionPolicy"] = "Delete"
+
+
+def _allowed(action: str, resource: object) -> Plant:
+    def plant(found: Template) -> None:
+        role = next(p for n, p in properties(found, "IAM::Role").items() if "IngestRole" in n)
+        statements = role["Policies"][0]["PolicyDocument"]["Statement"]
+        statements.append({"Effect": "Allow", "Action": action, "Resource": resource})
+
+    return plant
+
+
+FAULTS: list[tuple[hurts.Finder, Plant]] = [
+    (hurts.public_database, _set("RDS::DBInstance", "PubliclyAccessible", to=True)),
+    (hurts.public_database, _set("EC2::SecurityGroupIngress", "CidrIp", to="0.0.0.0/0")),
+    (hurts.open_bucket, _set("S3::Bucket", "PublicAccessBlockConfiguration", to=None)),
+    (
+        hurts.open_bucket,
+        _set("S3::Bucket", "PublicAccessBlockConfiguration", "BlockPublicPolicy", to=False),
+    ),
+    (hurts.open_bucket, _set("S3::BucketPolicy", "PolicyDocument", "Statement", to=[])),
+    (hurts.open_queue, _set("SQS::QueuePolicy", "PolicyDocument", "Statement", to=[])),
+    (hurts.unencrypted, _set("RDS::DBCluster", "StorageEncrypted", to=False)),
+    (hurts.unencrypted, _set("S3::Bucket", "BucketEncryption", to=None)),
+    (hurts.unencrypted, _set("SQS::Queue", "SqsManagedSseEnabled", to=False)),
+    (
+        hurts.unencrypted,
+        _set("RDS::DBClusterParameterGroup", "Parameters", "rds.force_ssl", to="0"),
+    ),
+    (hurts.kept_by_nobody, _unprotected),
+    (hurts.kept_by_nobody, _set("RDS::DBCluster", "DeletionProtection", to=False)),
+    (hurts.kept_by_nobody, _set("S3::Bucket", "VersioningConfiguration", to=None)),
+    (hurts.wildcard_on_data, _allowed("s3:*", "arn:aws:s3:::bucket/*")),
+    (hurts.wildcard_on_data, _allowed("secretsmanager:GetSecretValue", "*")),
+    (hurts.wildcard_on_data, _allowed("*", "arn:aws:s3:::bucket")),
+    (
+        hurts.plain_secret,
+        _set(
+            *("Lambda::Function", "Environment", "Variables", "STRANDLINE_LLM_API_KEY"), to="sk-1"
+        ),
+    ),
+    (hurts.plain_secret, _set("SecretsManager::Secret", "SecretString", to="hush")),
+    (hurts.plain_secret, _set("RDS::DBCluster", "MasterUserPassword", to="hush")),
+]
+
+
+@pytest.mark.parametrize(
+    ("find", "plant"), FAULTS, ids=[f"{f.__name__}-{n}" for n, (f, _) in enumerate(FAULTS)]
+)
+def test_what_hurts_is_found(find: hurts.Finder, plant: Plant) -> None:
+    found = template()
+    plant(found)
+    assert find(found)
+
+
+def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
+    found = template(**VARIANTS["mutual TLS"])
+    _set("ApiGateway::RestApi", "DisableExecuteApiEndpoint", to=False)(found)
+    assert hurts.default_endpoint_beside_mutual_tls(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
+    assert findings(**VARIANTS[name]) == ()
+
+
+def test_an_unexplained_finding_is_found(tmp_path: Path) -> None:
+    made = stack(tmp_path, {})
+    aws_sqs.Queue(made, "Bare")
+    role = aws_iam.Role(made, "Wide", assumed_by=cast(aws_iam.IPrincipal, aws_iam.AnyPrincipal()))
+    role.add_to_policy(aws_iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
+    found = " ".join(findings_of(made, tmp_path))
+    assert "SQS4: strandline-dev/Bare" in found
+    assert "IAM5[Resource::*]: strandline-dev/Wide" in found
+
+
+def test_the_state_machine_is_the_one_that_make_run_executes() -> None:
+    """Byte for byte, once what differs from place to place is filled in: by CloudFormation there,
+    by the local machine here."""
+    machine = only(template(), "StepFunctions::StateMachine")
+    text = DEFINITION.read_bytes()
+    assert machine["DefinitionString"].encode() == text
+    assert set(machine["DefinitionSubstitutions"]) == set(re.findall(r"\$\{(\w+)\}", text.decode()))
+    assert machine["DefinitionSubstitutions"]["FunctionPrefix"] == "strandline-dev-"
+    assert PREFIX.endswith("-")
+
+
+def test_the_local_machine_fills_in_the_same(aws: LocalAws) -> None:
+    """What `make run` gives to its interpreter is the template's text after substitution."""
+    given = only(template(), "StepFunctions::StateMachine")
+    text = given["DefinitionString"]
+    for name, value in {"Bucket": aws.bucket, "FunctionPrefix": PREFIX}.items():
+        text = text.replace(f"${{{name}}}", value)
+    with (
+        StateMachine(DEFINITION, aws.bucket) as machine,
+        closing(client("stepfunctions")) as states,
+    ):
+        told = states.describe_state_machine(stateMachineArn=machine.arn)
+    assert told["definition"] == text
+
+
+def test_every_function_is_as_the_table_says() -> None:
+    found = template()
+    made = properties(found, "Lambda::Function")
+    ours = {p["FunctionName"]: p for p in made.values() if "FunctionName" in p}
+    assert set(ours) == {f"strandline-dev-{fn.name}" for fn in FUNCTIONS}
+    for fn in FUNCTIONS:
+        given = ours[f"strandline-dev-{fn.name}"]
+        assert (given["Runtime"], given["Architectures"]) == ("python3.13", ["arm64"])
+        assert (given["MemorySize"], given["Timeout"]) == (fn.memory, fn.timeout)
+        assert given.get("ReservedConcurrentExecutions", 0) == fn.reserved
+        assert len(given["Layers"]) == len(fn.layers)
+        assert ("VpcConfig" in given) is bool({"database", "owner"} & fn.needs)
+        assert "TracingConfig" not in given
+    aliases = properties(found, "Lambda::Alias").values()
+    assert [a["Name"] for a in aliases] == ["live"] * len(FUNCTIONS)
+    groups = properties(found, "Logs::LogGroup").values()
+    assert {g.get("RetentionInDays") for g in groups} == {30}
+
+
+def test_no_two_roles_are_one() -> None:
+    made = properties(template(), "Lambda::Function").values()
+    roles = [json.dumps(p["Role"]) for p in made]
+    assert len(set(roles)) == len(roles)
+
+
+def _told(found: Template, name: str) -> dict[str, Any]:
+    (given,) = (
+        p
+        for p in properties(found, "Lambda::Function").values()
+        if p.get("FunctionName") == f"strandline-dev-{name}"
+    )
+    return given["Environment"]["Variables"]
+
+
+def test_what_functions_are_told() -> None:
+    found = template(settings={"llm_seconds": 5.5, "embedding_threads": 2})
+    ingest, waker, migrate = (_told(found, name) for name in ("ingest", "waker", "migrate"))
+    assert ingest["STRANDLINE_LLM_SECONDS"] == "5.5"
+    assert ingest["STRANDLINE_DATABASE_AUTH"] == "iam"
+    url = json.dumps(ingest["STRANDLINE_DATABASE_URL"])
+    assert "user=strandline_app sslmode=verify-full sslrootcert=/opt/" in url
+    assert {"STRANDLINE_STATE_MACHINE", "STRANDLINE_WAKEUP_GROUP"} <= waker.keys()
+    assert not {n for n in waker if "DATABASE" in n or "SECRET" in n}
+    assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
+    assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
+    assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
+
+
+def test_queues_outlast_their_functions_and_give_up() -> None:
+    found = template()
+    queues = properties(found, "SQS::Queue")
+    feeds = properties(found, "Lambda::EventSourceMapping").values()
+    assert len(feeds) == 2
+    for feed in feeds:
+        queue = queues[feed["EventSourceArn"]["Fn::GetAtt"][0]]
+        timeout = next(fn.timeout for fn in FUNCTIONS if fn.name.capitalize() in _target(feed))
+        assert queue["VisibilityTimeout"] >= 6 * timeout
+        assert queue["RedrivePolicy"]["maxReceiveCount"] == 5
+        assert feed["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def _target(feed: dict[str, Any]) -> str:
+    return json.dumps(feed["FunctionName"])
+
+
+def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
+    found = template()["Resources"]
+    (trigger,) = (n for n, r in found.items() if r["Type"] == "Custom::Trigger")
+    after = found[trigger]["DependsOn"]
+    assert {found[n]["Type"] for n in after} >= {"AWS::RDS::DBCluster", "AWS::RDS::DBInstance"}
+    for name, resource in found.items():
+        if resource["Type"] != "AWS::Lambda::Alias":
+            continue
+        if "Migrate" in name:
+            assert name in after
+        else:
+            assert trigger in resource["DependsOn"]
+
+
+def test_a_release_of_other_layers_migrates_again(tmp_path: Path) -> None:
+    """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
+
+    def version(domain: str) -> str:
+        directory = tmp_path / domain
+        assets = directory / "assets" / "domain"
+        assets.mkdir(parents=True)
+        (assets / "migrations").write_text(domain)
+        made = dict(cdk.assertions.Template.from_stack(stack(directory, {})).to_json())
+        return next(n for n in properties(made, "Lambda::Version") if "ComputeMigrate" in n)
+
+    assert version("one") != version("two")
+
+
+def test_schedules_are_the_daily_sweep_alone() -> None:
+    given = only(template(), "Scheduler::Schedule")
+    assert given["ScheduleExpression"] == DAILY_SWEEP
+    assert json.loads(given["Target"]["Input"]) == {"job": "sweeper"}
+    assert "AWS::Events::Rule" not in {r["Type"] for r in template()["Resources"].values()}
+
+
+def test_the_database_pauses_where_nobody_calls() -> None:
+    scaling = only(template(), "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
+    assert scaling == {"MinCapacity": 0, "MaxCapacity": 4, "SecondsUntilAutoPause": 300}
+    awake = only(template(**VARIANTS["proxy"]), "RDS::DBCluster")
+    assert "SecondsUntilAutoPause" not in awake["ServerlessV2ScalingConfiguration"]
+
+
+def test_networks() -> None:
+    def interfaces(found: Template) -> list[str]:
+        given = properties(found, "EC2::VPCEndpoint").values()
+        return sorted(
+            json.dumps(e["ServiceName"]).rpartition(".")[2].strip('"]}')
+            for e in given
+            if e["VpcEndpointType"] == "Interface"
+        )
+
+    fewest, bedrock = template(), template(**VARIANTS["bedrock"])
+    assert len(interfaces(fewest)) == 2
+    assert len(interfaces(bedrock)) == 3
+    assert not properties(fewest, "EC2::NatGateway")
+    assert not properties(fewest, "EC2::InternetGateway")
+    nat = template(**VARIANTS["nat"])
+    assert len(properties(nat, "EC2::NatGateway")) == 1
+    assert not interfaces(nat)
+    existing = template(**VARIANTS["existing"])
+    assert not any(
+        r["Type"] in ("AWS::EC2::VPC", "AWS::EC2::Subnet") for r in existing["Resources"].values()
+    )
+
+
+def test_names_bear_the_stack_s() -> None:
+    """Two stacks in one account have no name in common."""
+    one, two = template(), template(name="second")
+    ours = (
+        *("AlarmName", "BudgetName", "DBClusterIdentifier", "DashboardName", "FunctionName"),
+        *("GroupName", "LogGroupName", "Name", "StateMachineName", "TopicName"),
+    )
+
+    def names(found: Template) -> set[str]:
+        return {
+            f"{resource['Type']} {given[member]}"
+            for resource in found["Resources"].values()
+            if resource["Type"] not in ("AWS::Lambda::Alias",)  # a name within its function
+            for given in [resource.get("Properties", {})]
+            for member in ours
+            if isinstance(given.get(member), str)
+        }
+
+    shared = names(one) & names(two)
+    assert not shared, shared
+    assert len(names(one)) > 15
+
+
+def test_boundary_and_tags_are_everywhere() -> None:
+    bound = template(**VARIANTS["bedrock"])
+    for name, role in properties(bound, "IAM::Role").items():
+        assert role.get("PermissionsBoundary") == "arn:aws:iam::111122223333:policy/boundary", name
+    tagged = only(template(**VARIANTS["own key"]), "RDS::DBCluster")["Tags"]
+    assert {"Key": "team", "Value": "memory"} in tagged
+    assert {"Key": "strandline:stack", "Value": "strandline-dev"} in tagged
+
+
+def test_a_key_of_one_s_own_is_everywhere() -> None:
+    for name in ("own key", "a key that is there"):
+        found = template(**VARIANTS[name])
+        for kind, member in {
+            "RDS::DBCluster": "KmsKeyId",
+            "SQS::Queue": "KmsMasterKeyId",
+            "SecretsManager::Secret": "KmsKeyId",
+            "Logs::LogGroup": "KmsKeyId",
+        }.items():
+            assert all(member in p for p in properties(found, kind).values()), (name, kind)
+
+
+def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        Refused, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
+    ):
+        stack(tmp_path, {}, size=70 * 2**20)
+    stack(tmp_path / "fits", {}, size=62 * 2**20)
+
+
+def test_cfn_lint_is_silent(tmp_path: Path) -> None:
+    """W3005 is about dependencies that the CDK writes twice."""
+    file = tmp_path / "template.json"
+    file.write_text(json.dumps(template(**VARIANTS["mutual TLS"])))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("cfn-lint"), "--ignore-checks", "W3005", "--", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)

@@ -1,0 +1,277 @@
+"""Every alarm watches what is printed, and has its line in the runbook; every line its alarm."""
+
+import functools
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_rds as rds
+from aws_cdk import aws_sqs as sqs
+
+from infra import watch
+from infra.settings import made
+from infra.watch import Watch, Watched
+from strandline.config import settings
+from strandline.local.lambda_context import LambdaContext
+from strandline.observability import NAMESPACE, logger
+from tests import support
+from tests.functions.conftest import Told, tell
+from tests.functions.test_model_path import deliver, talk
+from tests.model_server import ModelServer, error, serving
+from tests.support import Gateway
+
+__all__ = ["tell"]  # a fixture
+
+type Watching = tuple[str, frozenset[tuple[str, str]]]
+"""A metric of ours, and its dimensions."""
+MODEL: Mapping[str, object] = {"settings": {"llm_provider": "bedrock", "llm_model": "m.v1:0"}}
+PREFIX = "strandline-dev-"
+
+
+@functools.cache
+def _made(given: str) -> Mapping[str, Any]:
+    settings = made(json.loads(given))
+    stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    cluster = rds.DatabaseCluster.from_database_cluster_attributes(
+        stack, "Db", cluster_identifier="strandline-dev"
+    )
+    queues = {
+        name: (sqs.Queue(stack, name), sqs.Queue(stack, f"dead-{name}"))
+        for name in ("hints", "runs")
+    }
+    watched = Watched(
+        api={"ApiName": settings.stack_name, "Stage": "api"},
+        queues=cast(Any, queues),
+        cluster=cluster,
+        machine="arn:aws:states:eu-west-1:1:stateMachine:jobs",
+        schedules=settings.stack_name,
+        prefix=PREFIX,
+    )
+    Watch(stack, "Watch", settings, watched)
+    return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
+
+
+def of(kind: str, **given: object) -> list[dict[str, Any]]:
+    """The properties of all resources of a kind."""
+    found = _made(json.dumps(given, sort_keys=True)).values()
+    return [r["Properties"] for r in found if r["Type"] == f"AWS::{kind}"]
+
+
+def alarms(**given: object) -> dict[str, dict[str, Any]]:
+    """By name, without the stack's."""
+    found = of("CloudWatch::Alarm", **given)
+    return {alarm["AlarmName"].removeprefix(PREFIX): alarm for alarm in found}
+
+
+def stats(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics that an alarm looks at."""
+    queries = [q["MetricStat"] for q in alarm.get("Metrics", ()) if "MetricStat" in q]
+    return [query["Metric"] for query in queries] or [alarm]
+
+
+def watching(found: Mapping[str, dict[str, Any]]) -> set[Watching]:
+    """The metrics of ours that alarms look at."""
+    return {
+        (
+            metric["MetricName"],
+            frozenset((d["Name"], d["Value"]) for d in metric["Dimensions"]),
+        )
+        for alarm in found.values()
+        for metric in stats(alarm)
+        if metric["Namespace"] == NAMESPACE
+    }
+
+
+# what the functions print ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """A language model that is left alone after its first failure, and has its price."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as provider:
+        for name, value in {
+            "PROVIDER": "openai",
+            "BASE_URL": provider.url,
+            "MODEL": "tiny",
+            "FAILURES": "1",
+            "USD_PER_MILLION_IN": "10",
+        }.items():
+            monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
+        yield provider
+
+
+@pytest.fixture
+def printed(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]:
+    """What the very handler that prints in Lambda prints from here on."""
+    del provider, gateway
+    settings.cache_clear()
+    stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
+    before = handler.setStream(stream)
+    yield stream
+    handler.setStream(before)
+
+
+def emitted(printed: str) -> set[Watching]:
+    """Every metric in these lines, as CloudWatch would know it."""
+    found: set[Watching] = set()
+    for line in map(json.loads, printed.splitlines()):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for names in directive["Dimensions"]:
+                at = frozenset((n, PREFIX + line[n] if n == "function" else line[n]) for n in names)
+                found |= {(metric["Name"], at) for metric in directive["Metrics"]}
+    return found
+
+
+def test_what_alarms_watch_is_what_the_handlers_print(
+    gateway: Gateway,
+    tell: Told,
+    printed: io.StringIO,
+    provider: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def as_query(name: str, seconds: float) -> LambdaContext:
+        del name
+        return LambdaContext("query", seconds)
+
+    def ask() -> None:
+        """A function that asks a model for a request."""
+        with monkeypatch.context() as named:
+            named.setattr(support, "LambdaContext", as_query)
+            reply = gateway.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key)
+        assert reply.status == 200, reply.text
+
+    key = gateway.key(user="user:alice")
+    scope = talk(tell, key)
+    ask()
+    provider.script = [error(500)] * 20
+    deliver(scope)  # the worker, which leaves the model alone after the first
+    ask()
+    gateway.run("sweeper", "acme")
+    gateway.run("archiver", "acme")
+    found = emitted(printed.getvalue())
+    looked_at = watching(alarms(**MODEL))
+    # A sweeper asks a model where it folds; its line is made as the worker's is.
+    sweeper = frozenset({("function", f"{PREFIX}sweeper")})
+    missing = {(name, at) for name, at in looked_at - found if at != sweeper}
+    assert not missing
+    assert {name for name, at in looked_at if at == sweeper} == {"BreakerOpen", "ModelMicroUsd"}
+    assert re.search(r'"BreakerOpen":[1-9]', printed.getvalue()), "left alone, and not counted"
+    assert re.search(r'"ModelMicroUsd":[1-9]', printed.getvalue()), "asked, and no price counted"
+    # Planted: a metric that nobody prints, a dimension that nobody has.
+    assert ("OldestDueSecond", next(iter(found))[1]) not in found
+    assert ("Failures", frozenset({("function", f"{PREFIX}sweeper")})) not in found
+
+
+# alarms and their lines --------------------------------------------------------------------------
+
+
+def lines_of(runbook: str) -> set[str]:
+    """The names of alarms that have a line."""
+    part = runbook.partition("## Alarms\n")[2].partition("\n## ")[0]
+    return {name for name, said in re.findall(r"^### (\S+)\n(.+)$", part, re.MULTILINE) if said}
+
+
+def unanswered(found: Mapping[str, dict[str, Any]], runbook: str) -> set[str]:
+    """Alarms without a line, and lines without an alarm."""
+    named = {
+        name
+        for name, alarm in found.items()
+        if alarm["AlarmDescription"].endswith(f" {watch.RUNBOOK}#{name}")
+    }
+    assert named == set(found)
+    return named ^ (lines_of(runbook) - {"budget"})
+
+
+def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> None:
+    runbook = (repository / watch.RUNBOOK).read_text()
+    found = alarms(**MODEL)
+    assert unanswered(found, runbook) == set()
+    assert "budget" in lines_of(runbook)
+    # Planted: an alarm taken away, a line taken away.
+    assert unanswered({n: a for n, a in found.items() if n != "slow"}, runbook) == {"slow"}
+    assert unanswered(found, runbook.replace("### capacity", "### capacities")) == {
+        "capacity",
+        "capacities",
+    }
+
+
+def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
+    runbook = (repository / watch.RUNBOOK).read_text()
+    headings = re.findall(r"^#+ (.+)$", runbook, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors
+
+
+def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
+    for name, alarm in alarms(**MODEL).items():
+        assert alarm["TreatMissingData"] == "notBreaching", name
+        assert alarm["Threshold"] > 0, f"{name}: at rest everything is 0"
+        assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+
+
+def test_what_the_issue_asks_for_is_watched() -> None:
+    found = alarms(**MODEL)
+    asked = {"dead-hints", "dead-runs", "unembedded", "unbuilt", "failed-runs", "errors", "slow"}
+    assert asked | {"connections", "capacity", "breaker-open", "model-spend"} <= set(found)
+    assert set(found) - set(alarms()) == {"breaker-open", "model-spend"}, "without a model: none"
+
+
+def test_a_few_slow_calls_are_no_percentile() -> None:
+    slow = alarms()["slow"]
+    assert slow["ExtendedStatistic"] == "p95"
+    assert slow["EvaluateLowSampleCountPercentile"] == "ignore"
+
+
+def test_alarms_are_told_to_a_topic_an_address_or_nobody() -> None:
+    assert not any("AlarmActions" in alarm for alarm in alarms().values())
+    arn = "arn:aws:sns:eu-west-1:1:ops"
+    for alarm in alarms(alarms={"topic_arn": arn}).values():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == [arn]
+    mail = {"email": "ops@example.com"}
+    assert all("AlarmActions" in alarm for alarm in alarms(alarms=mail).values())
+    (subscription,) = of("SNS::Subscription", alarms=mail)
+    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", mail["email"])
+
+
+def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
+    assert of("Budgets::Budget") == []
+    given = {"usd_per_month": 50, "email": "ops@example.com"}
+    (budget,) = of("Budgets::Budget", alarms=given)
+    assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
+    tag = ["user:strandline:stack$strandline-dev"]
+    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
+    assert len(budget["NotificationsWithSubscribers"]) == 2
+
+
+def test_the_dashboard_is_of_this_stack() -> None:
+    (dashboard,) = of("CloudWatch::Dashboard")
+    assert dashboard["DashboardName"] == "strandline-dev"
+
+
+def test_sources_names_are_all_mapped(repository: Path) -> None:
+    """Every metric of Athena's (A-59 to A-62) has its row."""
+    document = (repository / "docs" / "metrics.md").read_text()
+    table = document.partition("## Names in the systems")[2]
+    for name in SOURCES.split():
+        assert f"`{name}`" in table, name
+
+
+SOURCES = """
+stm_cache_ops_total embedding_latency_seconds milvus_op_latency_seconds
+cosine_similarity_distribution cosine_gate_decisions_total llm_fallback_calls_total
+dialogue_chain_decision_latency_seconds memos_promoter_chains_evaluated_total
+memos_promoter_chains_promoted_total memos_heat_score_distribution
+memos_extractor_llm_duration_seconds memos_extractor_schema_failures_total
+memos_ltm_arango_upsert_duration_seconds memos_ltm_nodes_written_total
+memos_ltm_edges_written_total memos_ltm_edge_interceptions_total memos_ltm_fetch_duration_seconds
+memos_ltm_nodes_read_total memos_ltm_edges_read_total memos_ltm_fetch_errors_total
+memos_ltm_fetch_no_results_total memos_analytics_pregel_duration_seconds
+memos_analytics_bridge_calc_duration_seconds memos_analytics_bridges_found_total
+BlobStorageOps BlobPayloadBytes
+"""

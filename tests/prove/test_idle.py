@@ -1,0 +1,162 @@
+"""Promise: a stage that nobody calls leaves its database alone but for the daily sweep; one append
+wakes everything that comes due, at its time, and then it is silent again.
+
+Aurora pauses where nobody is connected. So what counts is a connection, or a byte on one, at a
+moment at which nothing is due.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.functions import DAILY_SWEEP
+from strandline.local.ticker import daily
+from strandline.runs import Runs
+from strandline.store import due
+from tests.prove.fast_clock import Stage, morning_after, staged
+from tests.strandline.local.test_service import call
+
+DAYS = 30
+MINUTE = timedelta(minutes=1)
+SLOT = {"sweeper": 6 * MINUTE, "archiver": 61 * MINUTE}
+"""A spacing, and what a wish may take."""
+TALK = (
+    ("user", "The harbour crane at Ostend needs a new gearbox before the winter storms arrive."),
+    ("agent", "I have asked Peeters Marine in Antwerp for an offer; they want the crane's papers."),
+    ("user", "The crane's papers lie in the harbour office, Marijke Claes keeps them in order."),
+    ("agent", "Marijke Claes sent the papers; Peeters Marine offers the gearbox for 41,000 euros."),
+)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A stage of one tenant, after its first morning."""
+    place = Path(tempfile.mkdtemp(prefix="strandline-idle-"))
+    place.chmod(0o711)
+    try:
+        with staged(place / "data", monkeypatch, idle_session_timeout="2s") as running:
+            running.pass_until(morning_after(running.clock()) + 10 * MINUTE)
+            yield running
+    finally:
+        shutil.rmtree(place)
+
+
+def converse(stage: Stage) -> datetime:
+    """A conversation now; gives when it was over."""
+    for role, text in TALK:
+        event = {"participants": ["user:alice", "agent:helper"], "session_id": "s-1"}
+        call(stage.here, "/api/v1/events", event | {"role": role, "content": text})
+    stage.settle()
+    return stage.clock()
+
+
+def mornings(begun: datetime, ended: datetime) -> list[datetime]:
+    found = [morning_after(begun)]
+    while (following := found[-1] + timedelta(days=1)) < ended:
+        found.append(following)
+    return [morning for morning in found if morning < ended]
+
+
+def unexplained(
+    stage: Stage, begun: datetime, dues: Sequence[tuple[datetime, timedelta]]
+) -> list[str]:
+    """Touches of the database since `begun` at which nothing was due, and dues at which nobody
+    came. A due is a moment, and how late it may be."""
+    ended = stage.clock()
+    wanted = [(moment, MINUTE) for moment in mornings(begun, ended)]
+    wanted += [(moment, late) for moment, late in dues if moment < ended]
+    touches = [touch for touch in stage.proxy.touches if touch >= begun]
+    idle = [t for t in touches if not any(m <= t <= m + late for m, late in wanted)]
+    lonely = [m for m, late in wanted if not any(m <= t <= m + late for t in touches)]
+    return [f"touched at {t:%m-%d %H:%M}" for t in idle] + [
+        f"nobody came at {m:%m-%d %H:%M}" for m in lonely
+    ]
+
+
+def dues_of(stage: Stage, said: datetime) -> list[tuple[datetime, timedelta]]:
+    """What one conversation makes due, and how late it may be."""
+    ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
+    ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
+    return [
+        (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
+        (idle, SLOT["sweeper"]),
+        (said + timedelta(days=1, minutes=5), SLOT["archiver"] + MINUTE),  # payloads are looked at
+        (cold, SLOT["archiver"]),
+    ]
+
+
+def test_a_stage_left_alone_is_silent_but_for_its_mornings(
+    stage: Stage, tenth: Callable[[int], int]
+) -> None:
+    begun, days = stage.clock(), tenth(DAYS)
+    before = len(stage.proxy.touches)
+    stage.pass_until(begun + timedelta(days=days))
+    assert unexplained(stage, begun, []) == []
+    touches = len(stage.proxy.touches) - before
+    print(f"\n{days} days: the database was touched on {days} mornings, {touches} times in all")
+
+    said = converse(stage)
+    stage.pass_until(said + 40 * MINUTE)
+    assert stage.rows("select count(*) from lanes") == [(0,)]
+    ((decided, idle),) = stage.rows(
+        "select max(decided_at), (select max(recorded_at) + interval '30 minutes' from events)"
+        " from decisions where kind = 'idle'"
+    )
+    assert idle <= decided <= idle + SLOT["sweeper"]
+    stage.pass_until(said + timedelta(days=9))
+    ((status, archived, cold),) = stage.rows("select status, archived_at, cold_at from chains")
+    assert status == "archived"
+    assert cold <= archived <= cold + SLOT["archiver"]
+    assert unexplained(stage, said + MINUTE, dues_of(stage, said)) == []
+    print(
+        f"one append: its lane closed {decided - idle} after its time, archived {archived - cold}"
+    )
+
+    again = stage.clock()
+    stage.pass_until(again + timedelta(days=max(2, days // 3)))
+    assert unexplained(stage, again, []) == []
+    until = time.monotonic() + 20
+    while stage.connected():
+        assert time.monotonic() < until, "a session that says nothing is not ended"
+        time.sleep(0.05)
+    assert call(stage.here, "/api/v1/scopes?participants=user:alice")["scopes"], "it opens anew"
+
+
+def test_what_would_wake_or_forget_it_is_noticed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted faults: a wish that is never sent, a planner to whom something is always due, a
+    schedule at a fixed rate."""
+
+    def forget(*_: object) -> None:
+        return None
+
+    def always(*_: Any, now: datetime, **__: Any) -> dict[str, datetime]:
+        return {"sweeper": now}
+
+    begun = stage.clock()
+    with monkeypatch.context() as patch:
+        patch.setattr(due, "next_runs", always)
+        stage.pass_until(morning_after(begun) + 20 * MINUTE)
+        assert any("touched" in one for one in unexplained(stage, begun, []))
+    stage.pass_until(stage.clock() + timedelta(hours=1))
+
+    begun = stage.clock()
+    stage.pass_until(begun + timedelta(days=1))
+    assert unexplained(stage, begun, []) == []
+    daily("fixed", DAILY_SWEEP.replace("30 3", "0 12"), stage.machine, '{"job": "sweeper"}')
+    stage.pass_until(begun + timedelta(days=2))
+    assert any("touched" in one for one in unexplained(stage, begun, []))
+
+    monkeypatch.setattr(Runs, "wish", forget)
+    said = converse(stage)
+    stage.pass_until(said + 50 * MINUTE)
+    found = unexplained(stage, said + MINUTE, [(said + 30 * MINUTE, SLOT["sweeper"])])
+    assert any("nobody came" in one for one in found)
+    assert stage.rows("select count(*) from lanes") == [(1,)]

@@ -1,0 +1,208 @@
+"""docs/upgrade.md, the drill: what comes back from a backup is the log, whole and guarded, and it
+goes on. By files, as Aurora's snapshots and points in time are, and by a dump, row by row.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from strandline.config import settings
+from strandline.local.aws import LocalAws
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.services.keys import NewKey
+from strandline.services.migrate import migrate
+from tests.prove.restored import contents, damages, from_backup, from_dump, guards
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, said, wire_handlers
+
+ALICE = "user:alice"
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Where a cluster can live."""
+    directory = Path(tempfile.mkdtemp(prefix="strandline-restore-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def tell(front: Gateway, key: str, text: str, *who: str, **more: Any) -> Any:
+    reply = front.call("POST", EVENTS, said(text, *who, **more), key=key)
+    assert reply.status == 201, reply.text
+    return reply.body
+
+
+@contextmanager
+def serving(base: Base, aws: LocalAws) -> Generator[Gateway]:
+    """The service on a database."""
+    environment = {
+        "STRANDLINE_DATABASE_URL": base.url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_KEY_SECRET": KEY_SECRET,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        services = wire_handlers(environment, patch, WordEmbedder("words/64", 64))
+        front = Gateway(base.url)
+        try:
+            yield front
+        finally:
+            for database in [front.database, *(service.database for service in services)]:
+                database.close()
+    settings.cache_clear()
+
+
+class Source(NamedTuple):
+    """A database that nobody is connected to, and its keys by tenant."""
+
+    base: Base
+    keys: dict[str, str]
+    spare: NewKey
+    """A key that is to be revoked."""
+
+
+@pytest.fixture(scope="module")
+def source(
+    server: EmbeddedPostgres, aws: LocalAws, request: pytest.FixtureRequest
+) -> Iterator[Source]:
+    """A log of two tenants: folded and embedded, but for what came last."""
+    base = Base(server, fresh_name())
+    server.clone_database(TEMPLATE, base.name)
+    events = 300 if request.config.getoption("--full") else 30
+    with serving(base, aws) as front:
+        rights = ("read", "write", "admin")
+        keys = {tenant: front.key(tenant, rights=rights) for tenant in ("acme", "globex")}
+        for key in keys.values():
+            grow(front, key, events)
+        front.tick()
+        for key in keys.values():
+            tell(front, key, "What came last.", ALICE, "agent:0")
+        spare = front.new_key("acme", rights=rights)
+    yield Source(base, keys, spare)
+    server.drop_database(base.name)
+
+
+def grow(front: Gateway, key: str, events: int) -> None:
+    """Conversations of one with three helpers, with edges and a payload."""
+    before = None
+    for number in range(events):
+        edges = [{"event_id": before, "weight": 0.5}] if before and number % 3 == 0 else []
+        told = f"Buoy {number} goes out."
+        one = tell(front, key, told, ALICE, f"agent:{number % 3}", edges=edges)
+        before = one["event_id"] if number % 3 == 0 else before
+    tell(front, key, "A long report. " * 6000, ALICE, "agent:0")
+
+
+@pytest.fixture
+def broken(source: Source, server: EmbeddedPostgres) -> Iterator[Base]:
+    """The same, to be broken."""
+    base = Base(server, fresh_name())
+    server.clone_database(source.base.name, base.name)
+    yield base
+    server.drop_database(base.name)
+
+
+def goes_on(front: Gateway, base: Base, keys: dict[str, str]) -> None:
+    """Keys hold, lists are whole, the order has no gap, and what waited is embedded and folded."""
+    for key in keys.values():
+        listed, cursor = list[str](), None
+        while True:
+            query = {"limit": 20} | ({"cursor": cursor} if cursor else {})
+            page = front.call("GET", "/memories/list", key=key, query=query).body
+            listed += [event["event_id"] for event in page["events"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        scopes = front.call("GET", "/api/v1/scopes", key=key, query={"limit": 500}).body["scopes"]
+        assert len(set(listed)) == len(listed) == sum(scope["last_seq"] for scope in scopes)
+        last = max(scope["last_seq"] for scope in scopes)
+        assert tell(front, key, "After.", ALICE, "agent:0")["seq"] == last + 1
+    waiting = "select count(*) from scopes s where s.folded_seq < s.last_seq"
+    assert base.rows(waiting) != [(0,)]
+    front.tick()
+    assert base.rows(waiting) == [(0,)]
+    assert base.rows(
+        "select count(*) from events e where e.content like 'What came last%%' and not exists"
+        " (select from event_vectors v where v.event_id = e.event_id)"
+    ) == [(0,)]
+    assert list(damages(base)) == []
+
+
+@pytest.mark.parametrize("bring_back", [from_backup, from_dump])
+def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
+    source: Source,
+    broken: Base,
+    aws: LocalAws,
+    place: Path,
+    bring_back: Callable[[Base, Path], AbstractContextManager[Base]],
+) -> None:
+    was, held = guards(broken), contents(broken)
+    key, sent = source.keys["acme"], {"Idempotency-Key": "later"}
+    body = said("Later.", ALICE, "agent:0")
+    with bring_back(broken, place) as back:
+        # What came after the backup is lost with the cluster that it was made of.
+        with serving(broken, aws) as front:
+            later = front.call("POST", EVENTS, body, key=key, headers=sent)
+            assert later.status == 201
+            broken.rows(
+                "update api_keys set revoked_at = now() where key_id = %s", source.spare.key_id
+            )
+        assert guards(back) == was
+        assert contents(back) == held
+        assert list(damages(back)) == []
+        with psycopg.connect(back.owner_url, autocommit=True) as owner:
+            assert migrate(owner) == []
+        with serving(back, aws) as front:
+            lost = front.call("GET", f"{EVENTS}/{later.body['event_id']}", key=key)
+            assert lost.status == 404
+            again = front.call("POST", EVENTS, body, key=key, headers=sent)
+            assert (again.status, again.body["cid"]) == (201, later.body["cid"])
+            assert again.body["seq"] == later.body["seq"]
+            assert again.body["event_id"] != later.body["event_id"]
+            revoked = front.call("GET", "/memories/list", key=source.spare.token)
+            assert revoked.status == 200  # until it is revoked anew
+            goes_on(front, back, source.keys)
+
+
+def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, place: Path) -> None:
+    with from_dump(source.base, place, "--no-acl") as back:
+        assert guards(back) != guards(source.base)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "delete from events where content like 'Buoy 3 %'",
+        "update events set content = 'Buoy 3 stays.' where content like 'Buoy 3 %'",
+        "update scopes set last_seq = last_seq + 1",
+    ],
+)
+def test_a_log_that_is_not_whole_is_noticed(broken: Base, fault: str) -> None:
+    assert list(damages(broken)) == []
+    with psycopg.connect(broken.admin_url, autocommit=True) as administrator:
+        administrator.execute("set session_replication_role = replica")
+        assert administrator.execute(fault.encode()).rowcount > 0
+    assert list(damages(broken))
+
+
+def test_any_guard_that_is_gone_is_noticed(broken: Base) -> None:
+    for fault in (
+        "alter table events no force row level security",
+        "grant update on events to strandline_app",
+        "alter table events owner to strandline_app",
+        "drop policy own_tenant on job_shards",
+        "alter function tenants_by_name security invoker",
+        "alter table jobs drop constraint jobs_state_check",
+        "alter table blobs disable trigger keep_stored_blob",
+    ):
+        was = guards(broken)
+        broken.rows(fault)
+        assert guards(broken) != was, fault

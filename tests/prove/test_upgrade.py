@@ -1,0 +1,79 @@
+"""`make upgrade` finds the code of before, or says why it cannot; the run itself is `make prove`'s,
+because it needs the history that a clone in CI may lack."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.prove.upgrade import MIGRATIONS, NoHistory, before, lay_out, passes, plant
+
+TEST = """
+from pathlib import Path
+
+def test_the_column_is_there():
+    sql = [file.read_text() for file in Path("shared/strandline/migrations").iterdir()]
+    assert not any("drop column" in text for text in sql)
+"""
+
+
+def git(root: Path, *words: str) -> str:
+    """git, as nobody in particular."""
+    who = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
+    return subprocess.check_output(["git", *who, *words], cwd=root, text=True).strip()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A history of three commits, of which the second changed the schema."""
+    root = tmp_path / "origin"
+    (root / MIGRATIONS).mkdir(parents=True)
+    git(root, "init", "-q")
+    (root / "tests").mkdir()
+    (root / "tests" / "test_old.py").write_text(TEST)
+    for number in (1, 2, 3):
+        if number < 3:
+            (root / MIGRATIONS / f"000{number}_grow.sql").write_text(f"select {number};")
+        (root / "code").write_text(str(number))
+        git(root, "add", ".")
+        git(root, "commit", "-q", "-m", f"commit {number}")
+    return root
+
+
+def test_the_last_commit_with_another_schema_is_taken(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which only take their time here
+    commit = before(clone)
+    assert commit == git(clone, "rev-parse", "HEAD~2")
+    place = tmp_path / "place"
+    place.mkdir()
+    lay_out(clone, commit, place)
+    assert (place / "code").read_text() == "1"
+    assert [file.name for file in sorted((place / MIGRATIONS).iterdir())] == [
+        "0001_grow.sql",
+        "0002_grow.sql",
+    ]
+    assert passes(place, ["tests", "tests/of_tomorrow"], quiet=True)
+    plant(place, "alter table t drop column c;")
+    assert not passes(place, ["tests"], quiet=True)
+
+
+def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(
+    clone: Path,
+) -> None:
+    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 3;")
+    assert before(clone) == git(clone, "rev-parse", "HEAD")
+
+
+def test_a_clone_without_its_history_says_how_to_get_it(clone: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
+    with pytest.raises(NoHistory, match="fetch-depth: 0"):
+        before(tmp_path / "shallow")
+    with pytest.raises(NoHistory, match="no commit v9"):
+        lay_out(clone, "v9", tmp_path)
+
+
+def test_a_tree_that_is_no_clone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoHistory, match="no git checkout"):
+        before(tmp_path)

@@ -1,0 +1,108 @@
+"""`make upgrade`: does the code that ran before go on serving on this release's schema?
+
+Takes the last commit whose migrations differ from what lies here (or the one that is named), lays
+the migrations of here over it, and runs that commit's own tests of its functions and services. Then
+it plants a migration that takes a column away, and those tests must notice.
+
+What lists the whole catalogue by name (tests/strandline/store) is not run: what a newer schema adds
+is no fault of it. Nor are the proofs: they are the same code at greater sizes.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = Path("shared/strandline/migrations")
+TESTS = ("tests/functions", "tests/strandline/services", "tests/strandline/test_db.py")
+FAULT = "alter table jobs drop column advice;\n"
+NOTICES = ("tests/functions/test_jobs.py",)
+
+
+class NoHistory(Exception):
+    """The commit before cannot be had here; says what to do."""
+
+
+def before(root: Path) -> str:
+    """The last commit whose migrations differ from those that lie in `root`. Raises NoHistory."""
+    head = _git(root, "rev-parse", "HEAD")
+    if head is None:
+        raise NoHistory(f"{root} is no git checkout: run this in a clone.")
+    if _git(root, "status", "--porcelain", "--", str(MIGRATIONS)):
+        return head
+    changed = _git(root, "rev-list", "-1", "HEAD", "--", str(MIGRATIONS))
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{changed}^")
+    if commit is None:
+        raise NoHistory(
+            "The history ends before the last change of the schema: `git fetch --unshallow`, or "
+            "`fetch-depth: 0` where CI checks out."
+        )
+    return commit
+
+
+def lay_out(root: Path, commit: str, place: Path) -> None:
+    """That commit's tree in `place`, with the migrations that lie in `root`. Raises NoHistory."""
+    packed = place / "tree.tar"
+    if _git(root, "archive", "--output", str(packed), commit) is None:
+        raise NoHistory(f"There is no commit {commit} here: fetch it, tags and all.")
+    with tarfile.open(packed) as tree:
+        tree.extractall(place, filter="data")
+    packed.unlink()
+    shutil.rmtree(place / MIGRATIONS)
+    shutil.copytree(root / MIGRATIONS, place / MIGRATIONS)
+
+
+def passes(place: Path, tests: Sequence[str], *, quiet: bool = False) -> bool:
+    """Whether the tests in `place` do."""
+    there = [test for test in tests if (place / test).exists()]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *there]
+    ended = subprocess.run(
+        command, check=False, cwd=place, env=environment, capture_output=quiet, text=True
+    )
+    if ended.returncode not in (0, 1):  # 1: tests failed; the others: none ran
+        raise RuntimeError(f"pytest ended with {ended.returncode} in {place}: {ended.stdout}")
+    return ended.returncode == 0
+
+
+def plant(place: Path, text: str) -> None:
+    """A further migration."""
+    number = len(list((place / MIGRATIONS).glob("[0-9]*.sql"))) + 1
+    (place / MIGRATIONS / f"{number:04}_plant_a_fault.sql").write_text(text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when the code of before passes and the planted fault is noticed."""
+    with tempfile.TemporaryDirectory(prefix="strandline-upgrade-") as directory:
+        place = Path(directory)
+        try:
+            commit = arguments[0] if arguments else before(ROOT)
+            lay_out(ROOT, commit, place)
+        except NoHistory as none:
+            print(f"upgrade: {none}", file=sys.stderr)
+            return 2
+        print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
+        if not passes(place, TESTS):
+            print("upgrade: a release must expand before it contracts: docs/upgrade.md")
+            return 1
+        plant(place, FAULT)
+        if passes(place, NOTICES, quiet=True):
+            print("upgrade: a column was taken away, and nothing noticed", file=sys.stderr)
+            return 1
+        print(f"upgrade: passed; without a column that it uses ({FAULT.strip()}) it did not")
+    return 0
+
+
+def _git(root: Path, *words: str) -> str | None:
+    """What git says; None where it refuses."""
+    said = subprocess.run(["git", *words], check=False, cwd=root, capture_output=True, text=True)
+    return said.stdout.strip() if said.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,254 @@
+"""HTTPS on one machine: real handshakes, and the peer's certificate in the event as API Gateway
+tells it."""
+
+import http.client
+import json
+import shutil
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import uvicorn
+
+from strandline import cli
+from strandline.db import Asker, Database
+from strandline.errors import Misconfigured
+from strandline.local.http_server import GatewayApp
+from strandline.local.lambda_context import Event, LambdaContext
+from strandline.local.run import greeting
+from strandline.local.service import key_file, running
+from strandline.local.tls import PeerProtocol, Tls, enter_client, settled
+from strandline.services import certificates
+from tests.support import said
+
+NAMES = ("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "CLIENT_CERTIFICATES", "DATA_DIR")
+STARTED = ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET")
+
+
+def echo(event: Event, context: LambdaContext) -> Event:
+    del context
+    return {"statusCode": 200, "body": json.dumps(event)}
+
+
+@contextmanager
+def serving(secured: Tls) -> Generator[int]:
+    """An echo behind TLS; gives its port."""
+    app = GatewayApp({"ANY /echo": echo})
+    config = uvicorn.Config(
+        app, port=0, http=PeerProtocol, log_level="critical", **secured.options()
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until = time.monotonic() + 10
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def ask(
+    port: int,
+    context: ssl.SSLContext,
+    method: str = "GET",
+    path: str = "/echo",
+    body: object = None,
+    headers: dict[str, str] | None = None,
+    host: str = "127.0.0.1",
+) -> tuple[int, Any]:
+    """One request on a connection of its own."""
+    connection = http.client.HTTPSConnection(host, port, timeout=30, context=context)
+    with closing(connection):
+        data = None if body is None else json.dumps(body)
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        connection.request(method, path, data, sent)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def stranger(trusting: Path | None, name: str = "local client") -> ssl.SSLContext:
+    """Who trusts the server, and shows a certificate of an authority of its own."""
+    context = ssl.create_default_context(cafile=trusting)
+    trustme.CA(organization_name="Strandline on this machine").issue_cert(
+        "client@localhost", common_name=name
+    ).configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
+    return context
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NAMES, *STARTED):
+        monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
+
+
+@pytest.fixture
+def issued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tls:
+    monkeypatch.setenv("STRANDLINE_TLS", "1")
+    made = settled(tmp_path)
+    assert made is not None
+    return made
+
+
+def test_the_event_tells_of_the_peer_as_api_gateway_does(issued: Tls) -> None:
+    with serving(issued) as port:
+        status, event = ask(port, issued.client_context())
+        assert status == 200
+        shown = event["requestContext"]["identity"]["clientCert"]
+        assert event["headers"]["X-Forwarded-Proto"] == "https"
+        _, plain = ask(port, ssl.create_default_context(cafile=issued.authority), host="localhost")
+        assert plain["requestContext"]["identity"]["clientCert"] is None
+    assert list(shown) == ["clientCertPem", "subjectDN", "issuerDN", "serialNumber", "validity"]
+    assert issued.client is not None
+    assert shown["clientCertPem"] == issued.client.read_text()
+    assert shown["subjectDN"].startswith("CN=local client,")
+    assert "O=Strandline on this machine" in shown["issuerDN"]
+    assert all(len(pair) == 2 and int(pair, 16) >= 0 for pair in shown["serialNumber"].split(":"))
+    ends = ssl.cert_time_to_seconds(shown["validity"]["notAfter"])
+    assert ssl.cert_time_to_seconds(shown["validity"]["notBefore"]) < time.time() < ends
+
+
+def test_a_certificate_of_another_authority_ends_the_handshake(issued: Tls) -> None:
+    with serving(issued) as port:
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            ask(port, stranger(issued.authority))
+        with pytest.raises(ssl.SSLCertVerificationError):  # nor is the server anybody else
+            ask(port, ssl.create_default_context())
+        assert ask(port, issued.client_context())[0] == 200
+
+
+def test_a_server_that_asks_nobody_is_noticed(issued: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: the handshake verifies no one, and so the event tells of no one."""
+    real = Tls.options
+    lax = {"ssl_cert_reqs": ssl.CERT_NONE}
+    monkeypatch.setattr(Tls, "options", lambda secured: real(secured) | lax)  # pyright: ignore
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_certificate_of_another_authority_ends_the_handshake(issued)
+
+
+def test_what_was_issued_is_kept_and_is_its_owner_s(issued: Tls, tmp_path: Path) -> None:
+    assert settled(tmp_path) == issued
+    for key in (issued.key, issued.client_key):
+        assert key is not None
+        assert key.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in issued.key.parent.iterdir()) == [
+        "authority.pem",
+        "client.key",
+        "client.pem",
+        "server.key",
+        "server.pem",
+    ], "the authority's own key is nowhere"
+
+
+def test_one_s_own_certificate_is_served(
+    issued: Tls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-09; without a client authority nobody is asked for a certificate."""
+    monkeypatch.setenv("STRANDLINE_TLS", "")
+    assert settled(tmp_path) is None
+    for name, path in (("CERT", issued.certificate), ("KEY", issued.key)):
+        monkeypatch.setenv(f"STRANDLINE_TLS_{name}", str(path))
+    own = settled(tmp_path)
+    assert own is not None
+    assert own == Tls(issued.certificate, issued.key)
+    with serving(own) as port:
+        _, event = ask(port, issued.client_context())
+        assert event["requestContext"]["identity"]["clientCert"] is None
+    assert issued.authority is not None
+    monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(issued.authority))
+    assert settled(tmp_path) == Tls(issued.certificate, issued.key, issued.authority)
+    for name in ("STRANDLINE_TLS_KEY", "STRANDLINE_TLS_CERT"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "")
+            with pytest.raises(Misconfigured, match="STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY"):
+                settled(tmp_path)
+            patch.setenv(name, "/nowhere/at/all")
+            with pytest.raises(Misconfigured, match="/nowhere/at/all"):
+                settled(tmp_path)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A data directory that the database's account can enter."""
+    parent = Path(tempfile.mkdtemp(prefix="strandline-tls-"))
+    parent.chmod(0o711)
+    yield parent / "data"
+    shutil.rmtree(parent)
+
+
+def test_the_whole_service_over_tls(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `make run TLS=1` starts it: by key, by certificate, by neither, by a stranger's; and with
+    a subject that is entered and revoked at the console."""
+    monkeypatch.setenv("STRANDLINE_TLS", "1")
+    monkeypatch.setenv("STRANDLINE_DATA_DIR", str(place))
+    with running(place, 0) as service:
+        assert service.tls is not None
+        assert service.tls.authority is not None
+        assert service.url.startswith("https://127.0.0.1:")
+        port = int(service.url.rpartition(":")[2])
+        ours, nobody = (
+            service.tls.client_context(),
+            ssl.create_default_context(cafile=service.tls.authority),
+        )
+        event, path = said("By certificate."), "/api/v1/events"
+        assert ask(port, ours, "POST", path, event)[0] == 201
+        assert ask(port, nobody, "POST", path, event)[0] == 401
+        assert ask(port, nobody, "POST", path, event, {"X-API-Key": service.key})[0] == 201
+        spoof = {"X-Client-Cert": (service.tls.client or place).read_text().replace("\n", "%0A")}
+        assert ask(port, nobody, "POST", path, event, spoof)[0] == 401
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            ask(port, stranger(service.tls.authority), "POST", path, event)
+        shown = greeting(service, 1.0)
+        assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in shown
+        monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
+        _at_the_console(service.tls, capsys)
+        known = json.loads(key_file(place).read_text())["environment"]
+        with closing(Database(known["STRANDLINE_DATABASE_URL"])) as database:
+            access = database.access(Asker("local", ()))
+            enter_client(access, service.tls)  # as the next start does: nothing new
+            assert len(certificates.listed(access, 10, None).certificates) == 1
+
+
+def _at_the_console(secured: Tls, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verbs for certificates."""
+
+    def run(*words: str) -> tuple[int, str]:
+        status = cli.main(list(words))
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    acme = ("--tenant", "acme")
+    status, told = run("certificate", *acme, "--subject", "CN=x,O=Acme", "--user", "user:x")
+    assert status == 0
+    made = json.loads(told)
+    assert (made["subject"], made["user"], made["rights"]) == (
+        "CN=x,O=Acme",
+        "user:x",
+        ["read", "write"],
+    )
+    status, told = run("certificates", *acme)
+    assert [json.loads(line) for line in told.splitlines()] == [made]
+    assert run("certificate", *acme, "--pem", str(secured.client))[0] == 1, "is tenant local's"
+    assert run("revoke-certificate", *acme, "--certificate", made["certificate_id"])[0] == 0
+    assert run("certificate", *acme, "--subject", "CN=x,O=Acme", "--days", "1")[0] == 0
+    for wrong in (
+        ["certificate", *acme, "--subject", "x"],
+        ["certificate", *acme, "--pem", str(secured.key)],
+        ["certificate", *acme, "--pem", "/nowhere"],
+        ["certificate", *acme, "--subject", "CN=y", "--rights", "all"],
+        ["certificate", *acme, "--subject", "CN=y", "--days", "0"],
+        ["revoke-certificate", "--tenant", "other", "--certificate", made["certificate_id"]],
+    ):
+        status, told = run(*wrong)
+        assert (status, told.startswith("strandline: ")) == (1, True), wrong

@@ -1,0 +1,244 @@
+"""The keys that may have signed a JWT: which are taken, how often an issuer is asked for them."""
+
+import contextlib
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import trustme
+
+from strandline.auth import Authenticator
+from strandline.auth_jwks import JwkSet, fetched
+from strandline.auth_jwt import Jwts
+from strandline.config import Settings
+from strandline.db import Database
+from strandline.errors import Misconfigured, Unavailable
+from tests.tokens import (
+    AUDIENCE,
+    ISSUER,
+    SECRET,
+    claims,
+    ec_key,
+    jwk,
+    jwks,
+    public_pem,
+    rsa_by,
+    rsa_key,
+    signed,
+    word,
+)
+
+NOWHERE = Database("postgresql://app:secret@127.0.0.1:1/nothing")
+
+
+def settings(**given: object) -> Settings:
+    base: dict[str, object] = {"database_url": "x", "bucket": "x"}
+    named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    return Settings.model_validate(base | named | given)
+
+
+class Issuer:
+    """Keys to be fetched, on a clock of its own; counts who asks."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asked = 0
+        self.keys = [jwk(rsa_key("rsa"), kid="rsa")]
+        self.away = False
+
+    def fetch(self, address: str) -> bytes:
+        assert address == "https://issuer.example/keys"
+        self.asked += 1
+        if self.away:
+            raise OSError("away")
+        return jwks(*self.keys).encode()
+
+    def keys_of(self) -> JwkSet:
+        address = "https://issuer.example/keys"
+        return JwkSet(address, ("RS256",), self.fetch, lambda: self.now)
+
+
+def test_an_unknown_kid_has_the_keys_fetched_once_a_minute() -> None:
+    issuer = Issuer()
+    known = issuer.keys_of()
+    assert issuer.asked == 0, "nothing is fetched before it is needed"
+    assert known.find({"kid": "rsa"})
+    for second in range(180):
+        issuer.now = 1000.0 + second
+        assert known.find({"kid": f"made up {second}"}) is None
+        assert known.find({"kid": "rsa"})
+    assert issuer.asked == 3
+    issuer.keys.append(jwk(rsa_key("next"), kid="next"))
+    assert known.find({"kid": "next"}) is None
+    issuer.now += 61
+    assert known.find({"kid": "next"}), "a new key is found a minute later at the latest"
+
+
+def test_a_key_that_was_taken_back_is_gone_after_five_minutes() -> None:
+    issuer = Issuer()
+    known = issuer.keys_of()
+    assert known.find({"kid": "rsa"})
+    issuer.keys = [jwk(rsa_key("next"), kid="next")]
+    issuer.now += 299
+    assert known.find({"kid": "rsa"})
+    issuer.now += 2
+    assert known.find({"kid": "rsa"}) is None
+
+
+def test_an_issuer_that_is_away_is_believed_for_an_hour() -> None:
+    issuer = Issuer()
+    known = issuer.keys_of()
+    assert known.find({"kid": "rsa"})
+    issuer.away = True
+    issuer.now += 3599
+    assert known.find({"kid": "rsa"})
+    issuer.now += 2
+    with pytest.raises(Unavailable):
+        known.find({"kid": "rsa"})
+    issuer.away = False
+    issuer.now += 61
+    assert known.find({"kid": "rsa"})
+
+
+def test_while_there_are_no_keys_it_is_asked_every_five_seconds() -> None:
+    issuer = Issuer()
+    issuer.away = True
+    known = issuer.keys_of()
+    for second in range(20):
+        issuer.now = 1000.0 + second
+        with pytest.raises(Unavailable):
+            known.find({"kid": "rsa"})
+    assert issuer.asked == 4
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"kty": "oct", "k": word(SECRET.encode()), "kid": "rsa"},
+        {"kty": "oct", "k": word(SECRET.encode()), "kid": "rsa", "alg": "RS256"},
+        jwk(rsa_key("rsa"), kid="rsa", use="enc"),
+        jwk(rsa_key("rsa"), kid="rsa", key_ops=["sign"]),
+        jwk(rsa_key("rsa"), kid="rsa", key_ops=7),
+        jwk(rsa_key("rsa"), kid="rsa", alg="RS384"),
+        jwk(rsa_key("rsa"), kid="rsa", alg="HS256"),
+        jwk(rsa_key("rsa"), kid="rsa", d="AQAB"),
+        {"kty": "RSA", "n": "?", "e": "AQAB", "kid": "rsa"},
+        {"kty": "RSA", "kid": "rsa"},
+        {"kty": ["RSA"], "crv": ["x"], "kid": "rsa"},
+        jwk(ec_key("P-521"), kid="rsa"),
+    ],
+    ids=range(12),  # the keys are new each time
+)
+def test_a_key_that_is_none_for_this_is_not_taken(entry: dict[str, object]) -> None:
+    with pytest.raises(Misconfigured, match="STRANDLINE_JWT_JWKS"):
+        JwkSet(jwks(entry), ("RS256",))
+    issuer = Issuer()
+    issuer.keys = [entry, jwk(rsa_key("other"), kid="other")]
+    assert issuer.keys_of().find({"kid": "rsa"}) is None
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": [7]}', b"\xff"])
+def test_what_is_no_set_leaves_the_keys_as_they_were(document: bytes) -> None:
+    issuer = Issuer()
+    known = issuer.keys_of()
+    assert known.find({"kid": "rsa"})
+
+    def broken(address: str) -> bytes:
+        del address
+        return document
+
+    known._fetch = broken  # pyright: ignore[reportPrivateUsage]
+    issuer.now += 301
+    assert known.find({"kid": "rsa"})
+
+
+class Https:
+    """An issuer's server, on a socket, under an authority of its own."""
+
+    def __init__(self, place: Path, patch: pytest.MonkeyPatch) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(place / "authority.pem")
+        patch.setenv("SSL_CERT_FILE", str(place / "authority.pem"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
+        self.asked: list[str] = []
+        self.answers: Mapping[str, tuple[int, dict[str, str], bytes]] = {}
+        self._server = http.server.HTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        issuer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.asked.append(self.path)
+                status, headers, body = issuer.answers[self.path]
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                with contextlib.suppress(OSError):  # of a body that nobody wants to its end
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Quiet."""
+
+        return Handler
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Https]:
+    server = Https(tmp_path, monkeypatch)
+    yield server
+    server.close()
+
+
+def test_keys_are_fetched_over_https(https: Https) -> None:
+    document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
+    https.answers = {"/keys?v=1": (200, {"Content-Length": str(len(document))}, document)}
+    known = f"https://localhost:{https.port}/keys?v=1"
+    checker = Jwts(NOWHERE, settings(jwt_jwks=known))
+    for _ in range(3):
+        assert (
+            checker.check(signed({"alg": "RS256", "kid": "rsa"}, claims(), rsa_by("rsa"))).tenant
+            == "acme"
+        )
+    assert https.asked == ["/keys?v=1"]
+
+
+def test_no_redirect_is_followed_and_no_flood_is_read(https: Https) -> None:
+    document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
+    https.answers = {
+        "/moved": (302, {"Location": "/keys"}, b""),
+        "/keys": (200, {}, document),
+        "/flood": (200, {}, b" " * 2**20 + document),
+        "/fails": (500, {}, document),
+    }
+    for path in ("/moved", "/flood", "/fails"):
+        with pytest.raises(OSError, match=r"status|too large"):
+            fetched(f"https://localhost:{https.port}{path}")
+    assert https.asked == ["/moved", "/flood", "/fails"]
+    assert fetched(f"https://localhost:{https.port}/keys") == document
+
+
+def test_an_issuer_that_cannot_prove_its_name_is_not_asked(https: Https) -> None:
+    https.answers = {"/keys": (200, {}, b"")}
+    with pytest.raises(OSError, match="certificate verify failed"):  # it is localhost's
+        fetched(f"https://127.0.0.1:{https.port}/keys")
+    assert https.asked == []
+
+
+def test_a_public_key_is_no_secret() -> None:
+    with pytest.raises(Misconfigured, match="STRANDLINE_JWT_SECRET"):
+        Authenticator(NOWHERE, settings(jwt_secret=public_pem("rsa").decode()))

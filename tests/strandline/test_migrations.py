@@ -1,0 +1,95 @@
+"""What a migration may say: a release expands the schema, and what it takes away or narrows was out
+of use a release ago (docs/upgrade.md)."""
+
+import re
+
+import pytest
+
+from strandline.services.migrate import migrations
+
+BEFORE = 16
+"""Migrations up to this one were there before anything was deployed."""
+SAYS_SINCE_WHEN = re.compile(r"^\s*-- contract: since \d+\.\d+\.\d+\b", re.MULTILINE)
+COLUMN = r'(?:"[^"]+"|\w+)'
+CONTRACTING = {
+    "takes away": re.compile(
+        r"\bdrop (?:table|column|(?:materialized )?view|type|domain|function|procedure|schema"
+        r"|sequence|role|extension)\b|\balter table\b.*"
+        rf"\bdrop (?!constraint\b|default\b|not\b|expression\b|identity\b){COLUMN}"
+    ),
+    "renames": re.compile(r"\balter\b.*\brename\b"),
+    "changes a type": re.compile(
+        rf"\balter (?:column )?{COLUMN} (?:set data )?type\b|\balter type\b.*\battribute\b"
+    ),
+    "asks for what was not asked": re.compile(
+        rf"\bset not null\b|\badd (?:column )?{COLUMN} (?!.*\bdefault\b)[^,]*\bnot null\b"
+    ),
+    "takes a right away": re.compile(r"\brevoke\b.*\bfrom\b.*\bstrandline_app\b"),
+    "empties": re.compile(r"\btruncate\b"),
+}
+
+
+def contracting(text: str) -> list[str]:
+    """What of a migration could break the code that runs while it is applied, and after a way back:
+    each statement in a few words, unless a comment before it says since which release no code has
+    needed it."""
+    found: list[str] = []
+    for statement in text.split(";"):
+        if SAYS_SINCE_WHEN.search(statement):
+            continue
+        bare = re.sub(r"--[^\n]*", " ", statement).lower()
+        words = " ".join(bare.split())
+        found += [
+            f"{why}: {words}" for why, pattern in CONTRACTING.items() if pattern.search(words)
+        ]
+    return found
+
+
+def test_no_migration_takes_away_what_the_code_of_before_needs() -> None:
+    newer = {file.name: contracting(file.text) for file in migrations() if file.number > BEFORE}
+    assert {name: found for name, found in newer.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "drop table sessions",
+        "alter table sessions drop column title",
+        "ALTER TABLE sessions\n    drop title",
+        'alter table sessions drop "title"',
+        "alter table sessions rename to talks",
+        "alter table sessions rename column title to name",
+        "alter table events alter column seq type int",
+        "alter table events alter seq set data type int",
+        "alter type append_item add attribute more int",
+        "alter table events alter column content set not null",
+        "alter table events add column more text not null",
+        "alter table events add more text not null check (more <> '')",
+        "drop function tenants_to_sweep(text, timestamptz)",
+        "revoke select on events from strandline_app",
+        "truncate recalls",
+        "create table t (a int); drop table sessions",
+        "-- contract: soon\ndrop table sessions",
+        "-- contract: since 0.2.0\ndrop table one; drop table two",
+    ],
+)
+def test_what_contracts_is_found(fault: str) -> None:
+    assert len(contracting(fault)) == 1
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        "create table t (a int not null, b text not null)",
+        "alter table events add column more text, add column most int not null default 0",
+        "alter table events add column more text not null default ''",
+        "alter table events alter column content drop not null, alter column seq drop default",
+        "alter table events drop constraint events_check, add constraint c check (seq > 0)",
+        "revoke execute on function f from public",
+        "create index i on events (tenant_id)",
+        "-- rename nothing\nselect 1",
+        "-- no code names it any more\n-- contract: since 0.2.0\ndrop table sessions",
+    ],
+)
+def test_what_expands_is_let_pass(fine: str) -> None:
+    assert contracting(fine) == []

@@ -1,0 +1,161 @@
+"""Signatures: those of botocore, byte for byte, without botocore."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3  # pyright: ignore[reportMissingTypeStubs]
+import psycopg
+import pytest
+from botocore import auth  # pyright: ignore[reportMissingTypeStubs]
+from botocore.awsrequest import AWSRequest  # pyright: ignore[reportMissingTypeStubs]
+from botocore.credentials import Credentials  # pyright: ignore[reportMissingTypeStubs]
+from psycopg import sql
+
+from strandline import db
+from strandline.db import Asker, Database
+from strandline.errors import Misconfigured, Unavailable
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.signing import Signer
+from tests.support import APP, OWNER, PASSWORDS, TEMPLATE, Base, fresh_name
+
+NOW = datetime(2026, 5, 8, 13, 56, 7, tzinfo=UTC)
+BOTO3: Any = boto3
+AUTH: Any = auth
+AWS = {
+    "AWS_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "ASIAEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "secret/with+signs",
+}
+SESSION = {"AWS_SESSION_TOKEN": "IQoJb3/JpZ2lu+X2Vj=="}
+
+
+class Stopped(datetime):
+    """A clock that shows one time."""
+
+    at = NOW
+
+    @classmethod
+    def now(cls, tz: Any = None) -> "Stopped":
+        """That time."""
+        return cls.fromtimestamp(cls.at.timestamp(), tz)
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> type[Stopped]:
+    """botocore's clock and ours stand still."""
+    monkeypatch.setattr(auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None))
+    monkeypatch.setattr(db, "datetime", Stopped)
+    Stopped.at = NOW
+    return Stopped
+
+
+@pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
+def test_a_database_token_is_the_one_that_boto3_makes(
+    stopped: type[Stopped], temporary: dict[str, str]
+) -> None:
+    del stopped
+    signer = Signer.from_env(AWS | temporary)
+    host, user = "db.cluster-x.eu-central-1.rds.amazonaws.com", "strandline_app"
+    rds = BOTO3.session.Session(
+        AWS["AWS_ACCESS_KEY_ID"],
+        AWS["AWS_SECRET_ACCESS_KEY"],
+        temporary.get("AWS_SESSION_TOKEN"),
+        AWS["AWS_REGION"],
+    ).client("rds")
+    assert signer.database_token(host, 5432, user, NOW) == rds.generate_db_auth_token(
+        DBHostname=host, Port=5432, DBUsername=user
+    )
+
+
+@pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
+def test_a_signed_request_is_the_one_that_botocore_makes(
+    stopped: type[Stopped], temporary: dict[str, str]
+) -> None:
+    del stopped
+    url, body = "https://secretsmanager.eu-central-1.amazonaws.com/", b'{"SecretId":"x"}'
+    asked = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.Get"}
+    ours = Signer.from_env(AWS | temporary).post_headers("secretsmanager", url, body, asked, NOW)
+    request: Any = AWSRequest("POST", url, asked, body)
+    credentials = Credentials(
+        AWS["AWS_ACCESS_KEY_ID"],
+        AWS["AWS_SECRET_ACCESS_KEY"],
+        temporary.get("AWS_SESSION_TOKEN"),
+    )
+    AUTH.SigV4Auth(credentials, "secretsmanager", AWS["AWS_REGION"]).add_auth(request)
+    theirs = {name.lower(): value for name, value in request.headers.items()}
+    assert {**ours, "host": ""} == {**theirs, "host": ""}
+
+
+def test_what_is_missing_is_named_and_what_is_secret_is_not_shown() -> None:
+    with pytest.raises(Misconfigured, match=r"AWS_REGION, AWS_SECRET_ACCESS_KEY"):
+        Signer.from_env({"AWS_ACCESS_KEY_ID": "x"})
+    shown = repr(Signer.from_env(AWS | SESSION))
+    assert AWS["AWS_SECRET_ACCESS_KEY"] not in shown
+    assert SESSION["AWS_SESSION_TOKEN"] not in shown
+
+
+def test_a_cold_start_signs_without_botocore() -> None:
+    imports = "import sys, strandline.db, strandline.vault"
+    program = f"{imports}; print('botocore.auth' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": "shared"}
+    said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert said == "False\n"
+
+
+@pytest.fixture
+def guarded(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Base, str]]:
+    """A database, and its address without a password. Whoever connects as the app must bring the
+    token of the stopped clock: it is the role's password while this lasts."""
+    base = Base(server, fresh_name())
+    server.clone_database(TEMPLATE, base.name)
+    for name, value in (AWS | SESSION).items():
+        monkeypatch.setenv(name, value)
+    url = f"host=127.0.0.1 port={server.port} dbname={base.name} user={APP} sslmode=prefer"
+    signer = Signer.from_env(AWS | SESSION)
+    _set_password(base, signer.database_token("127.0.0.1", server.port, APP, NOW))
+    try:
+        yield base, url
+    finally:
+        _set_password(base, PASSWORDS[APP])
+        server.drop_database(base.name)
+
+
+def _set_password(base: Base, password: str) -> None:
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute(
+            sql.SQL("alter role {} password {}").format(sql.Identifier(APP), sql.Literal(password))
+        )
+
+
+def test_each_connection_brings_a_token_of_its_moment(
+    guarded: tuple[Base, str], stopped: type[Stopped]
+) -> None:
+    base, url = guarded
+    with closing(Database(url, "iam")) as database:
+        first = database.connection()
+        stopped.at = NOW.replace(hour=14)  # an open connection outlives its token
+        assert database.connection() is first
+        first.close()
+        with pytest.raises(Unavailable):
+            database.access(Asker("acme", ()))
+        signer = Signer.from_env(AWS | SESSION)
+        _set_password(base, signer.database_token("127.0.0.1", base.server.port, APP, stopped.at))
+        assert database.connection().info.user == APP
+
+
+def test_a_password_and_a_login_of_another_role_are_no_token(
+    guarded: tuple[Base, str], stopped: type[Stopped]
+) -> None:
+    del stopped
+    _, url = guarded
+    with closing(Database(url)) as without, pytest.raises(Unavailable):
+        without.connection()
+    with closing(Database(url.replace(APP, OWNER), "iam")) as other, pytest.raises(Unavailable):
+        other.connection()

@@ -1,0 +1,188 @@
+"""Secrets Manager as a cold start asks it, against one that checks signatures."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
+
+import boto3  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from strandline import vault
+from strandline.config import settings
+from strandline.errors import Misconfigured, Unavailable
+from strandline.local.aws import LocalAws
+from strandline.service import Service
+from tests.support import KEY_SECRET, fresh_name
+
+BOTO3: Any = boto3
+CANARY = "canary-of-a-secret"
+
+
+@pytest.fixture
+def arn(aws: LocalAws) -> Iterator[str]:
+    """A secret without a value."""
+    del aws
+    with closing(BOTO3.client("secretsmanager")) as manager:
+        made = manager.create_secret(Name=fresh_name())["ARN"]
+        yield made
+        manager.delete_secret(SecretId=made, ForceDeleteWithoutRecovery=True)
+
+
+def adopt(arn: str, members: object, **given: str) -> dict[str, str]:
+    """The environment once the secret is read that holds these members."""
+    vault.write(arn, members if isinstance(members, str) else json.dumps(members))
+    env = {vault.VARIABLE: arn, **given}
+    vault.adopt(env)
+    return env
+
+
+def test_members_become_settings_and_what_is_set_goes_before_them(arn: str) -> None:
+    members = {"key_secret": KEY_SECRET, "llm_api_key": "from the secret"}
+    env = adopt(arn, members, STRANDLINE_LLM_API_KEY="set", STRANDLINE_KEY_SECRET="")
+    assert env["STRANDLINE_KEY_SECRET"] == KEY_SECRET
+    assert env["STRANDLINE_LLM_API_KEY"] == "set"
+
+
+def test_without_the_variable_nothing_is_asked() -> None:
+    env: dict[str, str] = {}
+    vault.adopt(env)
+    assert env == {}
+
+
+def test_in_lambda_the_init_phase_reads_it(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.write(arn, json.dumps({"key_secret": KEY_SECRET}))
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", "host=nowhere.invalid")
+    monkeypatch.setenv("STRANDLINE_BUCKET", "bucket")
+    monkeypatch.setenv("STRANDLINE_KEY_SECRET", "")
+    with pytest.raises(Misconfigured, match="STRANDLINE_KEY_SECRET"):
+        Service()
+    monkeypatch.setenv(vault.VARIABLE, arn)
+    Service()
+    assert settings().key_secret == KEY_SECRET
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"{CANARY} no JSON", "not a JSON object"),
+        (json.dumps([CANARY]), "not a JSON object"),
+        (json.dumps({"key_secret": [CANARY]}), "'key_secret' is not a string"),
+    ],
+)
+def test_what_is_no_object_of_strings_is_refused_unquoted(arn: str, text: str, named: str) -> None:
+    with pytest.raises(Misconfigured, match=named) as refused:
+        adopt(arn, text)
+    assert CANARY not in str(refused.value)
+
+
+def test_a_member_of_a_newer_release_is_named_and_passed_over(
+    arn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        env = adopt(arn, {"of_tomorrow": CANARY, "key_secret": KEY_SECRET})
+    assert set(env) == {vault.VARIABLE, "STRANDLINE_KEY_SECRET"}
+    assert vars(caplog.records[-1])["members"] == ["of_tomorrow"]
+    assert CANARY not in caplog.text
+
+
+def test_a_secret_without_a_value_is_none_and_no_start(arn: str) -> None:
+    assert vault.read(arn) is None
+    with pytest.raises(Misconfigured, match="no value yet"):
+        vault.adopt({vault.VARIABLE: arn})
+
+
+def test_a_signature_that_does_not_hold_is_not_answered(
+    arn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of another account")
+    with pytest.raises(Misconfigured):
+        vault.read(arn)
+
+
+class Poor(BaseHTTPRequestHandler):
+    """A Secrets Manager that has had better days: it gives `answers` in turn."""
+
+    answers: ClassVar[list[tuple[int, bytes]]] = []
+
+    def do_POST(self) -> None:
+        """The next answer."""
+        self.rfile.read(int(self.headers["content-length"]))
+        status, body = self.answers.pop(0)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not a word."""
+
+
+@pytest.fixture
+def poor(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Poor]]:
+    """It, instead of a good one."""
+    del aws
+    with HTTPServer(("127.0.0.1", 0), Poor) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", address)
+        monkeypatch.setattr(vault, "_PAUSES", (0.0, 0.0))
+        yield Poor
+        server.shutdown()
+        thread.join()
+
+
+GOOD = (200, json.dumps({"SecretString": "told"}).encode())
+THROTTLED = (400, b'{"__type":"com.amazonaws#ThrottlingException"}')
+DENIED = (400, json.dumps({"__type": "AccessDeniedException", "Message": CANARY}).encode())
+BROKEN = (502, b"<html>")
+
+
+@pytest.mark.parametrize("first", [THROTTLED, BROKEN], ids=["throttled", "broken"])
+def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) -> None:
+    poor.answers = [first, GOOD]
+    assert vault.read("arn") == "told"
+    poor.answers = [first, first, GOOD]
+    with pytest.raises(Unavailable, match="endpoint or a NAT gateway"):
+        vault.read("arn")
+
+
+def test_who_is_refused_is_told_so_at_once(poor: type[Poor]) -> None:
+    poor.answers = [DENIED, GOOD]
+    with pytest.raises(Misconfigured, match="AccessDeniedException") as refused:
+        vault.read("arn")
+    assert CANARY not in str(refused.value)
+
+
+def test_one_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(Unavailable, match="ConnectionRefusedError"):
+        vault.read("arn")
+
+
+def test_its_address_is_the_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    where: list[str] = []
+
+    def connect(url: str) -> Any:
+        where.append(url)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(vault, "_connection", connect)
+    for region in ("eu-central-1", "cn-north-1"):
+        monkeypatch.setenv("AWS_REGION", region)
+        with pytest.raises(Unavailable):
+            vault.read("arn")
+    assert sorted(set(where)) == [
+        "https://secretsmanager.cn-north-1.amazonaws.com.cn",
+        "https://secretsmanager.eu-central-1.amazonaws.com",
+    ]
