@@ -33,6 +33,7 @@ UNWANTED: Mapping[str, set[str]] = {
     "admin": EVERYBODY | MODEL | {"snowballstemmer"},
     "archiver": EVERYBODY | MODEL,
     "sweeper": EVERYBODY,
+    "waker": EVERYBODY | MODEL | REASONING | {"psycopg", "strandline.config", "strandline.wire"},
     "migrate": EVERYBODY | MODEL | REASONING | {"pgvector"},
 }
 ENVIRONMENT = {

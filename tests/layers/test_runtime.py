@@ -2,23 +2,29 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.functions import FUNCTIONS
+from strandline.local.aws import LocalAws, client
+from strandline.local.state_machine import StateMachine
+from strandline.local.ticker import GROUP, ROLE
 from tests.lambda_runtime import Answer, LambdaFunction
 from tests.support import EVENTS, Base, Gateway, said
 
 pytestmark = pytest.mark.usefixtures("built")
 
+DEFINITION = Path(__file__).parents[2] / "infra" / "job.asl.json"
 NAMES = [fn.name for fn in FUNCTIONS]
 _EVENT_ID, _SCOPE_ID = (
     "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
     "8f14e45f-ceea-867a-9a36-dedd4bea2543",
 )
+_RUN = "0198c7a4-6a1e-7c3b-9d5f-2f4e8b6a1c0d"
 _KEY = "strandline_REPLACED-BY-THE-TEST"
 
 
@@ -47,6 +53,16 @@ def migrated(answer: Answer, base: Base) -> None:
     assert base.rows("select count(*) > 15 from schema_migrations") == [(True,)]
 
 
+def woken(answer: Answer, base: Base) -> None:
+    """One whose time is over, and one that somebody asked for."""
+    del base
+    assert answer.payload == {"batchItemFailures": []}
+    with closing(client("stepfunctions")) as states:
+        (machine,) = states.list_state_machines()["stateMachines"]
+        begun = states.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
+    assert {run["name"] for run in begun} == {"sweeper-20261121T200500Z", _RUN}
+
+
 def planned(answer: Answer, base: Base) -> None:
     del base
     assert answer.payload["shards"] == 1
@@ -64,17 +80,26 @@ EXPECTED: Mapping[str, Callable[[Answer, Base], object]] = {
     "query_recall.json": recalled,
     "query_usage.json": lambda answer, _: body(answer)["quotas"],
     "sweeper.json": planned,
+    "waker.json": woken,
     "worker.json": embedded,
 }
 """What is to be seen of the answer to each recorded event."""
 
 
 @pytest.fixture
-def environment(gateway: Gateway, base: Base) -> dict[str, str]:
-    """What the stack tells a function, of this test's database, bucket and queue."""
+def environment(gateway: Gateway, base: Base, aws: LocalAws) -> Iterator[dict[str, str]]:
+    """What the stack tells a function, of this test's database, bucket, queue and state machine."""
     del gateway
     told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
-    return told | {"STRANDLINE_OWNER_DATABASE_URL": base.owner_url}
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        idle: Mapping[str, Any] = {"key": "", "shards": 0}
+        machine.serve(dict.fromkeys(("sweeper", "archiver"), lambda _event, _context: {**idle}))
+        yield told | {
+            "STRANDLINE_OWNER_DATABASE_URL": base.owner_url,
+            "STRANDLINE_STATE_MACHINE": machine.arn,
+            "STRANDLINE_WAKEUP_GROUP": GROUP,
+            "STRANDLINE_WAKEUP_ROLE": ROLE,
+        }
 
 
 @pytest.fixture
