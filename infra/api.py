@@ -79,6 +79,8 @@ class Api(Construct):
         accept(self, _ACCEPTED)
         self.url = self._named(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="Where the API answers")
+        stage = self.rest.deployment_stage.stage_arn
+        CfnOutput(Stack.of(self), "ApiStage", value=stage, description="What a web ACL is for")
 
     @property
     def dimensions(self) -> dict[str, str]:
@@ -102,10 +104,10 @@ class Api(Construct):
             # All of them: a block in DAG-CBOR goes out as bytes whatever a client accepts, and a
             # request comes in as base64, a third longer and never more (see local/proxy_event.py).
             binary_media_types=["*/*"],
-            # Without it an account that never had one refuses an access log. It is the account's,
-            # not this stack's: another stack may rest on it.
-            cloud_watch_role=True,
-            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+            # Without one the account refuses an access log. It is the account's, not this stack's:
+            # another stack may rest on it.
+            cloud_watch_role=ours.gateway_log_role,
+            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if ours.gateway_log_role else None,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
                 throttling_rate_limit=ours.throttle_rate,
@@ -184,6 +186,9 @@ class Api(Construct):
             security_policy=apigateway.SecurityPolicy.TLS_1_2,
             mtls=self._truststore(domain.mutual_tls) if domain.mutual_tls else None,
         )
+        cfn = name.node.default_child
+        assert isinstance(cfn, apigateway.CfnDomainName)
+        cfn.ownership_verification_certificate_arn = domain.ownership_certificate_arn
         apigateway.BasePathMapping(
             self,
             "Mapping",

@@ -33,11 +33,20 @@ class Built:
         return build.size(directory).unzipped
 
 
+def built() -> Built:
+    """What lies there. Raises Refused where it is not of the code and the locks as they are now:
+    `cdk deploy` alone builds nothing."""
+    if old := build.stale("arm64"):
+        names = ", ".join(path.name for path in old)
+        raise Refused(f"build/ is not of this code ({names}): run make synth, which builds it")
+    return Built()
+
+
 def main() -> int:
     """Write the stack of the stage that the context names to cdk.out."""
     app = App()
     try:
-        StrandlineStack(app, read(app.node.try_get_context), Built())
+        StrandlineStack(app, read(app.node.get_all_context()), built())
     except Refused as refused:
         sys.stderr.write(f"strandline: {refused}\n")
         return 2

@@ -129,7 +129,8 @@ class Compute(Construct):
             vpc_subnets=parts.network.subnets if inside else None,
             security_groups=parts.network.groups if inside else None,
             # A rollback points the alias at a version of before, which must be there.
-            current_version_options={"removal_policy": RemovalPolicy.RETAIN},
+            # One whose deployment failed goes: it could not be made a second time.
+            current_version_options={"removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE},
         )
         accept(function, {"L1": "One Python everywhere: what runs here is what was tested."})
         return function
@@ -178,8 +179,13 @@ def environment(
     def url(host: str, user: str) -> str:
         return f"host={host} port={PORT} dbname={NAME} user={user} {tls}"
 
+    if settings.restart:
+        given["restart"] = settings.restart
     if fn.needs & {"database", "owner"}:
         given |= {"database_auth": "iam", "secrets": storage.secrets.secret_arn}
+        # Nobody reads it. A version is a new one when its settings' text is, and a restored
+        # cluster's address is the same text: with this, what is called moves to the new cluster.
+        given["cluster"] = database.identifier
     if "database" in fn.needs:
         given |= {
             "database_url": url(database.host, APP),
@@ -205,7 +211,10 @@ def environment(
 def _resources(scope: Construct, settings: StackSettings, parts: Parts) -> Resources:
     stack, service = Stack.of(scope), settings.service
     models = (
-        bedrock_models(service.llm_model, stack.partition, stack.region, stack.account)
+        (
+            *bedrock_models(service.llm_model, stack.partition, stack.region, stack.account),
+            *settings.profile_models,
+        )
         if service.llm_provider == "bedrock"
         else ()
     )

@@ -32,9 +32,10 @@ class Database(Construct):
         key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id)
+        self.identifier = _identifier(settings)
         self.cluster = self._cluster(settings, network, key)
         self.cluster.connections.allow_default_port_from(network.functions, "from the functions")
-        self.proxy = self._proxy(network) if settings.proxy else None
+        self.proxy = self._proxy(settings, network, key) if settings.proxy else None
 
     @property
     def host(self) -> str:
@@ -77,26 +78,25 @@ class Database(Construct):
     def _cluster(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseCluster:
-        identifier = _identifier(settings)
         # Made before RDS makes it, to be kept for ever.
         written = log_group(
-            self, "Logs", settings, key, f"/aws/rds/cluster/{identifier}/postgresql"
+            self, "Logs", settings, key, f"/aws/rds/cluster/{self.identifier}/postgresql"
         )
         cluster = rds.DatabaseCluster(
             self,
             "Cluster",
-            cluster_identifier=identifier,
+            cluster_identifier=self.identifier,
             engine=_engine(settings),
             parameters=_parameters(settings),
             default_database_name=NAME,
-            credentials=rds.Credentials.from_username(MASTER),
+            credentials=rds.Credentials.from_username(MASTER, encryption_key=key),
             manage_master_user_password=True,
             iam_authentication=True,
             vpc=network.vpc,
             vpc_subnets=network.subnets,
-            writer=_instance("Writer", settings),
+            writer=_instance("Writer", settings, key),
             readers=[
-                _instance(f"Reader{n + 1}", settings, scale_with_writer=True)
+                _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
                 for n in range(settings.readers)
             ],
             serverless_v2_min_capacity=settings.min_capacity,
@@ -119,8 +119,12 @@ class Database(Construct):
             _restore(cluster, settings.snapshot)
         return cluster
 
-    def _proxy(self, network: Network) -> rds.DatabaseProxy:
+    def _proxy(
+        self, settings: StackSettings, network: Network, key: kms.IKey | None
+    ) -> rds.DatabaseProxy:
         """It takes IAM's word at both ends, so that there is no password for it to keep."""
+        name = settings.stack_name
+        written = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
         user = self._user(self.cluster.cluster_resource_identifier, APP)
         group = ec2.SecurityGroup(
             self,
@@ -132,6 +136,7 @@ class Database(Construct):
         proxy = rds.DatabaseProxy(
             self,
             "Proxy",
+            db_proxy_name=name,
             proxy_target=rds.ProxyTarget.from_cluster(self.cluster),
             vpc=network.vpc,
             vpc_subnets=network.subnets,
@@ -140,9 +145,10 @@ class Database(Construct):
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
         )
+        proxy.node.add_dependency(written)
+        # It opens its own way to the cluster: that rule a second time would be refused.
         port = ec2.Port.tcp(PORT)
         group.connections.allow_from(network.functions, port, "from the functions")
-        self.cluster.connections.allow_from(group, port, "from the proxy")
         return proxy
 
 
@@ -175,13 +181,18 @@ def _parameters(settings: StackSettings) -> dict[str, str]:
 
 
 def _instance(
-    name: str, settings: StackSettings, *, scale_with_writer: bool | None = None
+    name: str,
+    settings: StackSettings,
+    key: kms.IKey | None,
+    *,
+    scale_with_writer: bool | None = None,
 ) -> rds.IClusterInstance:
     # Performance Insights would keep a small database from pausing.
     return rds.ClusterInstance.serverless_v2(
         name,
         publicly_accessible=False,
         enable_performance_insights=None if settings.pauses else True,
+        performance_insight_encryption_key=None if settings.pauses else key,
         scale_with_writer=scale_with_writer,
     )
 

@@ -36,6 +36,12 @@ class Fn:
     reserved: int = 0
     """Instances at once at most, each with its connection to the database; 0: not limited."""
 
+    @property
+    def connections(self) -> int:
+        """Connections to the database of one instance at most, where a language model is asked:
+        whoever folds asks it from three threads besides its own (services/at_once.py)."""
+        return 4 if self.needs >= {"model", "runs"} else 1
+
 
 MODEL: tuple[Layer, ...] = ("deps", "domain", "model")
 
@@ -44,7 +50,7 @@ FUNCTIONS = (
         "ingest",
         memory=1024,
         timeout=29,
-        needs=frozenset({"database", "blobs", "queue"}),
+        needs=frozenset({"database", "blobs", "queue", "runs"}),
         reserved=100,
         routes=(
             "POST /api/v1/events",
@@ -152,7 +158,13 @@ FUNCTIONS = (
         needs=frozenset({"states", "schedules"}),
         queue="runs",
     ),
-    Fn("migrate", memory=512, timeout=600, needs=frozenset({"owner", "runs"}), reserved=1),
+    Fn(
+        "migrate",
+        memory=512,
+        timeout=600,
+        needs=frozenset({"owner", "runs"}),
+        reserved=2,  # a deployment's while the state machine's goes on with a long migration
+    ),
 )
 
 

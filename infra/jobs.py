@@ -93,13 +93,14 @@ class Jobs(Construct):
             )
             for fn in JOBS
         ]
-        maps = self._arn("execution", f"{self._name}/*")
+        # AWS's guide names both, for an execution and for a run of a map.
+        maps = [self._arn("execution", f"{self._name}{of}") for of in ("/*", ":*")]
         own = ["states:RedriveExecution", "states:DescribeExecution", "states:StopExecution"]
         allowed = [
             allow(["lambda:InvokeFunction"], *functions),
             allow(["s3:GetObject"], storage.bucket.arn_for_objects("_jobs/*")),
             allow(["states:StartExecution"], self.arn),
-            allow(own, maps),
+            allow(own, *maps),
             allow(_LOG_DELIVERY, "*"),
         ]
         if storage.key:

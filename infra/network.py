@@ -1,7 +1,8 @@
 """Where the functions and the database stand, and which way they have out."""
 
-from aws_cdk import Acknowledgment, Validations
+from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.logs import log_group
@@ -110,10 +111,22 @@ class Network(Construct):
         group.add_ingress_rule(self.functions, _HTTPS, "from the functions")
         zones = self.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED).subnets
         for name, service in services.items():
-            self.vpc.add_interface_endpoint(
+            endpoint = self.vpc.add_interface_endpoint(
                 name,
                 service=service,
                 subnets=ec2.SubnetSelection(subnets=zones[: settings.endpoint_zones]),
                 security_groups=[group],
                 open=False,
             )
+            endpoint.add_to_policy(self._within_the_account(name))
+
+    def _within_the_account(self, name: str) -> iam.PolicyStatement:
+        """No way to carry memory out, by another account's credentials or into its queue."""
+        account = Stack.of(self).account
+        only = {"aws:PrincipalAccount": account}
+        if name != "Bedrock":  # whose models are AWS's own
+            only["aws:ResourceAccount"] = account
+        calls = allow([f"{name.lower()}:*"], "*")
+        calls.add_any_principal()
+        calls.add_condition("StringEquals", only)
+        return calls

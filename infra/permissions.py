@@ -178,6 +178,10 @@ def statements(fn: "Fn", resources: Resources) -> list["iam.PolicyStatement"]:
 def bedrock_models(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
     """What Converse with this modelId calls: a model of this region; a model or profile named by
     its ARN; or a profile over several regions (`eu.…`), which calls the model in each of them."""
+    _, is_profile, profile = model.partition(":inference-profile/")
+    if is_profile:
+        models = f"arn:{partition}:bedrock:*::foundation-model/{profile.partition('.')[2]}"
+        return (model, models)
     if model.startswith("arn:"):
         return (model,)
     group, _, rest = model.partition(".")

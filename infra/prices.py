@@ -42,6 +42,7 @@ PRICES: Mapping[str, Price] = {
     "gb_second": Price(13.3334e-6, "GB-second of Lambda, arm64", "seen: git.mcrn.ar, 2026"),
     "message": Price(0.40e-6, "call of SQS", "remembered"),
     "transition": Price(25e-6, "state transition of Step Functions", "remembered"),
+    "key": Price(1.0, "KMS key and month", "remembered"),
     "secret": Price(0.40, "secret and month", "remembered"),
     "alarm": Price(0.10, "metric of an alarm and month", "remembered"),
     "metric": Price(0.30, "custom metric and month", "seen: signoz.io, 2026-02"),
@@ -60,7 +61,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """The settings', the first key's and the master user's."""
-ALARM_METRICS = 17
+ALARM_METRICS = 18
 """That the alarms look at, without a language model: a test counts them in the template."""
 
 _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}
@@ -87,14 +88,22 @@ NETWORKS: Mapping[str, Sequence[Item]] = {
     "`existing`": (),
 }
 
-IDLE: Sequence[Item] = (
-    Item("storage", 10, "a database of 10 GB at most, paused"),
+PAUSED: Sequence[Item] = (
     Item("acu", 31 * 6 / 60, "the daily sweep wakes it: 6 minutes at 1 unit, 31 times"),
+)
+KEPT: Sequence[Item] = (
+    Item("storage", 10, "a database of 10 GB at most"),
     Item("secret", SECRETS, "three secrets"),
     Item("alarm", ALARM_METRICS, "the alarms' metrics"),
     Item("dashboard", 1, "one dashboard"),
     Item("metric", 20 * 31 / HOURS, "20 metrics in the hour of each sweep"),
 )
+
+IDLE: Sequence[Item] = (*PAUSED, *KEPT)
+PROD_UNITS = 0.5 * 2
+"""Of the stage `prod` in cdk.json, at least: a writer and a reader, as a test looks up."""
+PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "half a unit, twice, all month"),)
+KEY: Sequence[Item] = (Item("key", 1, "a key of one's own"),)
 
 MILLION = 1e6
 EVENTS: Sequence[Item] = (
@@ -131,6 +140,9 @@ def total(items: Sequence[Item]) -> float:
 def table() -> str:
     """The README's part, in Markdown."""
     idle = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
+    two_zones = NETWORKS["`endpoints`, two zones"]
+    prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
+    idle.append(f"{prod}| {_usd(total([*two_zones, *PROD, *KEPT]))} |")
     peers = {
         "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
         "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
@@ -149,7 +161,11 @@ def table() -> str:
         "|---|---|---|",
         *idle,
         "",
-        _filled(f"In all of them: {', '.join(f'{i.why} ({_usd(i.usd)})' for i in IDLE)}."),
+        _filled(
+            f"In all of them: {_each(KEPT)}. Where the database pauses: {_each(PAUSED)}. In "
+            f"`prod`: {_each(PROD)}. With `key`: {_each(KEY)}. A budget counts what bears the "
+            "stack's tag once that is activated as a cost allocation tag of the account."
+        ),
         "",
         "| beyond that | Strandline | AgentCore Memory |",
         "|---|---|---|",
@@ -195,6 +211,10 @@ def written(readme: str) -> str:
 
 def _usd(amount: float) -> str:
     return f"{amount:,.2f}"
+
+
+def _each(items: Sequence[Item]) -> str:
+    return ", ".join(f"{item.why} ({_usd(item.usd)})" for item in items)
 
 
 def _why(items: Sequence[Item]) -> str:

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import Duration, triggers
+from aws_cdk import CfnResource, Duration, Stack, triggers
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.compute import Compute
-from infra.database import Database
+from infra.compute import Compute, Parts
 from infra.functions import FUNCTIONS
+from infra.logs import log_group
+from infra.settings import StackSettings
+
+_CALLER = "AWSCDK.TriggerCustomResourceProviderCustomResourceProvider"
+"""What the CDK calls its own function that calls ours."""
 
 
 class Release(Construct):
@@ -16,18 +20,25 @@ class Release(Construct):
     functions' aliases move only after it; if it fails they stay, and the deployment is rolled back.
     """
 
-    def __init__(self, scope: Construct, id: str, compute: Compute, database: Database) -> None:
+    def __init__(
+        self, scope: Construct, id: str, settings: StackSettings, parts: Parts, compute: Compute
+    ) -> None:
         super().__init__(scope, id)
         timeout = next(fn.timeout for fn in FUNCTIONS if fn.name == "migrate")
-        triggers.Trigger(
+        trigger = triggers.Trigger(
             self,
             "Migrate",
             handler=compute.functions["migrate"],
             timeout=Duration.seconds(timeout),
-            # Its alias too: a migration that takes long goes on as a run of the state machine.
-            execute_after=[database, compute.aliases["migrate"]],
+            # Its alias, too: a migration that takes long goes on as a run of the state machine.
+            execute_after=[parts.network, parts.database, compute.aliases["migrate"]],
             execute_before=_others(compute.aliases),
         )
+        caller = Stack.of(self).node.find_child(_CALLER).node.find_child("Handler")
+        assert isinstance(caller, CfnResource)
+        name = f"/aws/lambda/{caller.ref}"
+        written = log_group(self, "CallerLogs", settings, parts.storage.key, name)
+        trigger.node.add_dependency(written)
 
 
 def _others(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:

@@ -1,10 +1,13 @@
 """What a deployment is told: a stage's object in cdk.json over the defaults here, all typed."""
 
+import difflib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -13,22 +16,27 @@ from pydantic import (
     model_validator,
 )
 
-from infra.functions import FUNCTIONS, Fn
+from infra.functions import Fn
+from infra.refusals import REFUSALS
 from strandline.config import Settings as ServiceSettings
+from strandline.errors import Misconfigured
+from strandline.models.choice import require_embedder, require_provider
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
+type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
+"""As a database's identifier may be: no hyphen at its end, and no two together."""
 type Plain = str | int | float | bool
-type Days = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653]
-
-_MADE_BY_THE_STACK = (
-    *("database_url", "database_auth", "owner_database_url", "administrator_database_url"),
-    *("secrets", "administrator_secret", "first_key_secret", "bucket", "queue_url", "runs_url"),
-    *("state_machine", "wakeup_group", "wakeup_role", "cors_origins", "client_certificates"),
-)
+_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653)
 
 
 class Refused(ValueError):
     """The stack cannot be made of these settings; says which one, and the way out."""
+
+
+def _one_of_cloudwatch_s(days: int) -> int:
+    if days not in _DAYS:
+        raise ValueError(f"CloudWatch keeps logs for one of {', '.join(map(str, _DAYS))} days")
+    return days
 
 
 class _Part(BaseModel):
@@ -71,6 +79,9 @@ class Domain(_Part):
     """The host's name."""
     certificate_arn: Arn
     """A certificate for it in ACM, in the stack's Region."""
+    ownership_certificate_arn: Arn | None = None
+    """With mutual TLS, and a certificate that was imported or is of a private authority: a public
+    one of ACM's for the same name, which shows that it is yours."""
     base_path: str = Field(default="", pattern=r"^[\w-]*$")
     """Its first path segment; requests come without it to the service."""
     mutual_tls: MutualTls | None = None
@@ -107,9 +118,9 @@ class Alarms(_Part):
 class StackSettings(_Part):
     """One deployment. A stage in cdk.json, or -c name=value, sets a field."""
 
-    stage: str = Field(default="dev", pattern="^[a-z][a-z0-9-]*$")
+    stage: Name = Field(default="dev", min_length=1, max_length=30)
     """The stage's name in cdk.json."""
-    name: str = Field(default="", pattern="^([a-z][a-z0-9-]{0,40})?$")
+    name: Name = Field(default="", max_length=41)
     """The stack's name, strandline-<stage> by default. Several in one account differ in it."""
 
     network: Literal["endpoints", "nat", "existing"] = "endpoints"
@@ -150,7 +161,8 @@ class StackSettings(_Part):
     """The database refuses to be deleted."""
     key: bool | Arn = False
     """A KMS key of one's own for database, bucket, queues, secrets and logs: true makes one, an ARN
-    uses that. Otherwise AWS's."""
+    uses that. Otherwise AWS's, as always for the alarms' topic and what functions are told, which
+    hold neither memory nor secrets."""
 
     domain: Domain | None = None
     """A name of one's own."""
@@ -163,13 +175,24 @@ class StackSettings(_Part):
 
     settings: dict[str, Plain] = {}
     """The service's own plain settings, by their names in lower case without STRANDLINE_, as
-    {"llm_provider": "bedrock", "llm_model": "..."}. Secrets go into the secret (output Secrets)."""
-    reserved: dict[str, int] = {}
+    {"llm_provider": "bedrock", "llm_model": "..."}. Secrets go into the secret (output Secrets).
+    API keys are always a way in, since the operator's first key is one; others stand beside them,
+    or are asked for as well (auth_require_all)."""
+    restart: str = ""
+    """Any word. Another one than before has every function begin anew at the next deployment, and
+    so read the secret again."""
+    profile_models: list[Arn] = []
+    """Where llm_model is an application inference profile of Bedrock's: the models that it calls,
+    and the profile that it was made from if it was."""
+    reserved: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Reserved concurrency by function, instead of that of infra/functions.py."""
 
     alarms: Alarms = Alarms()
     """When somebody is woken."""
-    log_days: Days = 30
+    gateway_log_role: bool = True
+    """The stack makes the role by which API Gateway writes logs, and sets it for the whole account
+    and Region. false: the account has one already."""
+    log_days: Annotated[int, AfterValidator(_one_of_cloudwatch_s)] = 30
     """Days that logs are kept."""
     tracing: bool = False
     """X-Ray traces. Off, the trace id is still in every log line."""
@@ -187,9 +210,15 @@ class StackSettings(_Part):
     def service(self) -> ServiceSettings:
         """The service's settings as its functions will read them, with something in place of what
         is secret, or known only once the stack stands."""
-        absent = {"database_url": "host=database", "bucket": "bucket", "key_secret": "k" * 64}
+        absent = {
+            "database_url": "host=database",
+            "bucket": "bucket",
+            "key_secret": "k" * 64,
+            "llm_api_key": "l",
+        }
         if "jwt_issuer" in self.settings and "jwt_jwks" not in self.settings:
-            absent["jwt_secret"] = "j" * 64
+            of_keys = str(self.settings.get("jwt_algorithms", "HS256"))[:2] != "HS"
+            absent |= {"jwt_jwks": '{"keys": [{}]}'} if of_keys else {"jwt_secret": "j" * 64}
         return ServiceSettings.model_validate(absent | self.plain_settings)
 
     @property
@@ -226,122 +255,11 @@ class StackSettings(_Part):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        for refuse in _REFUSALS:
+        for refuse in REFUSALS:
             refusal = refuse(self)
             if refusal:
                 raise ValueError(refusal)
         return self
-
-
-def _service(s: StackSettings) -> str | None:
-    secret = [n for n in s.settings if is_secret(n)]
-    if secret:
-        return (
-            f"settings.{secret[0]} is a secret and would stand in the template: put it into the "
-            "secret that the stack makes (output Secrets), and leave it out here"
-        )
-    ours = [n for n in s.settings if n in _MADE_BY_THE_STACK]
-    if ours:
-        return f"settings.{ours[0]} is set by the stack itself: leave it out"
-    unknown = [n for n in s.settings if n not in ServiceSettings.model_fields]
-    if unknown:
-        return f"settings.{unknown[0]} is no setting of the service: README, Settings, has them all"
-    return None
-
-
-def _network(s: StackSettings) -> str | None:
-    if (s.network == "existing") != (s.vpc is not None):
-        return "network is existing if and only if vpc names the network: set both or neither"
-    if s.private and not s.vpc_endpoint_ids:
-        return "private needs vpc_endpoint_ids, the execute-api endpoints that may call the API"
-    return None
-
-
-def _mutual_tls(s: StackSettings) -> str | None:
-    if s.private and s.domain:
-        what = "mutual TLS" if s.domain.mutual_tls else "a custom domain of a regional API"
-        return (
-            f"private and domain: a private API cannot have {what}; "
-            "set private to false, or leave out domain"
-        )
-    return None
-
-
-def _proxy(s: StackSettings) -> str | None:
-    if s.proxy and s.pauses:
-        return (
-            "proxy and min_capacity 0: a proxy keeps connections open, so the database would never "
-            "pause; set min_capacity to 0.5 or more, or proxy to false"
-        )
-    return None
-
-
-def _capacity(s: StackSettings) -> str | None:
-    if s.min_capacity > s.max_capacity:
-        return "min_capacity is over max_capacity: raise max_capacity"
-    if s.min_capacity < 1 and (s.max_connections or 0) > 2000:
-        return "max_connections is at most 2000 where min_capacity is under 1: raise min_capacity"
-    return None
-
-
-def _way_out(s: StackSettings) -> str | None:
-    """What the functions call outside AWS, or in it without an endpoint of ours."""
-    if s.network != "endpoints":
-        return None
-    outside = [
-        f"settings.{n}"
-        for n, v in s.settings.items()
-        if n.endswith(("base_url", "jwks", "jwks_url")) and str(v).startswith("http")
-    ]
-    for name in ("llm_provider", "embedding_provider"):
-        if s.settings.get(name) in ("openai", "azure"):
-            outside.append(f"settings.{name}={s.settings[name]}")
-    if outside:
-        return (
-            f"network=endpoints has no way out for {outside[0]}: set network to nat (or existing), "
-            "or choose bedrock"
-        )
-    return None
-
-
-_CONNECTIONS_USED = 0.6
-"""The part of the database's connections that functions may hold; the rest is for migrations,
-people, and instances that are being replaced."""
-
-
-def _connections(s: StackSettings) -> str | None:
-    """Every instance of a function may hold its connection, pinned if there is a proxy."""
-    names = {fn.name for fn in FUNCTIONS}
-    strange = sorted(set(s.reserved) - names)
-    if strange:
-        return f"reserved.{strange[0]} is no function: there are {', '.join(sorted(names))}"
-    needed = {fn.name: s.reserved_for(fn) for fn in FUNCTIONS if fn.needs & {"database", "owner"}}
-    unbounded = [name for name, instances in needed.items() if instances < 1]
-    if unbounded:
-        return (
-            f"reserved.{unbounded[0]} must be 1 or more: without it the function could take all of "
-            "the database's connections"
-        )
-    allowed = int(_CONNECTIONS_USED * s.database_connections)
-    if sum(needed.values()) > allowed:
-        return (
-            f"reserved: the functions with a database may hold {sum(needed.values())} connections, "
-            f"over {_CONNECTIONS_USED:.0%} of the {s.database_connections} that it takes at "
-            f"max_capacity {s.max_capacity:g}: reserve at most {allowed} together, or raise "
-            "max_capacity (or max_connections)"
-        )
-    return None
-
-
-type _Refusal = Callable[[StackSettings], str | None]
-_REFUSALS: tuple[_Refusal, ...] = (
-    *(_service, _network, _mutual_tls, _proxy, _capacity, _way_out, _connections),
-)
-
-
-def is_secret(name: str) -> bool:
-    """Whether a setting of the service is a secret, by its name."""
-    return name.endswith(("_secret", "_api_key", "_password", "_token"))
 
 
 def _plain(value: Plain) -> str:
@@ -349,27 +267,40 @@ def _plain(value: Plain) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read(context: Callable[[str], Any]) -> StackSettings:
+def read(context: Mapping[str, Any]) -> StackSettings:
     """The settings of the stage that the context names. Raises Refused, saying what is wrong.
 
     A stage is an object under "stages" in cdk.json's context; a field given by itself (`-c
     network=nat`, objects as JSON) goes before it.
     """
-    stages: Mapping[str, Mapping[str, Any]] = context("stages") or {}
-    stage = context("stage") or "dev"
+    _require_known(context)
+    stages: Mapping[str, Mapping[str, Any]] = context.get("stages") or {}
+    stage = context.get("stage") or "dev"
     if stage not in stages:
         known = ", ".join(sorted(stages))
         raise Refused(f"stage {stage} is not in cdk.json (there are: {known}). Add it to stages.")
-    alone = {n: context(n) for n in StackSettings.model_fields}
-    given = {n: _parsed(v) for n, v in alone.items() if v is not None}
+    given = {n: _parsed(n, context[n]) for n in StackSettings.model_fields if n in context}
     return made({**stages[stage], **given, "stage": stage})
+
+
+def _require_known(context: Mapping[str, Any]) -> None:
+    """A slip would be a default. What is not a plain word is the CDK's (`aws:…`, `@aws-cdk/…`)."""
+    known = {*StackSettings.model_fields, "stages"}
+    for name in sorted(context.keys() - known):
+        if re.fullmatch(r"\w+", name):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "README, Deploy, has them all"
+            raise Refused(f"-c {name}: there is no such setting; {hint}")
 
 
 def made(given: Mapping[str, Any]) -> StackSettings:
     """Settings of these values. Raises Refused naming every field that is wrong."""
     try:
         settings = StackSettings.model_validate(given)
-        _ = settings.service
+        require_provider(settings.service)
+        require_embedder(settings.service)
+    except Misconfigured as lacking:
+        raise Refused(f"The stack cannot be made. settings: {lacking}") from None
     except ValidationError as error:
         within = ("settings",) if error.title == ServiceSettings.__name__ else ()
         wrong = [
@@ -385,8 +316,11 @@ def _said(message: str) -> str:
     return message.removeprefix("Value error, ")
 
 
-def _parsed(value: Any) -> Any:
-    """A value of the command line: objects, lists and yes or no come as JSON."""
+def _parsed(name: str, value: Any) -> Any:
+    """A value of the command line: objects and lists come as JSON."""
     if isinstance(value, str) and value[:1] in ("{", "["):
-        return json.loads(value)
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise Refused(f"-c {name}: is no JSON ({error})") from None
     return value

@@ -31,7 +31,7 @@ class StrandlineStack(Stack):
         jobs = Jobs(self, "Jobs", settings, storage)
         parts = Parts(network, storage, database, jobs)
         compute = Compute(self, "Compute", settings, parts, assets)
-        Release(self, "Release", compute, database)
+        Release(self, "Release", settings, parts, compute)
         api = Api(self, "Api", settings, compute.aliases, key=storage.key)
         Watch(self, "Watch", settings, _watched(api, parts, function_prefix(settings)))
         self._bound(settings)

@@ -18,6 +18,8 @@ RECEIVES = 5
 """How often a message may be received before it is dead: as Lambda's own guide has it, so that
 being throttled kills none."""
 _NONCURRENT_DAYS = 30
+_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+"""But for what a first deployment made that failed: nothing is in it yet."""
 _TIMEOUTS = {fn.name: fn.timeout for fn in FUNCTIONS}
 
 
@@ -44,7 +46,7 @@ class Storage(Construct):
             "Key",
             description=f"Everything that {settings.stack_name} keeps",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN,  # backups are worth nothing without it
+            removal_policy=_KEPT,  # backups are worth nothing without it
         )
         stack = Stack.of(self)
         write_logs = iam.PolicyStatement(
@@ -85,7 +87,7 @@ class Storage(Construct):
             versioned=True,
             cors=[browsers] if settings.cors_origins else None,
             lifecycle_rules=self._lifecycle(settings),
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=_KEPT,
         )
         accept(
             bucket,
@@ -155,7 +157,7 @@ class Storage(Construct):
                 password_length=64,
                 exclude_punctuation=True,
             ),
-            removal_policy=RemovalPolicy.RETAIN,  # without it no key of a restored database holds
+            removal_policy=_KEPT,  # without it no key of a restored database holds
         )
         reason = "Every API key bears a MAC under key_secret: a rotation would revoke them all."
         accept(made, {"SMG4": reason})

@@ -1,7 +1,8 @@
 """Who is woken, and by what: alarms with a line each in docs/runbook.md, a dashboard, and a budget.
 
 Missing data breaches nothing: a stage that rests sends none, and nobody is woken for that. One that
-should not rest shows it by what lies in its queues, which count by themselves.
+should not rest shows it by what lies in its queues, which count by themselves; and one whose daily
+sweep does not come, by that alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import cast
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -32,6 +34,12 @@ _LEAST_ERRORS = 5
 """Fewer 5xx in five minutes wake nobody: a database that wakes up answers a few with 503."""
 _PARTS_TRIED = 3
 """How often a part of a job is tried: so many failures are one that was given up."""
+_SWEEP_HOURS = 26
+"""Without a run that ended well: the daily sweep has two for itself."""
+_MORE = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_LESS = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+_BREACHING = cloudwatch.TreatMissingData.BREACHING
+_NOT_BREACHING = cloudwatch.TreatMissingData.NOT_BREACHING
 
 
 @dataclass(frozen=True)
@@ -60,9 +68,11 @@ class Alarm:
     says: str
     metric: cloudwatch.IMetric
     at: float
-    """From here on it is one."""
+    """From here on it is one; of what should come by itself, below it."""
     periods: int = 1
     """In a row."""
+    comes: bool = False
+    """It should come by itself: less is an alarm, and no data are none of it."""
     few_samples: bool = True
     """Of a percentile: whether few values are enough for it."""
 
@@ -88,6 +98,12 @@ class Watch(Construct):
         if not ours.email:
             return None
         topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        # A policy of its own replaces the one that lets the account's alarms in.
+        alarms = iam.ServicePrincipal(
+            "cloudwatch.amazonaws.com",
+            conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+        )
+        topic.grant_publish(cast(iam.IGrantable, alarms))
         topic.add_subscription(
             cast(sns.ITopicSubscription, subscriptions.EmailSubscription(ours.email))
         )
@@ -102,8 +118,8 @@ class Watch(Construct):
             metric=alarm.metric,
             threshold=alarm.at,
             evaluation_periods=alarm.periods,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            comparison_operator=_LESS if alarm.comes else _MORE,
+            treat_missing_data=_BREACHING if alarm.comes else _NOT_BREACHING,
             evaluate_low_sample_count_percentile=None if alarm.few_samples else "ignore",
         )
         if self._topic:
@@ -199,6 +215,9 @@ def _jobs(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
     machine = {"StateMachineArn": watched.machine}
     runs = [_metric("AWS/States", n, machine) for n in ("ExecutionsFailed", "ExecutionsTimedOut")]
     yield Alarm("failed-runs", "Runs of a job failed.", _sum(runs), settings.alarms.failed_builds)
+    ended = _metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
+    says = "No job has ended well for a day, not even the daily sweep."
+    yield Alarm("no-sweep", says, ended, 1, periods=_SWEEP_HOURS, comes=True)
     parts = [_of_job(watched, "Failures", fn.name, "Sum") for fn in FUNCTIONS if fn.every_minutes]
     yield Alarm("failed-parts", "Parts of a job were given up.", _sum(parts), _PARTS_TRIED)
     group = {"ScheduleGroup": watched.schedules}

@@ -77,6 +77,13 @@ def size(directory: Path) -> Size:
     return Size(*known["size"])
 
 
+def stale(arch: Arch) -> list[Path]:
+    """What is not there, or was made of other inputs than there are now."""
+    layers = {layer_dir(arch, name): [arch, *_inputs(name)] for name in LAYERS}
+    assets = {function_dir(name): [_handler(name)] for name in functions()}
+    return [path for path, inputs in (layers | assets).items() if not _is_of(path, _key(inputs))]
+
+
 def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
     """Build these layers of one architecture, as far as their inputs have changed."""
     makers: dict[Layer, Callable[[Path], None]] = {
@@ -91,13 +98,17 @@ def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
 def build_functions() -> None:
     """Build the asset of every function, as far as its handler has changed."""
     for name in functions():
-        source = ROOT / "functions" / name / "handler.py"
+        source = _handler(name)
 
         def copy(into: Path, source: Path = source) -> None:
             shutil.copyfile(source, into / source.name)
             _compile(into, "/var/task")
 
         _keep(function_dir(name), [source], copy)
+
+
+def _handler(name: str) -> Path:
+    return ROOT / "functions" / name / "handler.py"
 
 
 # What a layer is made of --------------------------------------------------------------------------
@@ -182,8 +193,7 @@ def _keep(directory: Path, inputs: Sequence[Path | str], make: Callable[[Path], 
     """Have `directory` as `make` makes it of these inputs, and note of what and how large."""
     key = _key(inputs)
     with _alone():
-        note = _note(directory)
-        if directory.exists() and note.exists() and json.loads(note.read_text())["key"] == key:
+        if _is_of(directory, key):
             return
         making = directory.with_name(f".{directory.name}")
         for old in (making, directory):
@@ -191,7 +201,13 @@ def _keep(directory: Path, inputs: Sequence[Path | str], make: Callable[[Path], 
         making.mkdir(parents=True)
         make(making)
         making.rename(directory)
-        note.write_text(json.dumps({"key": key}))
+        _note(directory).write_text(json.dumps({"key": key}))
+
+
+def _is_of(directory: Path, key: str) -> bool:
+    """Whether it is there, made of the inputs that this is the key of."""
+    note = _note(directory)
+    return directory.exists() and note.exists() and json.loads(note.read_text())["key"] == key
 
 
 def _key(inputs: Sequence[Path | str]) -> str:

@@ -193,8 +193,9 @@ class Deaf:
     def start(self, job: str, tenant: str, run: str) -> None:
         """Told, and forgotten."""
 
-    def wish(self, job: str, due: datetime, now: datetime) -> None:
+    def wish(self, job: str, due: datetime, now: datetime) -> bool:
         """Told, and forgotten."""
+        return True
 
     def is_near(self, job: str, now: datetime) -> bool:
         """Nobody comes."""

@@ -1,9 +1,11 @@
 """The keys that may have signed a JWT: the deployment's secret, or the issuer's public keys."""
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -81,8 +83,9 @@ class JwkSet:
             )
 
     def find(self, header: Mapping[str, Any]) -> Key | None:
-        """The key that a header names by `kid`; without a name the only one. Raises Unavailable
-        while there are no keys."""
+        """The key that a header names by `kid`; without a name the only one. Of several of one
+        name the one that may have signed by the header's `alg`. Raises Unavailable while there
+        are no keys."""
         if not self._address:
             return self._named(header)
         with self._lock:
@@ -99,7 +102,9 @@ class JwkSet:
     def _named(self, header: Mapping[str, Any]) -> Key | None:
         kid = header.get("kid")
         fitting = [key for name, key in self._keys if kid is None or name == kid]
-        return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
+        if not fitting or (kid is None and len(fitting) > 1):
+            return None
+        return next((key for key in fitting if header.get("alg") in key.algorithms), fitting[0])
 
     def _ask(self) -> None:
         """Fetch the keys, if that was not done just now; those that were stay if it fails."""
@@ -138,22 +143,25 @@ class JwkSet:
 
 
 def fetched(address: str) -> bytes:
-    """The document at an https address: no redirect, no proxy, 256 KiB at most. Raises OSError."""
+    """The document at an https address: no redirect, no proxy, 256 KiB at most, and so many seconds
+    to connect, and to answer. Raises OSError."""
     import http.client
 
-    where, until = urlsplit(address), time.monotonic() + _FETCH_SECONDS
+    where = urlsplit(address)
     connection = http.client.HTTPSConnection(
         where.hostname or "", where.port, timeout=_FETCH_SECONDS
     )
     path = (where.path or "/") + (f"?{where.query}" if where.query else "")
     try:
-        connection.request("GET", path, headers={"Accept": "application/json"})
-        answer = connection.getresponse()
-        body = b""
-        while part := answer.read1(65_536):
-            body += part
-            if len(body) > _MOST_BYTES or time.monotonic() > until:
-                raise OSError("too large or too slow")
+        connection.connect()
+        with _cut_off(connection.sock, _FETCH_SECONDS):
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            body = b""
+            while part := answer.read1(65_536):
+                body += part
+                if len(body) > _MOST_BYTES:
+                    raise OSError("too large")
     except http.client.HTTPException as error:
         raise OSError("no HTTP") from error
     finally:
@@ -161,3 +169,27 @@ def fetched(address: str) -> bytes:
     if answer.status != 200:
         raise OSError(f"status {answer.status}")
     return body
+
+
+@contextmanager
+def _cut_off(sock: socket.socket, seconds: float) -> Generator[None]:
+    """Let a connection end after so long, however little comes of it at a time: a socket's own
+    time is that of each read. Raises OSError where it was ended."""
+    over = threading.Event()
+
+    def cut() -> None:
+        over.set()
+        with suppress(OSError):  # it may be closed just now
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's would wait for the reader
+
+    timer = threading.Timer(seconds, cut)
+    timer.start()
+    try:
+        yield
+    except Exception:
+        if not over.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if over.is_set():
+        raise OSError("too slow")

@@ -125,10 +125,12 @@ class Jwts:
             _refuse()
 
     def _rights(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """What `scope` (RFC 8693: words) or `scp` (words or a list) allows."""
-        said = claims.get("scope", claims.get("scp"))
-        if said is None:
+        """What `scope` (RFC 8693: words) or `scp` (words or a list) allows. One that is there says
+        it, empty or not: null is not as if it were left out."""
+        name = next((name for name in ("scope", "scp") if name in claims), None)
+        if name is None:
             return frozenset(self._settings.jwt_unscoped_rights) - {"none"}
+        said: object = claims[name]
         words: object = said.split() if isinstance(said, str) else said
         if not isinstance(words, list):
             _refuse()
@@ -193,8 +195,16 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _user(name: str) -> str:
-    """The participant: always `user:` and the claim whole, so that no user's id is another's."""
+    """The participant: always `user:` and the claim as it stands, so that no user's id is
+    another's. One in another spelling than ours is refused: to the issuer it may be somebody
+    else's."""
+    whole = f"user:{name}"
     try:
-        return participants.normalize(f"user:{name.strip()}", "user_id")
+        if participants.normalize(whole, "user_id") == whole:
+            return whole
     except Invalid:
-        raise Unauthorized("The JWT's user_id cannot be a participant.") from None
+        pass
+    raise Unauthorized(
+        "The JWT's user_id cannot be a participant: it must be trimmed, in NFC, and without "
+        "control characters."
+    )

@@ -21,7 +21,7 @@ def client(
 
 
 def queue() -> Any:
-    """SQS for messages that may be lost: a second in all, and no retry."""
+    """SQS for messages that may be lost: half a second to connect and to answer, and no retry."""
     from botocore.config import Config
 
     once = {"total_max_attempts": 1}

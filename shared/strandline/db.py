@@ -1,10 +1,11 @@
 """The one way to the database: a connection a thread, a transaction that says who asks."""
 
+import functools
 import json
 import os
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +15,9 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
-from psycopg.rows import class_row
 
 from strandline.errors import Misconfigured, Unavailable, Unsure
+from strandline.exchange import exchange, rows_of
 from strandline.signing import Signer
 
 type Connection = psycopg.Connection[Any]
@@ -60,16 +61,29 @@ class Look[Row](NamedTuple):
     now: datetime
 
 
+@dataclass(frozen=True)
+class _Seen:
+    set_config: str
+    mark: str
+    now: datetime
+
+
 class Access:
     """The database as one asker sees it: every statement on memory goes through here.
 
-    Raises Unavailable when the database is away or too slow, Unsure when it went away while a
-    transaction was under way.
+    It may be held over a pause in which the server ends the session, as a call to a model is:
+    every statement and every transaction takes the connection that lives then, and a transaction
+    keeps its own to its end. Raises Unavailable when the database is away or too slow, Unsure when
+    it went away while a transaction was under way.
     """
 
-    def __init__(self, connection: Connection, asker: Asker, deadline: float | None = None) -> None:
+    def __init__(
+        self, living: Callable[[], Connection], asker: Asker, deadline: float | None = None
+    ) -> None:
         self.asker = asker
-        self._connection = connection
+        self._living = living
+        self._in: Connection | None = None
+        """The connection of the transaction that is under way."""
         self._deadline = deadline
 
     def fetch[Row](
@@ -77,20 +91,17 @@ class Access:
     ) -> Sequence[Row]:
         """A statement's rows. Outside of `transaction` it is one of its own.
 
-        Settings and statement then go over in one round trip: what a pipeline sends before its
-        Sync is one implicit transaction, committed by the Sync and undone by any error. (An
-        explicit block costs two more trips: the driver syncs at its beginning and at its end.)
+        Settings and statement then go over in one round trip: what comes before a Sync is one
+        implicit transaction, committed by the Sync and undone by any error. (An explicit block
+        costs two more trips.)
         """
-        connection = self._connection
-        if connection.info.transaction_status == TransactionStatus.INTRANS:
-            return (
-                connection.cursor(row_factory=class_row(row)).execute(statement, params).fetchall()
-            )
+        if self._in is not None:
+            (answer,) = exchange(self._in, (statement, params))
+            return rows_of(self._in, row, answer)
+        connection = self._living()
         with translated(connection):
-            with connection.pipeline():
-                connection.execute(_SETTINGS, self._settings())
-                cursor = connection.cursor(row_factory=class_row(row)).execute(statement, params)
-            return cursor.fetchall()
+            _, answer = exchange(connection, (_SETTINGS, self._settings()), (statement, params))
+        return rows_of(connection, row, answer)
 
     def call(self, statement: LiteralString, *params: str) -> list[list[bytes | None]]:
         """The rows of one function call that says by itself who asks: its first three parameters
@@ -100,13 +111,14 @@ class Access:
         comes. Where less time is left than the
         role's own time-out gives, the settings go first all the same.
         """
-        *asked, milliseconds = self._settings()
-        connection = self._connection
+        connection = self._living()
+        settings = self._settings()
+        *asked, milliseconds = settings.values()
         values = [value.encode() for value in (*asked, *params)]
         with translated(connection):
             if int(milliseconds) < _ROLE_MILLISECONDS:
                 with connection.transaction():
-                    connection.execute(_SETTINGS, self._settings())
+                    connection.execute(_SETTINGS, settings)
                     return _rows(connection, statement.encode(), values)
             return _rows(connection, statement.encode(), values)
 
@@ -114,41 +126,51 @@ class Access:
         self, row: type[Row], statement: LiteralString, params: Mapping[str, object]
     ) -> Look[Row]:
         """A read, and what it saw: one database snapshot, still one round trip."""
-        connection = self._connection
+        connection = self._living()
         with translated(connection):
             try:
-                with connection.pipeline():
-                    connection.execute("begin isolation level repeatable read read only")
-                    seen = connection.execute(_SETTINGS_SEEN, self._settings())
-                    cursor = connection.cursor(row_factory=class_row(row)).execute(
-                        statement, params
-                    )
-                    connection.execute("commit")
+                _, settings, answer, _ = exchange(
+                    connection,
+                    ("begin isolation level repeatable read read only", {}),
+                    (_SETTINGS_SEEN, self._settings()),
+                    (statement, params),
+                    ("commit", {}),
+                )
             except psycopg.Error:
                 if not connection.closed:
                     connection.rollback()
                 raise
-            settings = seen.fetchone()
-            assert settings is not None, "settings always answer"
-            return Look(cursor.fetchall(), settings[-2], settings[-1])
+        (seen,) = rows_of(connection, _Seen, settings)
+        return Look(rows_of(connection, row, answer), seen.mark, seen.now)
 
     def execute(self, statement: LiteralString, params: Mapping[str, object]) -> int:
         """A statement without an answer, inside `transaction`; gives the rows it touched."""
-        assert self._connection.info.transaction_status == TransactionStatus.INTRANS
-        return self._connection.execute(statement, params).rowcount
+        assert self._in is not None
+        return self._in.execute(statement, params).rowcount
 
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Several statements, all or none."""
-        with translated(self._connection), self._connection.transaction():
-            self._connection.execute(_SETTINGS, self._settings())
-            yield
+        outer = self._in
+        connection = outer or self._living()
+        with translated(connection), connection.transaction():
+            self._in = connection
+            try:
+                connection.execute(_SETTINGS, self._settings())
+                yield
+            finally:
+                self._in = outer
 
-    def _settings(self) -> tuple[str, str, str, str]:
+    def _settings(self) -> dict[str, str]:
+        """In the order of their names in _SETTINGS."""
         left = 25.0 if self._deadline is None else self._deadline - time.monotonic()
         names = (json.dumps(name, ensure_ascii=False) for name in self.asker.viewer)
-        milliseconds = max(50, int(left * 1000))
-        return self.asker.tenant, f"{{{','.join(names)}}}", self.asker.writer, str(milliseconds)
+        return {
+            "tenant": self.asker.tenant,
+            "viewer": f"{{{','.join(names)}}}",
+            "writer": self.asker.writer,
+            "milliseconds": str(max(50, int(left * 1000))),
+        }
 
 
 def _rows(
@@ -179,8 +201,11 @@ class Database:
         self._opening = threading.Lock()
 
     def access(self, asker: Asker, deadline: float | None = None) -> Access:
-        """The database on behalf of `asker`. `deadline` is in time.monotonic() seconds."""
-        return Access(self.connection(deadline), asker, deadline)
+        """The database on behalf of `asker`, reached by now. `deadline` is in time.monotonic()
+        seconds."""
+        living = functools.partial(self.connection, deadline)
+        living()
+        return Access(living, asker, deadline)
 
     def connection(self, deadline: float | None = None) -> Connection:
         """This thread's connection, known to be alive a moment ago."""
@@ -301,11 +326,12 @@ from pg_roles r where r.rolname = current_user
 """
 
 _SETTINGS = (
-    "select set_config('strandline.tenant', %s, true),"
-    " set_config('strandline.viewer', %s::text, true),"
-    " set_config('strandline.writer', %s, true), set_config('statement_timeout', %s, true)"
+    "select set_config('strandline.tenant', %(tenant)s, true),"
+    " set_config('strandline.viewer', %(viewer)s::text, true),"
+    " set_config('strandline.writer', %(writer)s, true),"
+    " set_config('statement_timeout', %(milliseconds)s, true)"
 )
-_SETTINGS_SEEN = _SETTINGS + ", pg_current_snapshot()::text, now()"
+_SETTINGS_SEEN = _SETTINGS + ", pg_current_snapshot()::text as mark, now() as now"
 
 
 @contextmanager

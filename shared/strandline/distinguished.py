@@ -25,9 +25,12 @@ class Named(NamedTuple):
 
 def read(pem: str) -> Named:
     """What stands in a PEM certificate; nothing is verified here. Raises ValueError."""
-    from cryptography.x509 import load_pem_x509_certificate
+    from cryptography.x509 import InvalidVersion, load_pem_x509_certificate
 
-    found = load_pem_x509_certificate(pem.encode("ascii"))
+    try:
+        found = load_pem_x509_certificate(pem.encode("ascii"))
+    except InvalidVersion:
+        raise ValueError("neither of version 1 nor of version 3") from None
     return Named(
         _spelled(found.subject),
         _spelled(found.issuer),

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,28 +12,36 @@ from strandline.observability import logger, trace_header
 
 _MESSAGES = 10  # the most that SQS takes in a call; workers share a large batch through them
 _LATEST_SECONDS = 900  # the longest that SQS holds a message back
+_TRIES = 2  # whichever half second passes without an answer: that is a second in all
+_OWED = 10  # messages; what goes over the edge is found by the daily sweep
+
+
+def _nobody() -> bool:
+    return False
 
 
 class Hints:
-    """The queue of hints; without a URL none are sent."""
+    """The queue of hints; without a URL none are sent.
 
-    def __init__(self, queue_url: str) -> None:
+    An append is committed before its hint. Where that cannot be sent `instead` is asked to have a
+    sweep begin, and says whether it could; else the hint is owed, and goes with the next ones.
+    """
+
+    def __init__(self, queue_url: str, instead: Callable[[], bool] = _nobody) -> None:
         self._url = queue_url
-        # The append is committed, and the sweep finds what no hint named.
+        self._instead = instead
         self._sqs: Any = boto.queue() if queue_url else None
+        self._owed: list[Mapping[str, object]] = []
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
         """Name scopes that turned dirty, in one call, and the trace that they come from. A queue
         that does not answer is logged, and no error."""
         named = [str(scope) for scope in scope_ids]
-        if not self._url or not named:
+        if not self._url:
             return
-        share = -(-len(named) // _MESSAGES)
+        share = max(1, -(-len(named) // _MESSAGES))
         self._send(
-            [
-                _entry(tenant, start, named[start : start + share])
-                for start in range(0, len(named), share)
-            ]
+            [_entry(tenant, named[start : start + share]) for start in range(0, len(named), share)]
         )
 
     def send_later(self, tenant: str, waits: Mapping[UUID, float]) -> None:
@@ -42,20 +50,37 @@ class Hints:
         if not self._url:
             return
         entries = [
-            _entry(tenant, place, [str(scope)])
+            _entry(tenant, [str(scope)])
             | {"DelaySeconds": min(_LATEST_SECONDS, max(1, math.ceil(seconds)) + 1)}
-            for place, (scope, seconds) in enumerate(waits.items())
+            for scope, seconds in waits.items()
         ]
-        for first in range(0, len(entries), _MESSAGES):
-            self._send(entries[first : first + _MESSAGES])
+        self._send(entries)
 
     def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
-        try:
-            self._sqs.send_message_batch(QueueUrl=self._url, Entries=list(entries))
-        except boto.failures() as error:
-            logger.warning(
-                "hint not sent", extra={"messages": len(entries), "error": type(error).__name__}
-            )
+        """Send these, and what is owed. No further batch is tried once one was in vain."""
+        waiting, self._owed = [*entries, *self._owed], []
+        left: list[Mapping[str, object]] = []
+        while waiting and not left:
+            left, waiting = self._not_sent(waiting[:_MESSAGES]), waiting[_MESSAGES:]
+        if left and not self._instead():
+            self._owed = [*left, *waiting][:_OWED]
+
+    def _not_sent(self, entries: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+        """Send a batch; gives what of it could not be sent."""
+        left, why = [{**entry, "Id": str(n)} for n, entry in enumerate(entries)], ""
+        for _ in range(_TRIES):
+            try:
+                answer = self._sqs.send_message_batch(QueueUrl=self._url, Entries=left)
+            except boto.failures() as error:
+                why = type(error).__name__
+                continue
+            failed = {str(one["Id"]): str(one["Code"]) for one in answer.get("Failed", ())}
+            left = [entry for entry in left if entry["Id"] in failed]
+            if not left:
+                return []
+            why = " ".join(sorted({*failed.values()}))
+        logger.warning("hint not sent", extra={"messages": len(left), "error": why})
+        return [*left]
 
     def check(self) -> None:
         """Raise Unavailable when the queue does not answer."""
@@ -67,10 +92,9 @@ class Hints:
             raise Unavailable("The queue cannot be reached.") from error
 
 
-def _entry(tenant: str, place: int, scopes: Sequence[str]) -> dict[str, object]:
+def _entry(tenant: str, scopes: Sequence[str]) -> dict[str, object]:
     hint = {"tenant": tenant, "trace": trace_header(), "scopes": scopes}
     return {
-        "Id": str(place),
         "MessageBody": json.dumps(hint),
         "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
     }

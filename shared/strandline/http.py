@@ -196,7 +196,7 @@ class Request:
         """The body, parsed strictly. Raises TooLarge, Malformed or Invalid."""
         body = str(self._event.get("body") or "")
         encoded = bool(self._event.get("isBase64Encoded"))
-        data = base64.b64decode(body) if encoded else body.encode("utf-8", "surrogatepass")
+        data = _from_base64(body) if encoded else body.encode("utf-8", "surrogatepass")
         if len(data) > wire.MAX_BODY_BYTES:
             raise TooLarge(
                 f"body: {len(data)} bytes, at most {wire.MAX_BODY_BYTES}. Send fewer events at "
@@ -209,6 +209,13 @@ class Request:
     def body[Model: BaseModel](self, shape: type[Model]) -> Model:
         """The body as its type. Raises as `json`, and Invalid naming a field."""
         return wire.validated(shape, wire.checked(self.json()))
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Malformed("body: said to be base64, and is not", field="body") from None
 
 
 type Answer = dict[str, Any]

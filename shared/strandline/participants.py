@@ -13,7 +13,8 @@ MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200
 # A kind, a colon, a name: `user:alice`, `agent:helper`. Only these two kinds have a meaning here.
 _SHAPE = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters, and halves of a surrogate pair, which no text in UTF-8 can hold."""
 
 
 def normalize(name: str, field: str = "participants") -> str:

@@ -23,6 +23,8 @@ SPACING: Mapping[str, timedelta] = {
 }
 """The least time between two runs of a job that wishes bring about; infra/functions.py says it too,
 and a test that they agree."""
+JOBS = frozenset({*SPACING, "migrate"})
+"""What there can be a run of: the jobs, and the migration that takes long."""
 
 
 def slot_of(due: datetime, now: datetime, spacing: timedelta) -> datetime:
@@ -38,7 +40,7 @@ class Runs:
     def __init__(self, queue_url: str, spacing: Mapping[str, timedelta] = SPACING) -> None:
         self.spacing = spacing
         self._url = queue_url
-        # As for hints: the daily sweep finds what nobody was woken for.
+        # The daily sweep finds what nobody was woken for.
         self._sqs: Any = boto.queue() if queue_url else None
         self._wished: set[tuple[str, datetime]] = set()
 
@@ -55,19 +57,21 @@ class Runs:
         except boto.failures() as error:
             raise Unavailable("The queue of runs cannot be reached. Try again.") from error
 
-    def wish(self, job: str, due: datetime, now: datetime) -> None:
-        """Have a run of a job begin once `due` is past. A queue that does not answer is logged, and
-        no error; what this process wished for before is not sent again."""
+    def wish(self, job: str, due: datetime, now: datetime) -> bool:
+        """Have a run of a job begin once `due` is past; gives whether somebody was told. A queue
+        that does not answer is logged, and no error; what this process wished for before is not
+        sent again."""
         slot = slot_of(due, now, self.spacing[job])
         self._wished = {wish for wish in self._wished if wish[1] > now}
         if not self._url or (job, slot) in self._wished:
-            return
+            return bool(self._url)
         try:
             self._send({"job": job, "at": slot.isoformat()})
         except boto.failures() as error:
             logger.warning("wish not sent", extra={"job": job, "error": type(error).__name__})
-        else:
-            self._wished.add((job, slot))
+            return False
+        self._wished.add((job, slot))
+        return True
 
     def is_near(self, job: str, now: datetime) -> bool:
         """Whether this process wished for a run of a job that comes next, whatever comes due."""

@@ -73,7 +73,12 @@ class Service:
 
     @once
     def hints(self) -> Hints:
-        return Hints(settings().queue_url)
+        return Hints(settings().queue_url, self._sweep)
+
+    def _sweep(self) -> bool:
+        """Have a sweep begin soon; gives whether somebody was told."""
+        now = self.clock()
+        return self.runs.wish("sweeper", now, now)
 
     @once
     def runs(self) -> Runs:

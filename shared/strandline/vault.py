@@ -21,6 +21,7 @@ from strandline.signing import Signer
 
 VARIABLE = PREFIX + "SECRETS"
 """The variable that names the secret whose members are settings."""
+_JWT_KEYS = ("jwt_secret", "jwt_jwks")
 _SERVICE = "secretsmanager"
 _SECONDS = 3.0
 """For one try: Lambda gives an init phase ten."""
@@ -38,6 +39,9 @@ def adopt(env: MutableMapping[str, str]) -> None:
     """Make the members of the secret that STRANDLINE_SECRETS names settings of this process; what
     is set in `env` already goes before them. Without the variable nothing is asked.
 
+    What JWTs are signed by may lie there before a release knows of JWTs (`jwt_issuer`): until then
+    it is passed over, so that no function fails to start for what a deployment is yet to bring.
+
     Raises Unavailable when Secrets Manager cannot be reached (Lambda begins the init phase again
     with the next request), Misconfigured for a secret that is not there, not ours to read or not a
     JSON object of strings.
@@ -52,6 +56,10 @@ def adopt(env: MutableMapping[str, str]) -> None:
     # An older release, to which traffic went back, knows fewer: that is no reason not to start.
     if unknown := sorted(members.keys() - Settings.model_fields.keys()):
         logger.warning("members of the secret that are no settings", extra={"members": unknown})
+    if not (env.get(PREFIX + "JWT_ISSUER") or members.get("jwt_issuer")):
+        if early := sorted(members.keys() & set(_JWT_KEYS)):
+            logger.warning("JWTs are off without jwt_issuer", extra={"members": early})
+        members = {name: text for name, text in members.items() if name not in _JWT_KEYS}
     for name in members.keys() & Settings.model_fields.keys():
         if not env.get(PREFIX + name.upper()):
             env[PREFIX + name.upper()] = members[name]

@@ -1,9 +1,20 @@
 """The archiver: cold chains leave mid-term memory, and nothing else of them goes."""
 
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+from moto.s3.models import s3_backends
+
+from strandline.db import Database
+from strandline.local.aws import LocalAws, client
+from strandline.local.lambda_context import ACCOUNT_ID
+from strandline.runs import SPACING
+from strandline.store import due, garbage
 from tests.functions.conftest import Told
 from tests.support import Base, Gateway
+from tests.uploads import cid_of, put_unchecked
 
 OLD = "2024-03-01T10:00:00Z"
 
@@ -65,3 +76,68 @@ def test_the_definition_names_nothing_of_one_deployment(repository: Path) -> Non
     text = (repository / "infra" / "job.asl.json").read_text()
     assert text.count("${") == text.count("${Bucket}") + text.count("${FunctionPrefix}")
     assert "JSONata" not in text
+
+
+def test_a_mark_whose_payload_went_otherwise_goes(
+    base: Base, gateway: Gateway, aws: LocalAws
+) -> None:
+    """It would have the archiver come for it every day. One whose payload is there stays."""
+    gateway.key()
+    for name in (b"goes", b"stays"):
+        put_unchecked(aws, f"acme/{cid_of(name)}", name)
+    bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
+    for stored in bucket.keys.values():
+        stored.last_modified -= timedelta(days=2)
+    gateway.run("archiver", "acme")
+    assert base.rows("select count(*) from blob_removals") == [(2,)]
+    with closing(client("s3")) as s3:
+        s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(b'goes')}")
+    gateway.run("archiver", "acme")
+    assert base.rows("select count(*) from blob_removals") == [(2,)], "too early to tell"
+    base.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    base.rows("update blob_passes set ended_at = ended_at - interval '1 hour'")
+    gateway.run("archiver", "acme")
+    left = base.rows("select cid, removing_until is not null from blob_removals")
+    assert left == [(cid_of(b"stays"), True)]
+
+
+LATE = """
+insert into quotas (tenant_id, quota, paid_at) values ('acme', 'appends', %s::timestamptz)
+on conflict (tenant_id, quota) do update set paid_at = excluded.paid_at
+"""
+
+
+def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
+    base: Base, gateway: Gateway
+) -> None:
+    """Appends every hour of a morning, with an hour's grace: what is said to be due is done."""
+    gateway.key()
+    hour, day = timedelta(hours=1), datetime(2026, 11, 21, tzinfo=UTC)
+    base.rows("insert into blob_passes (tenant_id, ended_at) values ('acme', %s)", day - hour)
+    looked = list[int]()
+    with closing(Database(base.url)) as database:
+        connection = database.connection()
+
+        def comes(now: datetime) -> datetime | None:
+            coming = due.next_runs(
+                connection,
+                space=None,
+                heat={},
+                grace=hour,
+                period=garbage.LOOK_PERIOD,
+                spacing=SPACING,
+                now=now,
+            )
+            return coming.get("archiver")
+
+        wished = set[datetime]()
+        for n in range(30):
+            now = day + n * hour
+            if n < 8:
+                base.rows(LATE, now)
+            elif now in wished:
+                assert garbage.tenants(connection, now, hour) == ["acme"], "come for nothing"
+                base.rows("update blob_passes set ended_at = %s", now)
+                looked.append(n)
+            wished.add(comes(now) or day)
+    assert looked == [12]

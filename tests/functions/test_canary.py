@@ -13,10 +13,12 @@ import io
 import json
 import logging
 import re
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -26,17 +28,22 @@ from infra.functions import FUNCTIONS
 from strandline import participants, wire, wire_sessions
 from strandline.blobs import Blobs
 from strandline.config import settings
-from strandline.db import Database
+from strandline.db import Asker, Database
 from strandline.errors import Invalid, StrandlineError
 from strandline.hints import Hints
 from strandline.http import Route
 from strandline.local import events
 from strandline.local.aws import LocalAws, client
 from strandline.local.events import QueuePoller
+from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from strandline.service import Service
+from strandline.services import certificates
+from strandline.store.audit import Act
+from tests.certificates import certificate
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Base, Gateway, Reply, said, wire_handlers
+from tests.tokens import AUDIENCE, ISSUER, SECRET, claims, hmac_by, signed
 
 PATH = "/api/v1/events"
 ANY = re.compile(r"(kanari|wellensit)_(\d+)_", re.IGNORECASE)
@@ -61,6 +68,8 @@ class Hunt:
         self.refused: list[tuple[str, str]] = []
         """Errors' text, and what was asked."""
         self.statuses: Counter[int] = Counter()
+        self.secrets: list[str] = []
+        """Credentials, which say their canaries in base64."""
         self.operator = gateway.key(rights=["read", "write", "admin", "operator"])
         self.bound = gateway.key(
             user=f"user:{self.value('the key user')}", label=self.value("label")
@@ -317,6 +326,69 @@ def test_what_a_caller_says_is_in_no_error_and_in_no_log(
     written = (hunt.log.getvalue(), print_out, print_err, server_log.read_text()[before:])
     assert [hunt.leaks(text) for text in written] == [set()] * 4
     print(f"\n{len(hunt.places)} canaries; answers by status: {dict(hunt.statuses)}")
+
+
+def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
+    """JWTs in both headers and certificates, right and wrong, that say canaries."""
+    v = hunt.value
+    header = {"alg": "HS256", "kid": v("kid"), "typ": "JWT"}
+    sign = hmac_by(SECRET.encode())
+    made = [
+        signed(header, claims(user_id=v("user_id"), scope=f"read write {v('scope')}"), sign),
+        signed(header, claims(tenant_id=v("tenant_id"), sub=v("sub")), sign),
+        signed(header, claims(user_id=f"{v('user_id')} "), sign),
+        signed(header, claims(user_id=f"{v('user_id')}\ud800"), sign),
+        signed(header, {**claims(user_id=v("user_id")), "scope": None}, sign),
+        signed(header, claims(user_id=v("user_id"), exp=1), sign),
+        signed(header, claims(iss=v("iss")), sign),
+        signed(header, claims(aud=v("aud"), jti=v("jti")), sign),
+        signed({**header, "typ": v("typ")}, claims(), sign),
+        signed({**header, "alg": v("alg")}, claims(), sign),
+        signed(header, claims(user_id=v("user_id")), hmac_by(b"another")),
+        f"{v('a JWT')}.{v('a JWT')}.{v('a JWT')}",
+    ]
+    for token in made:
+        hunt.secrets += [part for part in token.split(".") if len(part) > 20]
+        yield {"headers": {"Authorization": f"Bearer {token}"}}
+        yield {"headers": {"X-JWT-Token": token}}
+    subject, issuer = f"CN={v('subject')},O={v('subject')}", f"CN={v('issuer')}"
+    access = hunt.gateway.database.access(Asker("acme", ()))
+    certificates.enter(access, Act("a test"), subject=subject, label=v("label"))
+    for name, ends in ((subject, 1), (f"CN={v('subject')}", 1), (subject, -1)):
+        times = {"begins": timedelta(hours=-2), "ends": timedelta(hours=ends)}
+        shown = certificate(name, issuer=issuer, **times)
+        hunt.secrets.append(ssl.DER_cert_to_PEM_cert(shown).split("\n")[3])
+        yield {"certificate": shown}
+
+
+def test_nor_what_a_credential_says(
+    hunt: Hunt,
+    base: Base,
+    embedder: Embedder,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """JWTs and certificates: neither their words nor they themselves."""
+    ways = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
+    ways |= {"CLIENT_CERTIFICATES": "true"}
+    named = {f"STRANDLINE_{name}": value for name, value in ways.items()}
+    services = wire_handlers(named, monkeypatch, embedder)
+    server_log = base.server.directory / "postgres.log"
+    before = server_log.stat().st_size
+    for more in credentials(hunt):
+        for method, path in (("GET", "/memories/list"), ("GET", "/api/v1/health")):
+            hunt.send(method, path, key=None, **more)
+        hunt.send("POST", PATH, _event(hunt), key=None, **more)
+        hunt.send("POST", PATH, {"content": "x"}, key=None, **more)
+    for service in services:
+        service.database.close()
+    assert set(hunt.statuses) >= {200, 401, 403, 422}
+    assert not set(hunt.statuses) & {500, 503}
+    assert hunt.leaks_in_errors() == set()
+    told = json.dumps(hunt.refused)
+    written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in written] == [set()] * 4
+    assert not [one for one in hunt.secrets for text in (told, *written) if one in text]
 
 
 def failing(hunt: Hunt) -> None:

@@ -100,6 +100,16 @@ def test_a_body_in_base64_is_read(gateway: Gateway, base: Base) -> None:
     assert base.rows("select content from events") == [("Grüße",)]
 
 
+@pytest.mark.parametrize("body", ["{}", "e30", "e3=0", "e30=\u00e9"])
+def test_a_body_that_is_said_to_be_base64_and_is_none_is_refused(
+    gateway: Gateway, body: str
+) -> None:
+    proxied = event("ingest.json", gateway.key()) | {"body": body, "isBase64Encoded": True}
+    answer = lambda_handler(proxied, context())
+    assert answer["statusCode"] == 400
+    assert json.loads(answer["body"])["error"]["details"] == {"field": "body"}
+
+
 def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, base: Base) -> None:
     key = gateway.key()
     for n in range(6):

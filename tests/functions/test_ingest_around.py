@@ -6,19 +6,23 @@ import logging
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from moto.sqs.models import sqs_backends
 
+from strandline import boto
 from strandline.hints import Hints
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.observability import logger
+from strandline.runs import Runs
 from strandline.store import events
-from tests.support import Gateway, said
+from tests.support import Deaf, Gateway, said
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 CANARY = "kanarienvogel"
@@ -228,3 +232,108 @@ def test_a_request_is_one_line_with_its_id_route_status_and_time(
     assert (line["route"], line["status"]) == (f"POST {PATH}", 422)
     assert line["request_id"] == reply.error["request_id"]
     assert line["Milliseconds"] > 0
+
+
+class Refusing:
+    """SQS that takes nothing so many times; `partly`: it answers, and says so."""
+
+    def __init__(self, sqs: Any, times: int, *, partly: bool) -> None:
+        self.sqs, self.times, self.partly = sqs, times, partly
+
+    def send_message_batch(self, **asked: Any) -> Any:
+        if not self.times:
+            return self.sqs.send_message_batch(**asked)
+        self.times -= 1
+        if not self.partly:
+            raise ReadTimeoutError(endpoint_url="sqs")
+        first, *rest = asked["Entries"]
+        failed = {"Id": first["Id"], "SenderFault": False, "Code": "InternalError"}
+        if rest:
+            self.sqs.send_message_batch(**asked | {"Entries": rest})
+        return {"Failed": [failed]}
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Hints]:
+    """The append's hints, which SQS does not take so many times."""
+    from functions.ingest import handler
+
+    def made(times: int, *, partly: bool = False) -> Hints:
+        hints = handler.service.hints
+        monkeypatch.setattr(hints, "_sqs", Refusing(boto.queue(), times, partly=partly))
+        return hints
+
+    return made
+
+
+@pytest.mark.parametrize("partly", [True, False])
+def test_a_hint_that_was_not_taken_is_sent_again(
+    gateway: Gateway,
+    aws: LocalAws,
+    log: io.StringIO,
+    refusing: Callable[..., Hints],
+    partly: bool,
+) -> None:
+    hinted(aws)
+    refusing(1, partly=partly)
+    batch = {"events": [said("x", f"user:{n}") for n in range(12)]}
+    assert gateway.call("POST", BATCH, batch, key=gateway.key()).status == 200
+    found = hinted(aws)
+    assert (len(found), len(set(found))) == (12, 12)
+    assert "hint not sent" not in log.getvalue()
+
+
+@pytest.mark.parametrize("partly", [True, False])
+def test_where_no_hint_is_taken_a_sweep_is_wished_for(
+    gateway: Gateway,
+    aws: LocalAws,
+    log: io.StringIO,
+    refusing: Callable[..., Hints],
+    monkeypatch: pytest.MonkeyPatch,
+    partly: bool,
+) -> None:
+    from functions.ingest import handler
+
+    wished: list[str] = []
+
+    class Listening(Deaf):
+        def wish(self, job: str, due: datetime, now: datetime) -> bool:
+            wished.append(job)
+            return due == now
+
+    monkeypatch.setitem(handler.service.__dict__, "runs", Listening())
+    hinted(aws)
+    refusing(2, partly=partly)
+    key = gateway.key()
+    gateway.call("POST", PATH, said("one"), key=key)
+    assert wished == ["sweeper"]
+    assert "hint not sent" in log.getvalue()
+    gateway.call("POST", PATH, said("two"), key=key)
+    assert (wished, hinted(aws)) == (["sweeper"], [])
+
+
+def test_where_nobody_can_be_told_the_next_append_tells(
+    gateway: Gateway,
+    aws: LocalAws,
+    refusing: Callable[..., Hints],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that has nothing to hint itself; and what is owed does not grow without end."""
+    from functions.ingest import handler
+
+    monkeypatch.setitem(handler.service.__dict__, "runs", Runs(aws.runs_url + "-gone"))
+    hinted(aws)
+    hints = refusing(2)
+    key = gateway.key()
+    scope = gateway.call("POST", PATH, said("one"), key=key).body["scope_id"]
+    assert hinted(aws) == []
+    gateway.call("POST", PATH, said("two"), key=key)
+    assert hinted(aws) == [("acme", scope)]
+    gateway.call("POST", PATH, said("three"), key=key)
+    assert hinted(aws) == []
+    refusing(100)
+    for _ in range(30):
+        hints.send("acme", [uuid.uuid4()])
+    refusing(0)
+    hints.send("acme", [uuid.uuid4()])
+    assert len(hinted(aws)) == 11

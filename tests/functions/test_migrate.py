@@ -1,6 +1,7 @@
 """The migrate function, called as a deployment calls it: as Aurora's master user would."""
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -240,6 +241,45 @@ def test_what_is_not_told_is_named(
     missing = {"SECRETS": "KEY_SECRET"}.get(name, name)
     with pytest.raises(Misconfigured, match=missing):
         deploy()
+
+
+NO_START: list[tuple[dict[str, str], dict[str, str], str]] = [
+    ({"LLM_PROVIDER": "bedrock"}, {}, "LLM_MODEL"),
+    ({"LLM_PROVIDER": "openai", "LLM_MODEL": "m", "LLM_SECONDS": "900"}, {}, "LLM_SECONDS"),
+    ({}, {"llm_provider": "azure"}, "LLM_API_KEY"),
+    ({"EMBEDDING_DIMENSIONS": "3"}, {}, "EMBEDDING_DIMENSIONS"),
+    ({"JWT_ISSUER": "i", "JWT_AUDIENCE": "a"}, {}, "put jwt_secret or jwt_jwks into the secret"),
+    ({"JWT_ISSUER": "i"}, {"jwt_secret": "j" * 64}, "JWT_AUDIENCE"),
+    ({"JWT_ISSUER": "i", "JWT_AUDIENCE": "a"}, {"jwt_jwks": '{"keys": [{}]}'}, "JWT_JWKS"),
+]
+
+
+@pytest.mark.parametrize(("told", "members", "named"), NO_START, ids=[n for *_, n in NO_START])
+def test_what_no_other_function_would_start_with_fails_the_deployment(
+    stage: Base,
+    first_key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict[str, str],
+    members: dict[str, str],
+    named: str,
+) -> None:
+    for name in {*told, *(m.upper() for m in members)}:
+        monkeypatch.setenv(f"STRANDLINE_{name}", told.get(name, ""))
+    put(os.environ["STRANDLINE_SECRETS"], json.dumps({"key_secret": KEY_SECRET, **members}))
+    with pytest.raises(Misconfigured, match=named):
+        deploy()
+    assert stage.rows("select to_regclass('events')") == [(None,)], "nothing was begun"
+    assert not (vault.read(first_key) or "").startswith("strandline_")
+
+
+def test_a_secret_for_jwts_that_came_early_fails_no_deployment(
+    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del stage, first_key
+    monkeypatch.setenv("STRANDLINE_JWT_SECRET", "")
+    members = {"key_secret": KEY_SECRET, "jwt_secret": "j" * 64}
+    put(os.environ["STRANDLINE_SECRETS"], json.dumps(members))
+    assert deploy()["applied"] == EVERY
 
 
 def test_an_administrator_whose_secret_says_nothing_is_refused(

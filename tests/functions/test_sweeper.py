@@ -1,17 +1,26 @@
 """The sweep: everything that is due, whoever forgot to say so."""
 
 import importlib
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from strandline.db import Asker
-from strandline.store import jobs
+from strandline.errors import EmbeddingRefused
+from strandline.local.lambda_context import LambdaContext
+from strandline.services.embed import embed_texts
+from strandline.services.jobs import frame, sweeper
+from strandline.services.worker import Tally, Worker
+from strandline.store import jobs, uploads
 from tests.functions.conftest import Told
-from tests.support import Base, Deaf, Gateway
+from tests.support import Base, Deaf, Gateway, said
 
 JOBS = "/api/v1/admin/jobs"
+SWEEPER: Any = sweeper
+"""And its steps."""
 
 
 def test_a_lost_hint_is_found(base: Base, gateway: Gateway, tell: Told) -> None:
@@ -93,7 +102,7 @@ def test_a_failed_model_is_asked_again(
 ) -> None:
     """The failure waits for somebody who asks, is tried by the next sweep, and is done with."""
     key = gateway.key("acme", rights=("read", "write", "admin"))
-    said = tell(key, "The buoy goes out on Friday.", session_id="s-1")
+    told = tell(key, "The buoy goes out on Friday.", session_id="s-1")
     gateway.tick()
     base.rows("update lanes set idle_at = now() - interval '1 second'")
     gateway.tick()
@@ -101,7 +110,7 @@ def test_a_failed_model_is_asked_again(
     access = gateway.database.access(Asker.background("acme"))
     about: dict[str, Any] = {
         "kind": "enrich",
-        "scope_id": said["scope_id"],
+        "scope_id": told["scope_id"],
         "participants": ["agent:helper", "user:alice"],
         "reason": "unavailable",
         "advice": "Try it again.",
@@ -129,8 +138,6 @@ def test_a_failed_model_is_asked_again(
 
 def test_when_a_lease_is_lost_nothing_more_is_committed(base: Base, gateway: Gateway) -> None:
     """A shard that was taken by another, and one whose job was given up."""
-    from datetime import UTC, datetime
-
     gateway.key()
     access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
     with access.transaction():
@@ -183,3 +190,112 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
         ("failed", "RuntimeError"),
         ("done", ""),
     ]
+
+
+def test_work_that_gets_on_is_gone_on_with_soon(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large import in one scope, due for more than a day; a sweep gets one batch of it done."""
+    key = gateway.key()
+    for _ in range(2):
+        items = [said(f"Buoy {n} reports on the weather.") for n in range(100)]
+        answer = gateway.call("POST", "/api/v1/events/batch", {"events": items}, key=key)
+        assert answer.status == 200
+    base.rows("update scope_work set due_at = now() - interval '30 hours'")
+    asked = "select next_sweep(null, '{}', '5 minutes', now()) - now()"
+    base.rows("update quotas set leased = 0")
+    assert base.rows(asked) == [(None,)], "a day late"
+
+    def after_a_batch(worker: Worker) -> bool:
+        return worker.tally.events > 0
+
+    monkeypatch.setattr(Worker, "out_of_time", after_a_batch)
+    totals = gateway.run("sweeper", "acme")
+    assert base.rows("select embedded_seq from scope_progress") == [(128,)]
+    assert totals["events_embedded"] == 128
+    ((pause,),) = base.rows(asked)
+    assert pause <= timedelta(minutes=5)
+
+
+def test_a_sweep_that_lost_its_lease_stops(
+    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first step took too long, and another run has the tenant's job."""
+    monkeypatch.setattr(frame, "_RENEW_SECONDS", 0.0)
+    tell(gateway.key(), "The buoy goes out on Friday.")
+    handler: Any = importlib.import_module("functions.sweeper.handler")
+
+    def step(verb: str, run: str, **asked: object) -> Any:
+        event = {"verb": verb, "run": run, "input": {**asked, "job": "sweeper"}}
+        return handler.lambda_handler(event, LambdaContext("sweeper", 900))
+
+    def slow(*_: object) -> int:
+        base.rows("update jobs set leased_until = now() - interval '1 second'")
+        assert step("plan", "B", tenant="acme")["shards"] == 1
+        return 0
+
+    assert step("plan", "A", tenant="acme")["shards"] == 1
+    monkeypatch.setattr(sweeper, "_STEPS", (slow, *SWEEPER._STEPS[1:]))
+    step("shard", "A", tenant="acme", shard=0)
+    assert base.rows("select count(*) from event_vectors") == [(0,)]
+    assert base.rows("select run, state from jobs order by run") == [
+        ("A", "failed"),
+        ("B", "running"),
+    ]
+    monkeypatch.setattr(sweeper, "_STEPS", SWEEPER._STEPS[1:])
+    step("shard", "B", tenant="acme", shard=0)
+    assert base.rows("select count(*) from event_vectors") == [(1,)]
+
+
+def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step of a sweep that goes on and on, and a model that is asked one by one."""
+    monkeypatch.setattr(frame, "_RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(sweeper, "_ROWS", 1)
+    gateway.key()
+    service: Any = importlib.import_module("functions.sweeper.handler").service
+    access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
+
+    def five(*_: object) -> list[str]:
+        return [f"user:{n}" for n in range(5)]
+
+    monkeypatch.setattr(uploads, "writers", five)
+
+    def again(*_: object) -> int:
+        tried.append(1)
+        if len(tried) == 3:
+            base.rows("update jobs set state = 'failed'")
+        return 1
+
+    monkeypatch.setattr("strandline.services.fold_recalls.rewarm", again)
+    monkeypatch.setattr("strandline.services.fold_recalls.prune", again)
+    monkeypatch.setattr("strandline.services.upload._remove", again)
+    for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
+        tried: list[int] = []
+        base.rows("delete from jobs")
+        with access.transaction():
+            jobs.begin(access, "sweeper", "r", 1, now)
+            held = jobs.take(access, "sweeper", "r", 0, now)
+        assert held is not None
+        lease = frame.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
+        step(service, lease, now)
+        assert (step.__name__, len(tried)) == (step.__name__, 3)
+        assert lease.lost
+
+    renewed: list[str] = []
+
+    class Odd:
+        space = "odd"
+
+        def embed(self, texts: list[str], *, timeout: float) -> list[list[float]]:
+            if "odd" in texts:
+                raise EmbeddingRefused("odd")
+            return [[1.0] for _ in texts]
+
+    worker: Any = SimpleNamespace(
+        embedder=Odd(), tally=Tally(), renew=lambda: bool(renewed.append("")) or True
+    )
+    found = embed_texts(worker, {n: "odd" if n == 2 else "even" for n in range(4)})
+    assert [isinstance(one, str) for one in found.values()] == [False, False, True, False]
+    assert len(renewed) == 4

@@ -114,6 +114,18 @@ def test_a_wish_that_was_late_begins_at_once_and_once(asked: Asked) -> None:
     assert executions() == ["sweeper-20261121T195930Z"]
 
 
+def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_once(asked: Asked) -> None:
+    """A schedule for a time that is past is refused."""
+    assert wake(wish(NOW + timedelta(seconds=4)), wish(NOW + timedelta(seconds=30))) == []
+    assert [one["Name"] for one in schedules()] == ["sweeper-20261121T200100Z"]
+    assert executions() == ["sweeper-20261121T200034Z"]
+
+
+def test_a_migration_is_a_run_too(asked: Asked) -> None:
+    assert wake(wish(NOW + 5 * MINUTE, "migrate")) == []
+    assert len(schedules()) == 1
+
+
 def test_a_run_that_somebody_asked_for_begins_at_once_and_once(asked: Asked) -> None:
     body = json.dumps({"job": "archiver", "tenant": "acme", "run": "r-1", "trace": "nonsense"})
     assert wake(body, body) == []
@@ -139,6 +151,7 @@ def test_the_recorded_batch_is_served(asked: Asked) -> None:
         '{"job": "sweeper", "at": "soon"}',
         '{"job": "sweeper", "at": "2026-11-21T20:05:30"}',
         '{"job": "../sweeper", "at": "2026-11-21T20:05:30Z"}',
+        '{"job": "tidier", "at": "2026-11-21T20:05:30Z"}',
         '{"job": "sweeper", "run": "r", "tenant": "A/1"}',
         '{"job": "sweeper", "run": "r", "at": "2026-11-21T20:05:30Z"}',
     ],
@@ -249,7 +262,7 @@ def test_worker_and_jobs_end_by_wishing_for_what_comes_next(
     handler({"Records": [hint]}, LambdaContext("worker", 120))
     coming = wished(aws)
     assert 29 * MINUTE < coming["sweeper"] < 36 * MINUTE, "the lane falls idle"
-    assert timedelta(hours=24) < coming["archiver"] < timedelta(hours=26), "payloads are looked at"
+    assert timedelta(hours=24) < coming["archiver"] < timedelta(hours=31), "payloads are looked at"
     base.rows("update lanes set idle_at = now() - interval '1 second'")
     gateway.tick()
     base.rows("update quotas set measured = level")
@@ -293,9 +306,10 @@ def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(base: Base) 
 def test_a_day_of_sweeps_begins_with_the_daily_one(base: Base) -> None:
     asked = "select swept_day(%s::timestamptz) at time zone 'UTC'"
     for now, day in (
-        ("2026-11-21T03:29:59Z", "2026-11-20 03:30"),
-        ("2026-11-21T03:30:00Z", "2026-11-21 03:30"),
-        ("2026-11-22T03:29:00Z", "2026-11-21 03:30"),
+        ("2026-11-21T03:28:59Z", "2026-11-20 03:29"),
+        ("2026-11-21T03:29:01Z", "2026-11-21 03:29"),  # a clock that is a moment behind
+        ("2026-11-21T03:30:00Z", "2026-11-21 03:29"),
+        ("2026-11-22T03:28:00Z", "2026-11-21 03:29"),
     ):
         ((found,),) = base.rows(asked, now)
         assert f"{found:%Y-%m-%d %H:%M}" == day

@@ -22,6 +22,8 @@ from infra.permissions import Resources, bedrock_models
 from strandline import boto
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.signing import Signer
+from tests.infra import written
+from tests.infra.written import Asks
 from tests.support import APP, OWNER, PASSWORDS
 
 MODEL = "some.model-v1:0"
@@ -177,6 +179,9 @@ class Ear:
     asked: set[Asked] = field(default_factory=set[Asked])
     operations: set[str] = field(default_factory=set[str])
     """All that were heard."""
+    ways: set[tuple[str, Asks]] = field(default_factory=set[tuple[str, Asks]])
+    """Of each function, where in the source it was when it asked, all the way down to the call: the
+    operation, and the method of what asks AWS that it came through."""
     heard: set[str] = field(default_factory=set[str])
     """Functions that had a turn."""
 
@@ -230,6 +235,11 @@ class Ear:
 
     def _hear(self, operation: str, params: Mapping[str, Any]) -> None:
         self.operations.add(operation)
+        way = written.on_the_way()
+        for place in way:
+            self.ways.add((self.function, Asks(place, operation)))
+            for through in map(written.method, way):
+                self.ways |= {(self.function, Asks(place, through))} if through else set()
         for action, resource in OPERATIONS[operation](params):
             condition = only(**CONDITIONS[action]) if action in CONDITIONS else ""
             self.asked.add(Asked(self.function, action, resource, condition))

@@ -65,7 +65,7 @@ def kept_by_nobody(found: Template) -> list[str]:
         name
         for name, resource in found["Resources"].items()
         if resource["Type"].removeprefix("AWS::") in data
-        and resource.get("DeletionPolicy") not in ("Retain", "Snapshot")
+        and resource.get("DeletionPolicy") not in ("RetainExceptOnCreate", "Snapshot")
     ]
     clusters = properties(found, "RDS::DBCluster")
     lost = [n for n, p in clusters.items() if not p.get("BackupRetentionPeriod")]

@@ -197,6 +197,23 @@ def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> 
     assert the(found, "ApiGateway::BasePathMapping")["BasePath"] == "memory"
 
 
+def test_a_certificate_of_one_s_own_needs_one_that_shows_whose_name_it_is() -> None:
+    shown = DOMAIN["certificate_arn"] + "2"
+    domain = {**DOMAIN, "mutual_tls": TRUST, "ownership_certificate_arn": shown}
+    name = the(resources(domain=domain), "ApiGateway::DomainName")
+    assert name["OwnershipVerificationCertificateArn"] == shown
+    name = the(resources(domain=DOMAIN), "ApiGateway::DomainName")
+    assert "OwnershipVerificationCertificateArn" not in name
+
+
+def test_the_account_s_role_for_logs_is_left_alone_if_so_asked() -> None:
+    assert of(resources(), "ApiGateway::Account")
+    found = resources(gateway_log_role=False)
+    assert not of(found, "ApiGateway::Account")
+    assert len(of(found, "IAM::Role")) == len(of(resources(), "IAM::Role")) - 1
+    assert the(found, "ApiGateway::Stage")["AccessLogSetting"]
+
+
 def test_a_name_without_mutual_tls_leaves_it_on() -> None:
     found = resources(domain=DOMAIN)
     assert the(found, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is False

@@ -3,40 +3,32 @@ nothing is more, and nothing is wider than it must be."""
 
 import copy
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import botocore
 import pytest
 
 from infra.functions import FUNCTIONS, Fn
 from infra.permissions import Grant, Resources, bedrock_models, grants
-from strandline import boto
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.models.embedding import Embedder
+from tests.infra import written
 from tests.infra.calls import ARN, ATTACHED, CLUSTER, MODEL, Asked, Ear, by_lambda, on_the_key, only
 from tests.infra.stacks import Template, properties, template
 from tests.infra.turns import take
+from tests.infra.written import Asks, Place
 from tests.support import TEMPLATE, Base, fresh_name
 
 KEY = ARN.format("kms", "key/1")
 PARTS = ("_uploads/*", "_jobs/*")
 """Of the bucket, which can be granted alone."""
-CALLED = re.compile(r"[.\"](\w+)(?:\(|\", Params)")
-"""What is called, or signed for somebody who will call it."""
-SIGNED = re.compile(r"_call\(\s*\"(\w+)\"")
-"""What is asked without a client."""
 PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT_ID}
-BOTOCORE: Any = botocore
-"""It has no types."""
 EACH = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
 
 
@@ -77,11 +69,6 @@ def allowed(granted: Sequence[Grant], fn: Fn) -> set[Asked]:
         for action in grant.actions
         for resource in grant.resources
     }
-
-
-def snake(operation: str) -> str:
-    """As a client's method is called."""
-    return BOTOCORE.xform_name(operation)
 
 
 def covers(grant: Asked, one: Asked) -> bool:
@@ -149,25 +136,120 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: Resources) ->
         ]
 
 
-def test_every_operation_in_the_source_was_heard(ear: Ear, repository: Path) -> None:
+# --- what is written beside what was heard
+
+NEVER: Mapping[str, Sequence[str]] = {
+    "ingest": ("bedrock:_converse", "read:get_file", "upload:_remove"),
+    "query": (
+        *("append:_put_payloads", "append:_store", "cite:_Reader._verify"),
+        *("cite:_Reader.with_text", "upload:_put_here", "upload:_remove"),
+    ),
+    "admin": (
+        *("append:_put_payloads", "append:_store", "bedrock:_converse", "cite:_Reader._verify"),
+        *("cite:_Reader.with_text", "query:health", "read:get_file", "upload:_put_here"),
+        "upload:_remove",
+    ),
+    "archiver": (
+        *("bedrock:_converse", "embed:_text", "enrich:_said", "jobs:run_verb"),
+        "queue:_handled",
+    ),
+    "sweeper": ("queue:_handled", "upload:_put_here"),
+}
+"""What a function imports and does not come to: places that ask AWS, by file and name. A new one is
+heard in a turn of every function that imports it, or stands here."""
+
+
+def asking(texts: Mapping[str, str], ear: Ear) -> set[Asks]:
+    """Every place that asks AWS: for an operation, or through a method that does, of those that
+    were heard."""
+    through = {one.what for _, one in ear.ways}
+    handed = {one for one in written.passed_on(texts) if one.what in through}
+    return written.asked(texts) | {one for one in handed if not written.method(one.place)}
+
+
+def short(place: Place) -> str:
+    return f"{Path(place.file).stem}:{place.name}"
+
+
+def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
+    """What is written and was never heard from there; and of each function, what it imports, was
+    not heard at, and is not said never to come to (or is, and was)."""
+    everywhere = asking(texts, ear)
+    heard = {one for _, one in ear.ways}
+    found = [f"never: {one}" for one in everywhere - heard]
+    outside = {one for one in everywhere if not written.method(one.place)}
+    for fn in FUNCTIONS:
+        reach = written.within_reach(texts, fn.name)
+        quiet = {
+            short(one.place)
+            for one in outside
+            if one.place.file in reach and (fn.name, one) not in ear.ways
+        }
+        found += [f"{fn.name}: {place}" for place in quiet ^ {*NEVER.get(fn.name, ())}]
+    return found
+
+
+def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -> None:
     """A call that no turn comes to would be granted to nobody, and missed by nobody."""
-    services = get_args(boto.client.__annotations__["service"])
-    session: Any = import_module("botocore.session").get_session()
-    known = {
-        snake(operation)
-        for service in services
-        for operation in session.get_service_model(service).operation_names
-    }
-    written, signed = set[str](), set[str]()
-    for file in (repository / "shared" / "strandline").rglob("*.py"):
-        text = file.read_text()
-        signed |= set(SIGNED.findall(text))
-        if "import boto\n" in text and "local" not in file.parts:
-            written |= {name for name in CALLED.findall(text) if name in known}
-    assert {"GetSecretValue", "PutSecretValue"} <= signed
-    written |= {snake(operation) for operation in signed}
-    assert written == {snake(operation) for operation in ear.operations}
-    assert {"head_object", "put_object", "converse"} < written
+    texts = written.sources()
+    assert unheard(texts, ear) == []
+    operations = {one.what for one in written.asked(texts)}
+    assert operations == ear.operations
+    assert {"HeadObject", "PutObject", "Converse", "GetSecretValue"} < operations
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "what"),
+    [
+        ("services/release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
+        (
+            "services/upload",
+            "from strandline.boto import patient as to\ndef f(): to('sqs').delete_message()",
+            "DeleteMessage",
+        ),
+        ("blobs", "def f(s): s.get_paginator('list_object_versions')", "ListObjectVersions"),
+        ("blobs", "def f(s): s.get_waiter('object_exists').wait()", "HeadObject"),
+        ("blobs", "def f(s): getattr(s, 'delete_object')(Bucket='b')", "DeleteObject"),
+        ("blobs", "def f(s): ask = s.put_object_acl; ask()", "PutObjectAcl"),
+        ("vault", "def f(): _call('DeleteSecret', {})", "DeleteSecret"),
+        # Heard of others, and written for one that is not allowed it.
+        ("services/release", "def f(s): s.start_execution(name='n')", "StartExecution"),
+        ("services/release", "def f(blobs): blobs.remove('acme', [])", "blobs.remove"),
+        ("services/read", "class A:\n def f(self): self._blobs.put_url()", "blobs.put_url"),
+    ],
+)
+def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str, what: str) -> None:
+    texts = written.sources()
+    for planted in (f"shared/strandline/{file}.py", "functions/admin/handler.py"):
+        found = unheard(texts | {planted: f"{texts[planted]}\n{text}\n"}, ear)
+        assert [one for one in found if one.startswith("never") and what in one], planted
+
+
+def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
+    texts, waker = written.sources(), "functions/waker/handler.py"
+    for line in ("import strandline.hints", "from strandline.services import archiver as a"):
+        assert unheard(texts | {waker: f"{texts[waker]}\n{line}"}, ear) == []
+    found = unheard(texts | {waker: f"{texts[waker]}\nfrom strandline.services import upload"}, ear)
+    assert {"waker: upload:_put_here", "waker: upload:_remove"} <= {*found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import boto3 as b",
+        "from boto3 import client",
+        "def f():\n from botocore import session",
+        "import botocore.session",
+        "make = __import__('importlib').import_module('boto3.session')",
+        "from s3transfer.manager import TransferManager",
+    ],
+)
+def test_clients_are_made_in_one_place(text: str) -> None:
+    texts = written.sources()
+    made = {Asks(Place("shared/strandline/boto.py", "client"), "boto3")}
+    assert written.makers(texts) == made
+    for planted in ("shared/strandline/hints.py", "functions/waker/handler.py"):
+        assert len(written.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
 
 
 def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resources) -> None:
@@ -196,6 +278,10 @@ def test_a_model_is_named_by_its_id_its_arn_or_a_profile_of_several_regions() ->
         "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.some-v1:0",
         "arn:aws:bedrock:*::foundation-model/anthropic.some-v1:0",
     )
+    profile = "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.some-v1:0"
+    assert of(profile) == of("eu.anthropic.some-v1:0")
+    own = "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/a1b2"
+    assert of(own) == (own,)
 
 
 # --- the roles as they are deployed

@@ -6,6 +6,8 @@ import pytest
 
 from infra import prices
 from infra.prices import IDLE, NETWORKS, PRICES, Item, total
+from infra.settings import made
+from tests.infra.stacks import CONTEXT
 from tests.infra.test_watch import alarms, stats
 
 
@@ -26,12 +28,19 @@ def test_a_changed_price_changes_the_table(
 
 
 def test_idle_by_hand() -> None:
-    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 17 alarms at
+    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 18 alarms at
     0.10, a dashboard, and 20 metrics for 31 of 730 hours."""
-    assert total(IDLE) == pytest.approx(1.00 + 0.372 + 1.20 + 1.70 + 3.00 + 0.2548, abs=1e-3)
+    assert total(IDLE) == pytest.approx(1.00 + 0.372 + 1.20 + 1.80 + 3.00 + 0.2548, abs=1e-3)
     one, two, nat, existing = (total(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
     assert (nat, existing) == (pytest.approx(36.50), 0)
+
+
+def test_prod_is_priced_as_it_ships() -> None:
+    prod = made(CONTEXT["stages"]["prod"])
+    assert prod.min_capacity * (1 + prod.readers) == prices.PROD_UNITS
+    assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
+    assert total(prices.PROD) == pytest.approx(87.60)
 
 
 def test_every_price_has_its_unit_and_source_and_every_item_its_price() -> None:

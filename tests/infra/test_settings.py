@@ -8,11 +8,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from infra.functions import FUNCTIONS
 from infra.settings import Refused, StackSettings, made, read
 
 ROOT = Path(__file__).parents[2]
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "1"}
+ASKS = {"llm_provider": "bedrock", "llm_model": "m"}
+BUSY = {"reserved": {"worker": 55}}
 PRIVATE = {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]}
 
 
@@ -21,6 +24,10 @@ def named(**more: object) -> dict[str, object]:
     return {"name": "memory.example.com", "certificate_arn": CERTIFICATE, **more}
 
 
+JWT = {"jwt_issuer": "https://i.example", "jwt_audience": "memory"}
+LONG = json.dumps({"keys": [{"n": "a" * 3000}]})
+"""As a few RSA keys with their certificates are."""
+PROFILE = "arn:aws:bedrock:eu-west-1:111122223333:application-inference-profile/a1b2"
 REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({**PRIVATE, "domain": named(mutual_tls=TRUST)}, "private and domain: .*mutual TLS; set"),
     ({**PRIVATE, "domain": named()}, "private and domain: .*custom domain"),
@@ -36,12 +43,32 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"settings": {"llm_api_key": "sk"}}, "settings.llm_api_key is a secret"),
     ({"settings": {"bucket": "mine"}}, "settings.bucket is set by the stack itself: leave it out"),
     ({"settings": {"llm_secnods": 3}}, "settings.llm_secnods is no setting of the service"),
+    ({"settings": {"llm_provider": "bedrock"}}, "LLM_PROVIDER=bedrock needs STRANDLINE_LLM_MODEL"),
+    (
+        {"network": "nat", "settings": {"llm_provider": "azure", "llm_model": "m"}},
+        "needs STRANDLINE_LLM_BASE_URL, STRANDLINE_LLM_API_VERSION as well",
+    ),
+    ({"settings": {"embedding_dimensions": 3}}, "The local embedding model is"),
+    ({"settings": {**JWT, "jwt_jwks": "https://i.example/keys"}}, "or give the keys themselves"),
+    ({"settings": {**JWT, "jwt_jwks": LONG}}, "are 3[0-9]{3} bytes.*put jwt_jwks into the secret"),
+    ({"settings": {"jwt_issuer": "i"}}, "settings.jwt_issuer needs .* settings.jwt_audience"),
+    ({"settings": {"auth_require_all": True}}, "auth_require_all: there is no second way in"),
+    (
+        {"settings": {"llm_provider": "bedrock", "llm_model": PROFILE}},
+        "application inference profile.*set profile_models",
+    ),
+    ({"name": "a--b"}, "name: .*pattern"),
+    ({"name": "a-"}, "name: String should match pattern"),
+    ({"reserved": {"waker": -5}}, "reserved.waker: .*greater than or equal to 0"),
+    ({"engine_version": "17.1"}, "engine_version: Aurora's first 17 is 17.4"),
+    ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month has nobody to tell"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
     ({"min_capacity": 8}, "min_capacity is over max_capacity"),
     ({"max_connections": 3000}, "max_connections is at most 2000 where min_capacity"),
     ({"reserved": {"ingest": 900}}, "over 60% of the 822 .* at most 493 together, or raise"),
     ({"max_capacity": 1}, "over 60% of the 189"),
+    (BUSY | {"settings": ASKS}, "may hold 532 connections, over 60% of the 822"),
     ({"reserved": {"query": 0}}, "reserved.query must be 1 or more"),
     ({"reserved": {"other": 1}}, "reserved.other is no function"),
     ({"max_capacity": "many", "log_days": 31}, "max_capacity: .*; log_days: "),
@@ -54,6 +81,13 @@ def test_what_cannot_be_made_is_refused_in_words(given: Mapping[str, Any], words
     with pytest.raises(Refused, match=words) as refused:
         made(given)
     assert "Value error" not in str(refused.value)
+
+
+def test_who_folds_asks_a_model_from_four_threads() -> None:
+    """And each of them has its connection; the twin is asked in one."""
+    assert made(BUSY).reserved == {"worker": 55}
+    assert made({"settings": ASKS}).service.llm_provider == "bedrock"
+    assert {fn.name for fn in FUNCTIONS if fn.connections == 4} == {"worker", "sweeper"}
 
 
 def test_no_refusal_repeats_a_secret() -> None:
@@ -73,9 +107,10 @@ def test_connections_are_those_of_aurora_s_table(low: float, high: float, connec
     assert given.database_connections == connections
 
 
-def context(**given: object) -> Any:
-    """What the CDK knows: cdk.json's context and the command line's."""
-    return {**json.loads((ROOT / "cdk.json").read_text())["context"], **given}.get
+def context(**given: object) -> Mapping[str, Any]:
+    """What the CDK knows: cdk.json's context, the command line's, and its own."""
+    own = {"aws:cdk:enable-path-metadata": True, "acknowledged-issue-numbers": [34892]}
+    return {**json.loads((ROOT / "cdk.json").read_text())["context"], **own, **given}
 
 
 def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() -> None:
@@ -88,6 +123,66 @@ def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() ->
     told = read(asked)
     assert (told.stack_name, told.readers, told.proxy) == ("second", 2, True)
     assert told.tags == {"a": "b"}
+
+
+WRITTEN: Mapping[str, object] = {
+    "stage": "prod",
+    "network": "existing",
+    "vpc": {
+        "vpc_id": "vpc-0",
+        "availability_zones": ["eu-west-1a", "eu-west-1b"],
+        "subnet_ids": ["subnet-0", "subnet-1"],
+    },
+    "vpc_endpoint_ids": ["vpce-0"],
+    "min_capacity": 1.5,
+    "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
+    "key": True,
+    "proxy": True,
+    "domain": named(mutual_tls=TRUST),
+    "cors_origins": ["https://app.example"],
+    "settings": {"llm_seconds": 5},
+    "profile_models": ["arn:aws:bedrock:eu-west-1::foundation-model/m"],
+    "reserved": {"ingest": 50},
+    "alarms": {"email": "ops@example.com", "usd_per_month": 40},
+    "log_days": 7,
+    "tags": {"team": "memory"},
+    "permission_boundary": "arn:aws:iam::111122223333:policy/boundary",
+    "max_connections": 1000,
+    "name": "second",
+    "restart": "again",
+}
+"""A value of every field whose default is none that one would write."""
+
+
+def as_written(value: object) -> str:
+    """As it comes with -c."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_every_field_may_come_from_the_command_line() -> None:
+    """Where everything is text."""
+    plain = made({}).model_dump()
+    values = {n: WRITTEN.get(n, plain[n]) for n in StackSettings.model_fields}
+    given = read(context(**{n: as_written(v) for n, v in values.items()}))
+    assert given == made(values)
+    assert (given.log_days, given.key, given.readers) == (7, True, 0)
+
+
+def test_a_slip_of_the_command_line_is_no_default() -> None:
+    with pytest.raises(Refused, match=r"-c nettwork: .*did you mean network\?"):
+        read(context(nettwork="nat"))
+    with pytest.raises(Refused, match=r"-c colour: .*README"):
+        read(context(colour="blue"))
+    with pytest.raises(Refused, match="-c tags: is no JSON"):
+        read(context(tags='{"team": }'))
+    with pytest.raises(Refused, match="log_days: CloudWatch keeps logs for one of 1, 3, 5"):
+        read(context(log_days="8"))
+
+
+def test_jwts_may_be_signed_by_what_lies_in_the_secret() -> None:
+    assert made({"settings": JWT}).service.takes_jwts
+    keys = made({"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}).service
+    assert (keys.jwt_algorithms, keys.jwt_secret) == (("ES256", "EdDSA"), None)
 
 
 def test_an_unknown_stage_names_those_there_are() -> None:

@@ -168,6 +168,15 @@ def test_the_local_machine_fills_in_the_same(aws: LocalAws) -> None:
     assert told["definition"] == text
 
 
+def test_a_deployment_finds_room_beside_a_long_migration() -> None:
+    """The state machine's run of `migrate` may last as long as the function does, and the
+    deployment's own, which CDK does not repeat where it is throttled, must begin all the same. (In
+    the database they take turns.)"""
+    found = properties(template(), "Lambda::Function").values()
+    (given,) = (p for p in found if p.get("FunctionName") == "strandline-dev-migrate")
+    assert given["ReservedConcurrentExecutions"] >= 2
+
+
 def test_every_function_is_as_the_table_says() -> None:
     found = template()
     made = properties(found, "Lambda::Function")
@@ -214,6 +223,26 @@ def test_what_functions_are_told() -> None:
     assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
     assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
+
+
+def test_another_word_begins_every_function_anew() -> None:
+    for name in ("ingest", "waker", "migrate"):
+        assert "STRANDLINE_RESTART" not in _told(template(), name)
+        assert _told(template(restart="again"), name)["STRANDLINE_RESTART"] == "again"
+
+
+def test_a_profile_of_one_s_own_is_allowed_with_its_models() -> None:
+    own = "arn:aws:bedrock:eu-west-1:111122223333:application-inference-profile/a1b2"
+    models = ["arn:aws:bedrock:eu-west-1::foundation-model/m"]
+    settings = {"llm_provider": "bedrock", "llm_model": own}
+    roles = properties(template(settings=settings, profile_models=models), "IAM::Role")
+    (query,) = (role for name, role in roles.items() if "QueryRole" in name)
+    granted = [
+        s["Resource"]
+        for s in query["Policies"][0]["PolicyDocument"]["Statement"]
+        if s["Action"] == "bedrock:InvokeModel"
+    ]
+    assert granted == [[own, *models]]
 
 
 def test_queues_outlast_their_functions_and_give_up() -> None:
@@ -302,7 +331,14 @@ def test_names_bear_the_stack_s() -> None:
     """Two stacks in one account have no name in common."""
     one, two = template(), template(name="second")
     ours = (
-        *("AlarmName", "BudgetName", "DBClusterIdentifier", "DashboardName", "FunctionName"),
+        *(
+            "AlarmName",
+            "BudgetName",
+            "DBClusterIdentifier",
+            "DBProxyName",
+            "DashboardName",
+            "FunctionName",
+        ),
         *("GroupName", "LogGroupName", "Name", "StateMachineName", "TopicName"),
     )
 

@@ -209,10 +209,23 @@ def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
 
 
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
-    for name, alarm in alarms(**MODEL).items():
+    found = alarms(**MODEL)
+    del found["no-sweep"]
+    for name, alarm in found.items():
         assert alarm["TreatMissingData"] == "notBreaching", name
         assert alarm["Threshold"] > 0, f"{name}: at rest everything is 0"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+
+
+def test_a_sweep_that_never_comes_wakes_somebody() -> None:
+    """26 hours without a run that ended well: one hour with a run is enough to be quiet."""
+    alarm = alarms()["no-sweep"]
+    assert (alarm["MetricName"], alarm["Statistic"]) == ("ExecutionsSucceeded", "Sum")
+    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (3600, 26)
+    assert "DatapointsToAlarm" not in alarm
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
+    assert alarm["TreatMissingData"] == "breaching"
+    assert alarm["Dimensions"][0]["Name"] == "StateMachineArn"
 
 
 def test_what_the_issue_asks_for_is_watched() -> None:

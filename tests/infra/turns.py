@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def take(
         patch.setattr(handler, "lambda_handler", ear.turn(fn.name, handler.lambda_handler))
     with _serving(ear, base, embedder, patch) as front:
         _over_http(front)
+        _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
         _with_bedrock(base, front, patch)
@@ -134,6 +136,20 @@ def _over_http(front: Gateway) -> None:
     story = Story(front)
     for example in openapi.examples():
         story.tell(example)
+
+
+def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
+    """An append whose hint is not taken: it wishes for a sweep."""
+    handler: Any = importlib.import_module("functions.ingest.handler")
+
+    def refused(**_: object) -> Mapping[str, object]:
+        return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]}
+
+    with patch.context() as planted:
+        away = SimpleNamespace(send_message_batch=refused)
+        planted.setattr(handler.service.hints, "_sqs", away)
+        alone = said("Nobody hints at it.", "user:alone")
+        assert front.call("POST", EVENTS, alone, key=front.key()).status == 201
 
 
 def _uploads(base: Base, aws: LocalAws, front: Gateway) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from infra import app
 from infra.functions import FUNCTIONS
+from infra.settings import Refused
 from layers import build, certificates, contents, elf
 from strandline import boto
 
@@ -47,6 +49,26 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
     for fn in FUNCTIONS:
         handler = build.function_dir(fn.name) / "handler.py"
         assert handler.read_bytes() == (repository / f"functions/{fn.name}/handler.py").read_bytes()
+
+
+def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cdk deploy` builds nothing."""
+    assert build.stale("arm64") == []
+    assert app.built() == app.Built()
+    domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
+    assert (build.ROOT / "shared/strandline/config.py") in domain
+    read = Path.read_bytes
+
+    def edited(path: Path) -> bytes:
+        return read(path) + (b"#" if path.name == "config.py" else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    assert build.stale("arm64") == [build.layer_dir("arm64", "domain")]
+    with pytest.raises(Refused, match=r"\(domain\): run make synth"):
+        app.built()
+    monkeypatch.undo()
+    monkeypatch.setattr(build, "BUILD", build.BUILD / "nowhere")
+    assert len(build.stale("arm64")) == len(build.LAYERS) + len(build.functions())
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)

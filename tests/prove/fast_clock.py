@@ -5,6 +5,7 @@ The clock is one for all: the functions are handed it, and the database's own `n
 one schedule's time to the next: in between nothing could happen but what is counted.
 """
 
+import importlib
 import os
 import selectors
 import socket
@@ -20,6 +21,7 @@ import psycopg
 import pytest
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
+from infra.functions import FUNCTIONS
 from strandline.clock import utc_now
 from strandline.local import service
 from strandline.local.aws import client
@@ -41,6 +43,8 @@ create function pg_catalog.now() returns timestamptz language sql stable
 create function pg_catalog.clock_timestamp() returns timestamptz language sql volatile
     as 'select pg_catalog.real_clock_timestamp() + (select ahead from public.fast_clock)';
 """
+_LAPSES = ("quotas", "authenticator", "reasoner")
+"""What a process believes for a while by time.monotonic(), which does not run ahead."""
 _SETTLE_SECONDS = 60.0
 _STILL_SECONDS = 0.3
 """Nothing under way for so long is nothing at all: longer than any hand-over takes."""
@@ -58,8 +62,13 @@ class FastClock:
         return utc_now() + self.ahead
 
     def jump(self, to: datetime) -> None:
-        """Let it be then, if it is not later already."""
+        """Let it be then, if it is not later already; what lapsed meanwhile is known no more."""
         self.ahead += max(timedelta(), to - self())
+        for fn in FUNCTIONS:
+            if "database" in fn.needs:
+                service = importlib.import_module(f"functions.{fn.name}.handler").service
+                for name in _LAPSES:
+                    service.__dict__.pop(name, None)
         with psycopg.connect(self.url, autocommit=True) as administrator:
             administrator.execute("update fast_clock set ahead = %s", (self.ahead,))
 

@@ -5,25 +5,30 @@ Aurora pauses where nobody is connected. So what counts is a connection, or a by
 moment at which nothing is due.
 """
 
+import importlib
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.functions import DAILY_SWEEP
+from strandline.db import Asker
 from strandline.local.ticker import daily
 from strandline.runs import Runs
-from strandline.store import due
+from strandline.service import Service
+from strandline.store import due, garbage, models
+from strandline.store.garbage import LOOK_PERIOD
 from tests.prove.fast_clock import Stage, morning_after, staged
 from tests.strandline.local.test_service import call
 
 DAYS = 30
 MINUTE = timedelta(minutes=1)
+EPOCH = datetime.fromtimestamp(0, UTC)
 SLOT = {"sweeper": 6 * MINUTE, "archiver": 61 * MINUTE}
 """A spacing, and what a wish may take."""
 TALK = (
@@ -83,11 +88,12 @@ def dues_of(stage: Stage, said: datetime) -> list[tuple[datetime, timedelta]]:
     """What one conversation makes due, and how late it may be."""
     ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
     ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
+    ripe = said + timedelta(days=1, minutes=5)
     return [
         (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
-        (said + timedelta(days=1, minutes=5), SLOT["archiver"] + MINUTE),  # payloads are looked at
-        (cold, SLOT["archiver"]),
+        (ripe + -(ripe - EPOCH) % LOOK_PERIOD, SLOT["archiver"]),  # payloads are looked at
+        *([(cold, SLOT["archiver"])] if cold else []),
     ]
 
 
@@ -121,11 +127,60 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     again = stage.clock()
     stage.pass_until(again + timedelta(days=max(2, days // 3)))
     assert unexplained(stage, again, []) == []
+    wait_until_nobody_is_connected(stage)
+    assert call(stage.here, "/api/v1/scopes?participants=user:alice")["scopes"], "it opens anew"
+    wait_until_nobody_is_connected(stage)
+    asked = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
+    call(stage.here, "/api/v1/recall", asked)
+    service: Service = importlib.import_module("functions.sweeper.handler").service
+    access = service.database.access(Asker.background("local"))
+    models.lease(access, "m", "s", most=1, limit=1, failures=1, may_try=True, try_seconds=1)
+    assert stage.connected()
+    wait_until_nobody_is_connected(stage)
+
+
+def wait_until_nobody_is_connected(stage: Stage) -> None:
     until = time.monotonic() + 20
     while stage.connected():
         assert time.monotonic() < until, "a session that says nothing is not ended"
         time.sleep(0.05)
-    assert call(stage.here, "/api/v1/scopes?participants=user:alice")["scopes"], "it opens anew"
+
+
+def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Talks all an hour and more apart: what they leave is looked for once in six hours."""
+    begun = said = stage.clock()
+    dues = list[tuple[datetime, timedelta]]()
+    for _ in range(4):
+        dues.append((stage.clock(), 20 * MINUTE))  # and its bytes are counted
+        said = converse(stage)
+        # Its first event alone would have its lane be idle a moment earlier.
+        dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, said)[1:]]
+        stage.pass_until(said + 100 * MINUTE)
+    looked = list[tuple[datetime, list[str]]]()
+    real = garbage.tenants
+
+    def look(*asked: Any) -> list[str]:
+        looked.append((stage.clock(), real(*asked)))
+        return looked[-1][1]
+
+    monkeypatch.setattr(garbage, "tenants", look)
+    stage.pass_until(said + timedelta(days=2))
+    periods = {at for at, _ in dues if not (at + MINUTE - EPOCH) % LOOK_PERIOD}
+    assert len(periods) in (1, 2)
+    assert len(looked) == len(periods), looked
+    assert all(found for _, found in looked), looked
+    assert unexplained(stage, begun, dues) == []
+
+
+def test_a_hint_that_is_lost_costs_minutes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue of hints is away all the time: a sweep is wished for instead."""
+    hints = importlib.import_module("functions.ingest.handler").service.hints
+    monkeypatch.setattr(hints, "_url", hints._url + "-gone")
+    said = converse(stage)
+    stage.pass_until(said + SLOT["sweeper"])
+    assert stage.rows("select count(*) from event_vectors") == [(len(TALK),)]
 
 
 def test_what_would_wake_or_forget_it_is_noticed(

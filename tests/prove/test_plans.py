@@ -171,7 +171,7 @@ def worked(access: Access) -> object:
     with access.transaction():
         work.store_vectors(access, SPACE, vectors, found)
     with access.transaction():
-        return work.settle(access, ids, SPACE)
+        return work.settle(access, ids, SPACE, moved=True)
 
 
 def hot(crowd: Crowd) -> dict[str, Hot]:

@@ -4,12 +4,14 @@ import contextlib
 import http.server
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import trustme
 
+from strandline import auth_jwks
 from strandline.auth import Authenticator
 from strandline.auth_jwks import JwkSet, fetched
 from strandline.auth_jwt import Jwts
@@ -140,6 +142,25 @@ def test_a_key_that_is_none_for_this_is_not_taken(entry: dict[str, object]) -> N
     assert issuer.keys_of().find({"kid": "rsa"}) is None
 
 
+@pytest.mark.parametrize("first", ["RS256", "PS256", "ES256"])
+def test_of_two_keys_of_one_name_the_one_that_can_have_signed_is_taken(first: str) -> None:
+    entries = {
+        "RS256": jwk(rsa_key("rsa"), kid="k", alg="RS256"),
+        "PS256": jwk(rsa_key("next"), kid="k", alg="PS256"),
+        "ES256": jwk(ec_key("P-256"), kid="k"),
+    }
+    entries = {first: entries[first]} | entries
+    known = JwkSet(jwks(*entries.values()), tuple(entries))
+    for name in entries:
+        found = known.find({"kid": "k", "alg": name})
+        assert found is not None
+        assert found.algorithms == [name]
+    for other in ("HS256", "RS384", None, ["RS256"]):  # whichever it is, it has not
+        found = known.find({"kid": "k", "alg": other})
+        assert found is not None
+        assert other not in found.algorithms
+
+
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": [7]}', b"\xff"])
 def test_what_is_no_set_leaves_the_keys_as_they_were(document: bytes) -> None:
     issuer = Issuer()
@@ -166,6 +187,8 @@ class Https:
         authority.issue_cert("localhost").configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
         self.asked: list[str] = []
         self.answers: Mapping[str, tuple[int, dict[str, str], bytes]] = {}
+        self.drips = 0
+        """Lines before each answer, a hundredth of a second apart."""
         self._server = http.server.HTTPServer(("127.0.0.1", 0), self._handler())
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_port
@@ -179,11 +202,14 @@ class Https:
             def do_GET(self) -> None:
                 issuer.asked.append(self.path)
                 status, headers, body = issuer.answers[self.path]
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                with contextlib.suppress(OSError):  # of a body that nobody wants to its end
+                with contextlib.suppress(OSError):  # of what nobody wants to its end
+                    for _ in range(issuer.drips):
+                        self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                        time.sleep(0.01)
+                    self.send_response(status)
+                    for name, value in headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
                     self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
@@ -230,6 +256,16 @@ def test_no_redirect_is_followed_and_no_flood_is_read(https: Https) -> None:
             fetched(f"https://localhost:{https.port}{path}")
     assert https.asked == ["/moved", "/flood", "/fails"]
     assert fetched(f"https://localhost:{https.port}/keys") == document
+
+
+def test_an_issuer_that_drips_is_given_up(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its headers too, where every read by itself is in time."""
+    monkeypatch.setattr(auth_jwks, "_FETCH_SECONDS", 0.3)
+    https.answers = {"/keys": (200, {"Content-Length": "0"}, b"")}
+    assert fetched(f"https://localhost:{https.port}/keys") == b""
+    https.drips = 200
+    with pytest.raises(OSError, match="slow"):
+        fetched(f"https://localhost:{https.port}/keys")
 
 
 def test_an_issuer_that_cannot_prove_its_name_is_not_asked(https: Https) -> None:

@@ -2,16 +2,19 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from strandline.db import Access, Asker, Database
 from strandline.errors import Misconfigured, Unavailable, Unsure
-from tests.support import Base
+from strandline.store import models
+from tests.support import APP, Base
 
 
 @dataclass(frozen=True)
@@ -252,3 +255,146 @@ def test_a_thread_that_ended_leaves_no_connection(database: Database, base: Base
     while base.rows(f"{count} and datname = current_database()") != [(1,)]:
         assert time.monotonic() < deadline, "connections of dead threads stay"
         time.sleep(0.05)
+
+
+def test_what_is_asked_arrives_as_it_is_meant(database: Database) -> None:
+    """Names twice and in any order, a percent sign, nothing, a list, many rows at once."""
+    statement = (
+        "select %(b)s || '%%' || %(a)s || %(b)s as a, %(none)s::int as b, %(list)s::text[] as c"
+        " from generate_series(1, %(many)s)"
+    )
+    large = "ü" * 3_000_000  # more than both ends' buffers hold
+    params = {"a": "%(b)s", "b": large, "none": None, "list": ["x", None], "many": 2}
+    access = database.access(ALICE)
+    expected = [Arrived(f"{large}%%(b)s{large}", None, ["x", None])] * 2
+    assert access.fetch(Arrived, statement, params) == expected
+    assert access.look(Arrived, statement, params).rows == expected
+    with access.transaction():
+        assert access.fetch(Arrived, statement, params) == expected
+
+
+@dataclass(frozen=True)
+class Arrived:
+    a: str
+    b: None
+    c: list[str | None]
+
+
+def in_a_transaction(access: Access) -> None:
+    with access.transaction():
+        who_is(access)
+        access.execute("select 1", {})
+
+
+def fail(ask: Callable[..., object]) -> None:
+    with suppress(psycopg.errors.DivisionByZero):
+        ask(Number, "select 1 / 0 as n", {})
+
+
+def fail_in_a_transaction(access: Access) -> None:
+    with suppress(psycopg.errors.DivisionByZero), access.transaction():
+        access.fetch(Number, "select 1 / 0 as n", {})
+
+
+CALLED = "select $1::text, $2::text, $3::text"
+LONG = 25.0
+"""Seconds to a deadline: more than the role's own time-out."""
+WAYS: dict[str, Callable[[Access], object]] = {
+    "fetch": who_is,
+    "look": lambda access: access.look(Who, WHO, {}),
+    "call": lambda access: access.call(CALLED),
+    "transaction": in_a_transaction,
+    "fetch that fails": lambda access: fail(access.fetch),
+    "look that fails": lambda access: fail(access.look),
+    "transaction that fails": fail_in_a_transaction,
+    "lease_model": lambda access: models.lease(
+        access, "m", "s", most=1, limit=9, failures=9, may_try=True, try_seconds=1
+    ),
+}
+"""Each way to the database that there is."""
+
+
+def alive(base: Base) -> set[int]:
+    """The service's sessions, by their processes."""
+    asked = "select pid from pg_stat_activity where usename = %s and datname = %s"
+    return {pid for (pid,) in base.rows(asked, APP, base.name)}
+
+
+def set_idle_seconds(base: Base, seconds: int) -> None:
+    """After how long the server ends the service's idle sessions in this database."""
+    statement = sql.SQL("alter role {} in database {} set idle_session_timeout = {}").format(
+        sql.Identifier(APP), sql.Identifier(base.name), sql.Literal(f"{seconds}s")
+    )
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute(statement)
+
+
+def test_the_server_ends_a_session_whatever_was_its_last_exchange(base: Base) -> None:
+    """Otherwise the database would never pause. The planted fault, what the driver's own pipeline
+    says after its Sync, keeps a session."""
+    set_idle_seconds(base, 1)
+    base.rows("insert into tenants values ('acme')")
+    pids: dict[str, int] = {}
+    with ExitStack() as stack:
+        helper = stack.enter_context(ThreadPoolExecutor(1))
+        opened = {
+            way: stack.enter_context(closing(Database(base.url)))
+            for way in ("flushed", *WAYS, "in a thread", "call with little time")
+        }
+
+        def go(way: str, ask: Callable[[Access], object], seconds: float = LONG) -> None:
+            database = opened[way]
+            ask(database.access(ALICE, time.monotonic() + seconds))
+            connection = database.connection()
+            pids[way] = connection.info.backend_pid
+            if way == "flushed":
+                connection.pgconn.send_flush_request()
+                connection.pgconn.flush()
+
+        go("flushed", who_is)
+        for way, ask in WAYS.items():
+            go(way, ask)
+        helper.submit(go, "in a thread", WAYS["lease_model"]).result()
+        go("call with little time", WAYS["call"], 5)
+        assert set(pids) == set(opened)
+        until = time.monotonic() + 10
+        while left := {way for way, pid in pids.items() if pid in alive(base)} - {"flushed"}:
+            assert time.monotonic() < until, f"sessions that nobody ends: {left}"
+            time.sleep(0.05)
+        assert alive(base) == {pids["flushed"]}
+
+
+@pytest.fixture
+def wary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are never trusted: as after a pause."""
+    monkeypatch.setattr("strandline.db._TRUSTED_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("way", [name for name in WAYS if "fails" not in name])
+@pytest.mark.usefixtures("wary")
+def test_an_access_that_is_held_outlives_its_session(
+    database: Database, base: Base, way: str
+) -> None:
+    """As while a model is asked. Who asks stays the same."""
+    base.rows("insert into tenants values ('globex')")
+    access = database.access(BOB)
+    expected = Who("globex", ["agent:helper", "user:bob"], "*")
+    assert who_is(access) == expected
+    end(base, backend(database))
+    WAYS[way](access)
+    assert who_is(access) == expected
+    assert who_is_left(database) == NOT_ANYBODY
+
+
+@pytest.mark.usefixtures("wary")
+def test_a_transaction_keeps_its_connection(database: Database) -> None:
+    access = database.access(ALICE)
+    with access.transaction():
+        pid = access.fetch(Number, "select pg_backend_pid() as n", {})
+        assert database.in_transaction
+        with pytest.raises(RuntimeError), access.transaction():
+            raise RuntimeError
+        assert who_is(access) == Who("acme", ["user:alice"], "user:alice")
+        assert access.fetch(Number, "select pg_backend_pid() as n", {}) == pid
+    assert not database.in_transaction
+    assert access.fetch(Number, "select pg_backend_pid() as n", {}) == pid

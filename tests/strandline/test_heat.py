@@ -1,4 +1,4 @@
-"""Heat against the formula as its source gives it, and SQL against Python: of one state the same."""
+"""Heat against its source's formula, and SQL against Python: of one state the same."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -90,6 +90,22 @@ def test_a_member_of_a_newer_release_is_named_and_passed_over(
     assert CANARY not in caplog.text
 
 
+@pytest.mark.parametrize("name", ["jwt_secret", "jwt_jwks"])
+def test_what_jwts_are_signed_by_waits_for_their_issuer(
+    arn: str, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """It is put into the secret first: no function that is older may fail for it."""
+    members = {"key_secret": KEY_SECRET, name: CANARY}
+    with caplog.at_level(logging.WARNING):
+        assert set(adopt(arn, members)) == {vault.VARIABLE, "STRANDLINE_KEY_SECRET"}
+    assert vars(caplog.records[-1])["members"] == [name]
+    assert CANARY not in caplog.text
+    told = adopt(arn, members, STRANDLINE_JWT_ISSUER="https://issuer.example")
+    assert told[f"STRANDLINE_{name.upper()}"] == CANARY
+    both = adopt(arn, {**members, "jwt_issuer": "https://issuer.example"})
+    assert both[f"STRANDLINE_{name.upper()}"] == CANARY
+
+
 def test_a_secret_without_a_value_is_none_and_no_start(arn: str) -> None:
     assert vault.read(arn) is None
     with pytest.raises(Misconfigured, match="no value yet"):

@@ -4,6 +4,7 @@ interpreter, which calls our handlers where AWS would call Lambda.
 
 import json
 import logging
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ PREFIX = "strandline-"
 _FUNCTION_SECONDS = 900.0
 _KEPT = 50
 """Executions that moto remembers: it would keep all of them, histories included."""
+_WAIT = re.compile(r'"IntervalSeconds": \d+')
+_NO_WAIT = '"IntervalSeconds": 1, "MaxDelaySeconds": 1'
+"""Whoever runs again here waits for nobody else to make room."""
 _END_SECONDS = 5.0
 """How long a stop waits for runs under way."""
 # moto's class without types: its `invoke` is lent to our handlers while a machine runs.
@@ -43,6 +47,7 @@ class StateMachine:
         self._definition = definition.read_text()
         for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():
             self._definition = self._definition.replace(f"${{{name}}}", value)
+        self._definition = _WAIT.sub(_NO_WAIT, self._definition)
         self._handlers: dict[str, Handler] = {}
         self._invoke = _LAMBDA.invoke
 

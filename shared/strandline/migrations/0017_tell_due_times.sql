@@ -1,11 +1,12 @@
 -- When what comes next is due, so that whoever ends can have it begun then: nobody looks in between,
 -- and a stage that nobody calls leaves its database alone.
 
--- When the present day of sweeps began: at 03:30 UTC, when the daily sweep comes. What is looked
--- through once a day is looked through by the first sweep of the day, so that one a day is enough.
+-- When the present day of sweeps began: at 03:29 UTC, a minute before the daily sweep comes, by
+-- clocks that may differ. What is looked through once a day is looked through by the first sweep of
+-- the day, so that one a day is enough.
 create function swept_day(p_now timestamptz) returns timestamptz
 language sql stable parallel safe
-    return date_trunc('day', p_now - interval '210 minutes', 'UTC') + interval '210 minutes';
+    return date_trunc('day', p_now - interval '209 minutes', 'UTC') + interval '209 minutes';
 
 -- When to wake somebody for what is due at p_due: then; where that is over and it is not done, once,
 -- twice, four times ... `p_spacing` after it. Never once it is a day late: it waits for the daily
@@ -15,8 +16,9 @@ create function next_try(p_due timestamptz, p_spacing interval, p_now timestampt
 returns timestamptz language sql immutable parallel safe
 return case
     when p_due > p_now then p_due
-    when p_due > p_now - interval '1 day' then p_due + p_spacing * 2 ^ greatest(0, 1 + floor(log(2,
-        greatest(1, extract(epoch from p_now - p_due)) / extract(epoch from p_spacing))))::float8
+    when p_due > p_now - interval '1 day' then p_due + p_spacing * 2 ^ greatest(0, 1 + floor(
+        ln(greatest(1, date_part('epoch', p_now - p_due)) / date_part('epoch', p_spacing))
+        / ln(2::float8)))
 end;
 
 -- Payloads lie in the store before the append that cites them is committed. By when whatever a
@@ -36,10 +38,16 @@ create function next_sweep(p_space text, p_deployment jsonb, p_spacing interval,
 returns timestamptz
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select min(next_try(due.at, p_spacing, p_now)) from (
-        -- Work that failed often is tried by every sweep, but wakes one up ever more seldom.
-        select greatest(w.due_at, w.leased_until)
-            + (2 ^ greatest(0, w.attempts - 12) - 1) * interval '5 minutes' as at
-        from scope_work w where w.attempts <= 20
+        -- Of what is overdue the latest stands for all: it has the shortest pause.
+        select unnest(array[max(work.at) filter (where work.at <= p_now),
+            min(work.at) filter (where work.at > p_now)]) as at
+        from (
+            select greatest(w.due_at, w.leased_until) as at from scope_work w where w.attempts <= 12
+            union all
+            -- What failed often is tried by every sweep, but wakes one up ever more seldom.
+            select greatest(w.due_at, w.leased_until)
+                + (2 ^ (w.attempts - 12) - 1) * interval '5 minutes'
+            from scope_work w where w.attempts between 13 and 20) work
         union all
         select unnest(array[past.idle_at, coming.idle_at]) from tenants t
         left join lateral (
@@ -74,8 +82,16 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     ) due
 $$;
 
--- When the archiver has, the same way; what is a day late waits for the morning.
-create function next_archive(p_grace interval, p_spacing interval, p_now timestamptz)
+-- A tenant's payloads are looked through once in a period of `p_period`, counted since 1970. This is
+-- when the one begins in which a moment lies.
+create function period_of(p_moment timestamptz, p_period interval) returns timestamptz
+language sql immutable parallel safe
+    return date_bin(p_period, p_moment, timestamptz '1970-01-01 00:00:00Z');
+
+-- When the archiver has, the same way; what is a day late waits for the morning. What ripens in a
+-- period is looked for once it is over: all who ask in it are told the same.
+create function next_archive(
+    p_grace interval, p_period interval, p_spacing interval, p_now timestamptz)
 returns timestamptz
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select min(coalesce(next_try(due.at, p_spacing, p_now), swept_day(p_now) + interval '1 day'))
@@ -92,7 +108,7 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         union all
         select coalesce(r.removing_until, r.marked_at + interval '15 minutes') from blob_removals r
         union all
-        select ripe.at from tenants t
+        select period_of(ripe.at, p_period) + p_period from tenants t
         left join blob_passes p on p.tenant_id = t.tenant_id
         cross join lateral payloads_ripe_at(t.tenant_id, p_grace) ripe (at)
         where coalesce(p.ended_at, '-infinity') < ripe.at or p.position <> ''
@@ -101,14 +117,15 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
 $$;
 
 -- Where chains are cold, where payloads are marked to go, and where some that nobody cites may have
--- come since the last look, which was before `p_before`.
-create function tenants_to_collect(p_now timestamptz, p_before timestamptz, p_grace interval)
+-- come since the last look, which was in an earlier period.
+create function tenants_to_collect(p_now timestamptz, p_period interval, p_grace interval)
 returns table (tenant_id text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select t.tenant_id from tenants t
     left join blob_passes p on p.tenant_id = t.tenant_id
     where p.tenant_id is null or p.position <> ''
-        or p.ended_at < p_before and p.ended_at < payloads_ripe_at(t.tenant_id, p_grace)
+        or p.ended_at < period_of(p_now, p_period)
+            and p.ended_at < payloads_ripe_at(t.tenant_id, p_grace)
         or exists (select from blob_removals r where r.tenant_id = t.tenant_id
             and coalesce(r.removing_until, r.marked_at + interval '15 minutes') <= p_now)
         or exists (select from chains c
@@ -121,8 +138,8 @@ declare
     narrow text;
 begin
     foreach narrow in array array['next_sweep(text, jsonb, interval, timestamptz)',
-        'next_archive(interval, interval, timestamptz)',
-        'tenants_to_collect(timestamptz, timestamptz, interval)'] loop
+        'next_archive(interval, interval, interval, timestamptz)',
+        'tenants_to_collect(timestamptz, interval, interval)'] loop
         execute format('revoke execute on function %s from public', narrow);
         execute format('grant execute on function %s to strandline_app', narrow);
         execute format('alter function %s owner to strandline_planner', narrow);

@@ -27,16 +27,17 @@ def make_embedder(settings: Settings) -> Embedder:
             api_key=settings.embedding_api_key,
             dimensions=settings.embedding_dimensions,
         )
-    _require_the_shipped_model(settings)
+    require_embedder(settings)
     from strandline.models.local import LocalEmbedder
 
     return LocalEmbedder(threads=settings.embedding_threads)
 
 
-def _require_the_shipped_model(settings: Settings) -> None:
-    """A vector column of another length, or a model's name without its provider, is a slip."""
+def require_embedder(settings: Settings) -> None:
+    """Raise Misconfigured for a vector column of another length than the model that ships has, or a
+    model's name without its provider: both are slips."""
     asked = settings.embedding_model, settings.embedding_dimensions
-    if asked != (LOCAL_MODEL, LOCAL_DIMENSIONS):
+    if settings.embedding_provider == "local" and asked != (LOCAL_MODEL, LOCAL_DIMENSIONS):
         raise Misconfigured(
             f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions, not "
             f"{asked[0]} with {asked[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "

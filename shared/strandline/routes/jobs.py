@@ -20,7 +20,7 @@ from strandline.services.worker import Tally
 
 _SPARE_SECONDS = 10.0
 """Of a function's time: what ends a shard that found its time over."""
-_LOOKED_THROUGH = ("scopes_embedded", "chains_embedded")
+_LOOKED_THROUGH = ("scopes_embedded", "events_embedded", "chains_embedded")
 """What a sweep counts of what it found by looking through tenants."""
 
 

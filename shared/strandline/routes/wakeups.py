@@ -3,15 +3,34 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Annotated, Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from strandline import boto
 from strandline.clock import Clock, utc_now
 from strandline.observability import logger, trace_of, traced
+from strandline.runs import JOBS
 from strandline.wakeups import Wakeups, name_of
+
+_NEAR = timedelta(seconds=5)
+"""A schedule for a time that is past when it is made is refused: what is so near begins at once."""
+
+
+def _known(job: str) -> str:
+    if job not in JOBS:
+        raise ValueError("no job of ours")
+    return job
 
 
 @dataclass
@@ -31,7 +50,7 @@ class Wish(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    job: str = Field(pattern="^[a-z_]{1,32}$")
+    job: Annotated[str, AfterValidator(_known)]
     at: AwareDatetime | None = None
     tenant: str | None = Field(default=None, pattern="^[a-z0-9][a-z0-9-]{0,62}$")
     run: str | None = Field(default=None, pattern="^[A-Za-z0-9_-]{1,80}$")
@@ -72,9 +91,9 @@ def _grant(waker: Waker, wish: Wish) -> None:
     if wish.at is None:
         assert wish.run is not None, "a wish has one of both"
         waker.wakeups.start(wish.job, wish.run, wish.tenant)
-    elif wish.at > waker.clock():
+    elif wish.at > waker.clock() + _NEAR:
         waker.wakeups.schedule(wish.job, wish.at)
-    else:  # the message was long on its way
+    else:
         waker.wakeups.start(wish.job, name_of(wish.job, wish.at))
 
 

@@ -72,13 +72,13 @@ def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _
     before = worker.tally.events, worker.tally.counts["EventsFolded"]
     failures = _embed_leased(worker, access, leases)
     stuck = _form_leased(worker, access, leases, failures)
-    if before == (worker.tally.events, worker.tally.counts["EventsFolded"]):
-        # Nothing moved, and nothing will by itself.
+    moved = before != (worker.tally.events, worker.tally.counts["EventsFolded"])
+    if not moved:  # and nothing will by itself
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
     waits = _waits(worker, leases, failures)
     fine = [o.scope_id for o in leases if o.scope_id not in failures and o.scope_id not in waits]
     with access.transaction():
-        finished = work.settle(access, fine, worker.embedder.space) if fine else 0
+        finished = work.settle(access, fine, worker.embedder.space, moved=moved) if fine else 0
         for scope_id, wait in waits.items():
             seconds = max(1, math.ceil(wait.seconds))
             work.put_off(access, [scope_id], seconds, wait.reason, failed=False)
@@ -216,6 +216,7 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
             return {key: error.message for key in texts}
     found: dict[Key, list[float] | str] = {}
     for key, text in texts.items():  # one of them is refused: learn which
+        worker.renew()
         found |= embed_texts(worker, {key: text})
     return found
 

@@ -132,13 +132,17 @@ def _alone(owner: psycopg.Connection[Any]) -> Generator[None]:
 
 
 def _work_through(owner: psycopg.Connection[Any], file: Migration, until: float) -> bool:
-    """Repeat a long file until it is done, or the time is over; says whether it is done."""
-    for tenant in _tenants(owner):
-        while True:
-            if time.monotonic() > until:
-                return False
-            if not _batch(owner, file, tenant):
-                break
+    """Repeat a long file until it is done, or the time is over; says whether it is done. Tenants
+    that are made meanwhile are gone through too: code of the release before serves them."""
+    done = set[str]()
+    while left := [tenant for tenant in _tenants(owner) if tenant not in done]:
+        for tenant in left:
+            while True:
+                if time.monotonic() > until:
+                    return False
+                if not _batch(owner, file, tenant):
+                    break
+            done.add(tenant)
     with _alone(owner):
         if file.number not in _applied(owner):  # nor has another run come to its end
             _record(owner, file)

@@ -14,10 +14,12 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from strandline import boto, vault
+from strandline.auth import Authenticator
 from strandline.auth_keys import known_token, new_token
-from strandline.config import PREFIX
-from strandline.db import Access, Asker, Auth, Connection, connect
+from strandline.config import PREFIX, Settings
+from strandline.db import Access, Asker, Auth, Connection, Database, connect
 from strandline.errors import MigrationFailed, Misconfigured, Unauthorized, Unavailable
+from strandline.models.choice import require_embedder, require_provider
 from strandline.observability import logger, trace_header
 from strandline.services.keys import keep_key
 from strandline.services.migrate import migrate, missing, newer, prepare_roles
@@ -49,6 +51,8 @@ def release(env: Mapping[str, str], until: float) -> Released:
     Raises Misconfigured, Unavailable or MigrationFailed: then no traffic may move.
     """
     auth = cast("Auth", env.get(PREFIX + "DATABASE_AUTH") or "password")
+    if env.get(vault.VARIABLE):
+        _require_what_starts(env)
     with _told():
         if administrator_url := env.get(PREFIX + "ADMINISTRATOR_DATABASE_URL"):
             _prepare(administrator_url, env.get(PREFIX + "ADMINISTRATOR_SECRET", ""))
@@ -63,6 +67,22 @@ def release(env: Mapping[str, str], until: float) -> Released:
         _go_on(env)
     logger.info("released", extra={"applied": applied, "left": left})
     return Released(applied, left)
+
+
+def _require_what_starts(env: Mapping[str, str]) -> None:
+    """Raise Misconfigured for settings with which the other functions would not start, or would
+    leave out a way in that is meant. They read the same secret; what they alone are told is the
+    stack's own to get right."""
+    theirs = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
+    known = Settings.from_env(theirs | dict(env))
+    require_provider(known)
+    require_embedder(known)
+    if known.jwt_issuer and not known.takes_jwts:
+        raise Misconfigured(
+            f"{PREFIX}JWT_ISSUER is set, and nothing that JWTs are signed by: put jwt_secret or "
+            "jwt_jwks into the secret, then deploy again; or leave jwt_issuer out."
+        )
+    Authenticator(Database(known.database_url), known)
 
 
 def _migrated(owner: Connection, until: float) -> tuple[list[str], list[str]]:
@@ -114,7 +134,7 @@ def _see_to_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         except Unauthorized:
             logger.warning("the operator's first key is of another deployment secret")
             return
-        access, act = Access(owner, Asker(TENANT, ())), Act("deployment")
+        access, act = Access(lambda: owner, Asker(TENANT, ())), Act("deployment")
         if keep_key(access, new, act, rights=("operator",), label="the deployment's first"):
             logger.info("first key made", extra={"key_id": new.key_id})
     finally:

@@ -1,7 +1,6 @@
 """Uploads: a place for a payload that its caller puts there by itself, and its end."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -98,13 +97,14 @@ def _put_here(
     )
 
 
-def remove_due(database: Database, blobs: Blobs, tenant: str, deadline: float) -> int:
+def remove_due(
+    database: Database, blobs: Blobs, tenant: str, out_of_time: Callable[[], bool]
+) -> int:
     """Remove a tenant's uploads past their time, cited or not: what is cited has an address of its
-    own. Gives how many are gone; what is left is found again. Begins nothing after `deadline`
-    (time.monotonic() seconds)."""
+    own. Gives how many are gone; what is left is found again. Begins nothing once `out_of_time`."""
     removed = 0
     for writer in uploads.writers(database.access(Asker.background(tenant)), _WRITERS):
-        if time.monotonic() > deadline:
+        if out_of_time():
             break
         access = database.access(Asker(tenant, (), writer))
         removed += _remove(access, blobs, uploads.due(access, REMOVED_AT_ONCE))

@@ -7,7 +7,7 @@ from strandline.db import Database
 from strandline.observability import logger
 from strandline.runs import Runs
 from strandline.services.worker import reason_of
-from strandline.store import due
+from strandline.store import due, garbage
 
 _BLIND = timedelta(hours=1)
 """After so long is looked again where the database cannot say what is due."""
@@ -34,6 +34,7 @@ def wake_next(
             space=space,
             heat=limits.tuning.of_heat(),
             grace=timedelta(seconds=limits.blob_grace_seconds),
+            period=garbage.LOOK_PERIOD,
             spacing=runs.spacing,
             now=now,
         )

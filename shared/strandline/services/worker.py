@@ -80,12 +80,14 @@ class Worker:
     job: str = "fold"
     """On whose behalf models are asked: a sweep's job by its id."""
     clock: Clock = utc_now
-    renew: Callable[[], None] = lambda: None
-    """Says that we are still at it, to whoever else might take it up; called between commits."""
+    renew: Callable[[], bool] = lambda: True
+    """Says that we are still at it, to whoever else might take it up; False once somebody has. Not
+    in a transaction."""
 
     def out_of_time(self) -> bool:
-        """A batch more might not be finished in time."""
-        return time.monotonic() > self.deadline - EMBED_SECONDS
+        """A batch more might not be finished in time, or is somebody else's. Asked between commits:
+        it renews."""
+        return time.monotonic() > self.deadline - EMBED_SECONDS or not self.renew()
 
     def require(self, seconds: float = EMBED_SECONDS) -> None:
         """Raises NotYet with less time left than that."""

@@ -14,6 +14,7 @@ def next_runs(
     space: str | None,
     heat: Mapping[str, object],
     grace: timedelta,
+    period: timedelta,
     spacing: Mapping[str, timedelta],
     now: datetime,
 ) -> dict[str, datetime]:
@@ -21,17 +22,19 @@ def next_runs(
     left out. What is overdue comes again in growing pauses, not before its job's `spacing`.
 
     With an embedding `space` also what tenants are to be looked through for; `heat` are the
-    deployment's settings of it, `grace` is how old a payload is that may go.
+    deployment's settings of it, `grace` is how old a payload is that may go, and payloads are
+    looked through once in a `period`.
     """
     with translated(connection):
         row: tuple[Any, ...] | None = connection.execute(
-            "select next_sweep(%s, %s::jsonb, %s, %s), next_archive(%s, %s, %s)",
+            "select next_sweep(%s, %s::jsonb, %s, %s), next_archive(%s, %s, %s, %s)",
             (
                 space,
                 json.dumps(heat),
                 spacing["sweeper"],
                 now,
                 grace,
+                period,
                 spacing["archiver"],
                 now,
             ),

@@ -19,10 +19,17 @@ _REMOVED_SECONDS = 60
 Twice what the longest append takes."""
 
 
-def tenants(connection: Connection, now: datetime, before: datetime, grace: timedelta) -> list[str]:
+LOOK_PERIOD = timedelta(hours=6)
+"""A tenant's payloads are looked through once in such a period at most, counted since 1970: each
+look is a call to the store."""
+
+
+def tenants(connection: Connection, now: datetime, grace: timedelta) -> list[str]:
     """Tenants with cold chains, with payloads that are marked to go, or whose payloads were not
-    looked through since `before` and may hold some that nobody cites, older than `grace`."""
-    return named(connection, "select * from tenants_to_collect(%s, %s, %s)", (now, before, grace))
+    looked through in the present LOOK_PERIOD and may hold some that nobody cites, older than
+    `grace`."""
+    asked = (now, LOOK_PERIOD, grace)
+    return named(connection, "select * from tenants_to_collect(%s, %s, %s)", asked)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,14 @@ def pass_begins(access: Access) -> str:
 
 
 def pass_goes_on(access: Access, position: str, now: datetime) -> None:
-    """The look has come to this address; to '' is the end. In a transaction."""
+    """The look has come to this address; to '' is the end. What was marked before the last one
+    ended, and neither of the two took, is not there any more: its mark goes. In a transaction."""
+    access.execute(
+        "delete from blob_removals r using blob_passes p where %(position)s = ''"
+        " and r.removing_until is null and r.marked_at < p.ended_at"
+        " and r.marked_at < now() - make_interval(secs => %(seconds)s)",
+        {"position": position, "seconds": _MARKED_SECONDS},
+    )
     access.execute(
         "update blob_passes set position = %(position)s,"
         " ended_at = case when %(position)s = '' then %(now)s else ended_at end",

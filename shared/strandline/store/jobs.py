@@ -268,19 +268,22 @@ def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held
     return rows[0] if rows else None
 
 
-def renew(access: Access, held: Held, now: datetime) -> None:
-    """A sign of life: the lease begins anew, unless this part is somebody else's. In no transaction
-    that holds a part: as everywhere, a job is locked before its parts."""
-    access.fetch(
-        _Named,
-        """
-        update jobs j set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
-        where j.job_id = %(job_id)s and j.state = 'running' and exists (
-            select from job_shards s where s.job_id = j.job_id and s.shard = %(shard)s
-                and s.lease_no = %(lease_no)s and s.state = 'waiting')
-        returning j.job_id
-        """,
-        {**vars(held), "now": now, "seconds": LEASE_SECONDS},
+def renew(access: Access, held: Held, now: datetime) -> bool:
+    """A sign of life: the lease begins anew; False where this part is somebody else's. In no
+    transaction that holds a part: as everywhere, a job is locked before its parts."""
+    return bool(
+        access.fetch(
+            _Named,
+            """
+            update jobs j
+            set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            where j.job_id = %(job_id)s and j.state = 'running' and exists (
+                select from job_shards s where s.job_id = j.job_id and s.shard = %(shard)s
+                    and s.lease_no = %(lease_no)s and s.state = 'waiting')
+            returning j.job_id
+            """,
+            {**vars(held), "now": now, "seconds": LEASE_SECONDS},
+        )
     )
 
 

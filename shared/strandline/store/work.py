@@ -226,12 +226,12 @@ def go_on(access: Access, scope_id: UUID) -> None:
     )
 
 
-def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
+def settle(access: Access, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
     """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
-    at once;
-    gives how many are gone. The scopes' locks, taken in their one order, make this and an append
-    that turns a scope dirty see each other."""
-    params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space}
+    at once; gives how many are gone. Where the work `moved` what is left of it is due since now: it
+    is not overdue, as what fails is. The scopes' locks, taken in their one order, make this and an
+    append that turns a scope dirty see each other."""
+    params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space, "moved": moved}
     access.execute(
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
         " for no key update",
@@ -247,7 +247,8 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str) -> int:
         params,
     )
     access.execute(
-        "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null"
+        "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null,"
+        " due_at = case when %(moved)s then now() else due_at end"
         " where scope_id = any (%(scope_ids)s)",
         params,
     )

@@ -62,3 +62,25 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
         machine.serve({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
+
+
+def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) -> None:
+    """A run that breaks off wishes for no next one: nobody would come before the morning."""
+    one, left = Functions(aws, 1), {"plan": 5, "finish": 5}
+
+    def failing(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        if left.get(event["verb"], 0):
+            left[event["verb"]] -= 1
+            raise RuntimeError("throttled")
+        return one(event, context)
+
+    with StateMachine(DEFINITION, aws.bucket) as machine:
+        machine.serve({"one": failing})
+        assert machine.wait(machine.start("one"), 30)["status"] == "SUCCEEDED"
+    states = json.loads(DEFINITION.read_text())["States"]
+    for name in ("plan", "finish"):
+        (retry,) = states[name]["Retry"]
+        tries, first, rate = (
+            retry[part] for part in ("MaxAttempts", "IntervalSeconds", "BackoffRate")
+        )
+        assert 600 < sum(first * rate**n for n in range(tries)) < 900

@@ -321,10 +321,10 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
     settle = work.settle
 
-    def late(access: Any, scope_ids: Sequence[UUID], space: str) -> int:
+    def late(access: Any, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
         if missing(base) == 0 and base.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
-        return settle(access, scope_ids, space)
+        return settle(access, scope_ids, space, moved=moved)
 
     monkeypatch.setattr(work, "settle", late)
     assert embed_scopes(worker, "acme", [scope]) == 0

@@ -300,6 +300,22 @@ def test_two_runs_of_a_long_migration_share_it(base: Base, rows: list[Migration]
     assert base.rows(number, LONG.name) == base.rows(number, TWO.name) == [(1,)]
 
 
+def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
+    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code of the release before serves meanwhile; the tenant's name comes before all others."""
+
+    def enter(owner: psycopg.Connection[Any], number: int) -> None:
+        del owner
+        if number == 15:
+            base.rows("insert into tenants (tenant_id) values ('aardvark')")
+            base.rows("insert into planted (tenant_id, n) values ('aardvark', 1)")
+
+    batches(monkeypatch, enter)
+    assert run(base, rows) == [LONG.name, TWO.name]
+    assert doubled(base) == 20 * BATCH + 1
+
+
 def test_a_release_waits_for_no_more_than_a_batch(base: Base, rows: list[Migration]) -> None:
     """While one run is at a long file another applies what is short and before it."""
     with psycopg.connect(base.owner_url, autocommit=True) as slow, slow.transaction():

@@ -231,7 +231,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
         "select * from tenants_to_archive('infinity', 'infinity')",
-        "select * from tenants_to_collect('infinity', 'infinity', '0')",
+        "select * from tenants_to_collect('infinity', '6 hours', '0')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -244,7 +244,7 @@ def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], pla
 def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connection[Any]) -> None:
     for asked in (
         "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
-        "select next_archive('1 day', '1 hour', '2026-11-21T12:00Z')",
+        "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -393,13 +393,14 @@ UNASKED = {
     "tenants_to_archive": "select * from tenants_to_archive(now(), now()) where false",
     "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
     "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
-    "tenants_to_collect": "select * from tenants_to_collect('infinity', 'infinity', '0')"
+    "tenants_to_collect": "select * from tenants_to_collect('infinity', '6 hours', '0')"
     " where false",
     # Moments, and nothing else: see their test above.
     "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
-    "next_archive": "select next_archive('0', '5 minutes', now()) where false",
+    "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
     "next_try": "select next_try(now(), '5 minutes', now()) where false",
     "swept_day": "select swept_day(now()) where false",
+    "period_of": "select period_of(now(), '6 hours') where false",
     "payloads_ripe_at": "select payloads_ripe_at('acme', '0') where false",
     "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
     "totals_of_run": "select * from totals_of_run('')",

@@ -10,8 +10,6 @@ from strandline.store import garbage
 name = "archiver"
 _CHAINS = 500
 """Archived between two commits."""
-_LOOK_AFTER = timedelta(hours=6)
-"""A tenant's payloads are looked through so often at most: each look is a call to the store."""
 _RUNS_KEPT = timedelta(days=7)
 """How long the lists of a run's shards stay in the bucket."""
 
@@ -21,7 +19,7 @@ def plan(tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
     if tenant is not None:
         return [Shard(tenant)]
     grace = timedelta(seconds=settings().blob_grace_seconds)
-    due = garbage.tenants(tools.database.connection(), now, now - _LOOK_AFTER, grace)
+    due = garbage.tenants(tools.database.connection(), now, grace)
     return [Shard(tenant) for tenant in due]
 
 

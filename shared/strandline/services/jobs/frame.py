@@ -91,6 +91,8 @@ class Lease:
     tally: Tally = field(default_factory=Tally)
     renewed_at: float = field(default_factory=time.monotonic)
     """The last sign of life, in time.monotonic() seconds."""
+    lost: bool = False
+    """Somebody else works on it now, as far as we know."""
 
     @property
     def tenant(self) -> str:
@@ -98,23 +100,26 @@ class Lease:
         return self.access.asker.tenant
 
     def out_of_time(self) -> bool:
-        """Whether what is left is for the next run."""
-        return time.monotonic() > self.deadline
+        """Whether what is left is for the next run, or for whoever works on it now. Asked between
+        commits: it renews."""
+        return time.monotonic() > self.deadline or not self.renew()
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
         """Say that this part is still at work, if the last time is a while ago; in no transaction.
-        One that is somebody else's by now learns so at its next commit."""
-        if time.monotonic() > self.renewed_at + _RENEW_SECONDS:
-            jobs.renew(self.access, self.held, self.clock())
+        Gives whether it is ours, as far as we know."""
+        if not self.lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
+            self.lost = not jobs.renew(self.access, self.held, self.clock())
             self.renewed_at = time.monotonic()
+        return not self.lost
 
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Several statements, all or none, and none once the shard is somebody else's. Raises
         LeaseLost."""
-        self.renew()
+        ours = self.renew()
         with self.access.transaction():
-            if not jobs.hold(self.access, self.held):
+            self.lost = not (ours and jobs.hold(self.access, self.held))
+            if self.lost:
                 raise LeaseLost
             yield
 
@@ -233,14 +238,21 @@ def work_on(
         logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
     except Exception as error:
         tally.failures += 1
-        reason = reason_of(error)
-        logger.warning(
-            "shard failed", extra={"job": job.name, "tenant": shard.tenant, "reason": reason}
-        )
-        with access.transaction():
-            jobs.blame(access, held, reason)
+        shown = {"job": job.name, "tenant": shard.tenant, "reason": reason_of(error)}
+        logger.warning("shard failed", extra=shown)
+        _blame(tools, held, shown)
         # Not the error itself: the runtime would log its words, and a database's may quote a row.
-        raise ShardFailed(f"{job.name} failed: {reason}") from None
+        raise ShardFailed(f"{job.name} failed: {shown['reason']}") from None
+
+
+def _blame(tools: Tools, held: Held, shown: Mapping[str, str]) -> None:
+    """Let the job keep why a shard failed. By an access of its own: the shard's may have failed."""
+    try:
+        access = tools.database.access(Asker.background(shown["tenant"]))
+        with access.transaction():
+            jobs.blame(access, held, shown["reason"])
+    except Exception as worse:  # the run's end says of such a job that it was not finished
+        logger.warning("shard not blamed", extra={**shown, "reason": reason_of(worse)})
 
 
 def finish(tools: Tools, job: Job, run: str, now: datetime) -> dict[str, int]:

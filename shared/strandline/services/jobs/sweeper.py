@@ -54,6 +54,7 @@ def shard(tools: Tools, lease: Lease, shard: Shard, now: datetime) -> Mapping[st
             failures.append(error)
     if failures:
         raise failures[0]
+    totals["events_embedded"] = lease.tally.events
     return {step: total for step, total in totals.items() if total}
 
 
@@ -119,7 +120,7 @@ def _recalls_folded(tools: Tools, lease: Lease, now: datetime) -> int:
 
 def _uploads_removed(tools: Tools, lease: Lease, now: datetime) -> int:
     del now
-    return upload.remove_due(tools.database, tools.blobs, lease.tenant, lease.deadline)
+    return upload.remove_due(tools.database, tools.blobs, lease.tenant, lease.out_of_time)
 
 
 def _bytes_counted(tools: Tools, lease: Lease, now: datetime) -> int:

@@ -1,0 +1,103 @@
+"""Sessions that the server ends: every request and every job leaves such, and outlives it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from strandline import db
+from strandline.config import settings
+from strandline.errors import Unavailable
+from strandline.reasoner import Reasoner
+from strandline.services.jobs import archiver, frame
+from tests.support import APP, Base, Gateway, said
+
+SESSIONS = "from pg_stat_activity where usename = 'strandline_app' and datname = current_database()"
+
+
+def end_sessions(base: Base) -> None:
+    """As the server does after a minute, or as it goes away."""
+    assert base.rows(f"select pg_terminate_backend(pid, 5000) {SESSIONS}")
+
+
+def test_requests_and_sweeps_leave_sessions_that_end(base: Base, gateway: Gateway) -> None:
+    statement = sql.SQL("alter role {} in database {} set idle_session_timeout = '1s'")
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        administrator.execute(statement.format(sql.Identifier(APP), sql.Identifier(base.name)))
+    key = gateway.key()
+    who = {"participants": "user:alice"}
+    asks: tuple[Callable[[], Any], ...] = (
+        lambda: gateway.call("GET", "/api/v1/scopes", key=key, query=who),
+        lambda: gateway.call(
+            "POST",
+            "/api/v1/recall",
+            {"query": "buoy", "participants": ["user:alice", "agent:helper"]},
+            key=key,
+        ),
+    )
+    assert gateway.call("POST", "/api/v1/events", said("The buoy is out."), key=key).status == 201
+    gateway.tick()
+    for ask in asks:
+        assert ask().status == 200
+        until = time.monotonic() + 10
+        while base.rows(f"select count(*) {SESSIONS}") != [(0,)]:
+            assert time.monotonic() < until, "a session that nobody ends"
+            time.sleep(0.05)
+
+
+def test_a_sweep_outlives_its_session_while_a_model_is_asked(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may take twice as long as the server waits for an idle session."""
+    monkeypatch.setattr("strandline.db._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setenv("STRANDLINE_TUNING", '{"flush_events":4}')
+    settings.cache_clear()
+    asked: list[int] = []
+    summarise = Reasoner.summarise
+
+    def slowly(self: Reasoner, *given: Any) -> Any:
+        asked.append(1)
+        end_sessions(base)
+        return summarise(self, *given)
+
+    monkeypatch.setattr(Reasoner, "summarise", slowly)
+    key = gateway.key()
+    for n in range(8):
+        text = f"Crane number {n} at Ostend needs a new gearbox."
+        told = gateway.call("POST", "/api/v1/events", said(text, session_id="s"), key=key)
+        assert told.status == 201
+    gateway.run("sweeper")
+    assert asked
+    assert base.rows("select count(*) from chains") != [(0,)]
+    assert base.rows("select state, reason from jobs") == [("done", "")]
+    assert base.rows("select state, reason from job_shards") == [("done", "")]
+    assert base.rows("select attempts, last_error from scope_work where attempts > 0") == []
+
+
+@pytest.mark.parametrize(("away", "reason"), [(0, "outcome_unknown"), (1, "not_finished")])
+def test_a_shard_whose_session_is_lost_fails_as_shards_do(
+    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, away: int, reason: str
+) -> None:
+    """With a reason, if the database is there again to keep it; and nothing else is raised."""
+    connect, left = db.connect, [away]
+
+    def shard(tools: frame.Tools, lease: frame.Lease, *_: object) -> dict[str, int]:
+        with lease.transaction():
+            monkeypatch.setattr(db, "connect", refuse)
+            end_sessions(base)
+        return {}
+
+    def refuse(*given: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise Unavailable
+        return connect(*given)
+
+    monkeypatch.setattr(archiver, "shard", shard)
+    gateway.key("acme")
+    gateway.run("archiver", "acme")  # which raises all but ShardFailed
+    assert base.rows("select state, reason from jobs") == [("failed", reason)]
+    assert left == [0]

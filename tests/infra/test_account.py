@@ -1,0 +1,203 @@
+"""What only an account would show, looked for in the template: a rule that is there twice, a name
+that two stacks have, a restored database that nobody moves to, a topic that nobody may tell."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from infra.functions import FUNCTIONS
+from infra.jobs import DEFINITION
+from tests.infra.stacks import CONTEXT, KEY, VARIANTS, Template, properties, template
+
+NAMES = list(VARIANTS)
+ACCOUNT = {"Ref": "AWS::AccountId"}
+
+
+def of(found: Template, kind: str) -> list[dict[str, Any]]:
+    """The properties of all resources of a kind."""
+    return list(properties(found, kind).values())
+
+
+def only(found: Template, kind: str) -> dict[str, Any]:
+    (given,) = of(found, kind)
+    return given
+
+
+# twice -------------------------------------------------------------------------------------------
+
+
+def twice(found: Template) -> list[str]:
+    """Rules of security groups that EC2 would refuse: the same group, peer and port once more."""
+    seen, doubled = set[str](), list[str]()
+    for kind in ("Ingress", "Egress"):
+        for name, rule in properties(found, f"EC2::SecurityGroup{kind}").items():
+            if isinstance(port := rule["FromPort"], dict):  # the cluster's, which is the default
+                assert port["Fn::GetAtt"][1] == "Endpoint.Port"
+                port = 5432
+            peers = {n: v for n, v in rule.items() if "SecurityGroupId" in n or "Cidr" in n}
+            key = json.dumps([kind, rule["GroupId"], port, peers], sort_keys=True)
+            doubled += [name] if key in seen else []
+            seen.add(key)
+    return doubled
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rule_is_there_twice(name: str) -> None:
+    found = template(**VARIANTS[name])
+    assert not twice(found)
+    rule = next(r for n, r in found["Resources"].items() if "fromstrandlinedevNetwork" in n)
+    found["Resources"]["Again"] = copy.deepcopy(rule)
+    assert twice(found) == ["Again"]
+
+
+def test_two_stacks_with_proxies_have_names_of_their_own() -> None:
+    given = VARIANTS["proxy"]
+    one, two = (only(template(**given, name=n), "RDS::DBProxy") for n in ("first", "second"))
+    assert (one["DBProxyName"], two["DBProxyName"]) == ("first", "second")
+
+
+# releases ----------------------------------------------------------------------------------------
+
+
+def versions(found: Template) -> dict[str, str]:
+    """The version that is made of each function."""
+    made = [name for name in properties(found, "Lambda::Version") if name.startswith("Compute")]
+    return {fn.name: n for fn in FUNCTIONS for n in made if f"Compute{fn.name.title()}" in n}
+
+
+def migrates(found: Template) -> Any:
+    (trigger,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Trigger")
+    return trigger["Properties"]["HandlerArn"]
+
+
+@pytest.mark.parametrize("proxy", [False, True])
+def test_a_restored_database_is_migrated_and_moved_to(proxy: bool) -> None:
+    """Its address is the same text in the template. A new version needs new settings, too: Lambda
+    makes none of a function that is as before, and behind a proxy the address does not change."""
+    given = VARIANTS["proxy"] if proxy else {}
+    before, after = template(**given), template(**given, **VARIANTS["restored"])
+    with_database = {fn.name for fn in FUNCTIONS if {"database", "owner"} & fn.needs}
+    was, now = versions(before), versions(after)
+    assert {name for name in was if was[name] != now[name]} == with_database
+    assert migrates(before) != migrates(after)
+
+    def told(found: Template) -> list[Any]:
+        variables = [p["Environment"]["Variables"] for p in of(found, "Lambda::Function")[:-1]]
+        return [v["STRANDLINE_CLUSTER"] for v in variables if "STRANDLINE_DATABASE_AUTH" in v]
+
+    assert len(told(before)) == len(with_database)
+    assert not set(told(before)) & set(told(after))
+
+
+def test_a_deployment_that_failed_can_be_tried_again() -> None:
+    """What it made for the first time goes when it is undone, and what was there before stays."""
+    resources = template(key=True)["Resources"].values()
+    kept = {r["Type"] for r in resources if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
+    assert kept == {
+        *("AWS::Lambda::Version", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"),
+        "AWS::KMS::Key",
+    }
+    for resource in resources:
+        if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
+            assert resource["UpdateReplacePolicy"] == "Retain"
+
+
+def test_migrate_is_called_once_the_network_is_there() -> None:
+    found = template(**VARIANTS["nat"])["Resources"]
+    (trigger,) = (r for r in found.values() if r["Type"] == "Custom::Trigger")
+    ways = {"AWS::EC2::Route", "AWS::EC2::NatGateway", "AWS::EC2::VPCGatewayAttachment"}
+    assert {found[n]["Type"] for n in trigger["DependsOn"]} >= ways
+    resources = template()["Resources"]
+    (trigger,) = (r for r in resources.values() if r["Type"] == "Custom::Trigger")
+    assert {n for n in resources if resources[n]["Type"] == "AWS::EC2::VPCEndpoint"} <= set(
+        trigger["DependsOn"]
+    )
+
+
+# who may, and what is under whose key -------------------------------------------------------------
+
+
+def told_by(found: Template) -> list[str]:
+    """Services of the account that the stack's topic hears."""
+    policies = of(found, "SNS::TopicPolicy")
+    return [
+        s["Principal"]["Service"]
+        for p in policies
+        for s in p["PolicyDocument"]["Statement"]
+        if (s["Effect"], s["Action"]) == ("Allow", "sns:Publish")
+        and s["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
+    ]
+
+
+def test_alarms_may_tell_the_stack_s_own_topic() -> None:
+    found = template(alarms={"email": "ops@example.com"})
+    assert told_by(found) == ["cloudwatch.amazonaws.com"]
+    policy = only(found, "SNS::TopicPolicy")["PolicyDocument"]
+    policy["Statement"] = [s for s in policy["Statement"] if s["Effect"] == "Deny"]
+    assert told_by(found) == []
+
+
+def test_endpoints_serve_the_account_alone() -> None:
+    found = of(template(**VARIANTS["bedrock"]), "EC2::VPCEndpoint")
+    conditions = [
+        statement["Condition"]["StringEquals"]
+        for endpoint in found
+        if endpoint["VpcEndpointType"] == "Interface"
+        for statement in endpoint["PolicyDocument"]["Statement"]
+    ]
+    whole = {"aws:PrincipalAccount": ACCOUNT, "aws:ResourceAccount": ACCOUNT}
+    assert conditions == [whole, whole, {"aws:PrincipalAccount": ACCOUNT}]
+
+
+def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
+    roles = properties(template(), "IAM::Role")
+    (role,) = (r for n, r in roles.items() if n.startswith("JobsRole"))
+    (statement,) = (
+        s
+        for s in role["Policies"][0]["PolicyDocument"]["Statement"]
+        if "states:StopExecution" in s["Action"]
+    )
+    ends = [resource["Fn::Join"][1][-1] for resource in statement["Resource"]]
+    assert sorted(ends) == [f":execution:strandline-dev-jobs{end}" for end in ("/*", ":*")]
+
+
+def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_the_key() -> None:
+    found = template(key=KEY, min_capacity=0.5)
+    assert only(found, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
+    for instance in of(found, "RDS::DBInstance"):
+        assert instance["PerformanceInsightsKMSKeyId"] == KEY
+    (migrate,) = (p for n, p in properties(found, "IAM::Role").items() if "MigrateRole" in n)
+    opened = [
+        s["Condition"]
+        for s in migrate["Policies"][0]["PolicyDocument"]["Statement"]
+        if s["Resource"] == KEY and "kms:Decrypt" in s["Action"]
+    ]
+    assert "secretsmanager" in json.dumps(opened)
+
+
+def test_it_is_made_for_the_partition_that_its_state_machine_names() -> None:
+    """The definition is one text, which cfn-lint reads as it is: no partition is filled in."""
+    assert CONTEXT["@aws-cdk/core:target-partitions"] == ["aws"]
+    assert "arn:aws:states" in DEFINITION.read_text()
+
+
+def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
+    where = template()["Outputs"]["ApiStage"]["Value"]["Fn::Join"][1]
+    words = "".join(part if isinstance(part, str) else "*" for part in where)
+    assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
+
+
+def test_nobody_else_makes_a_log_group_for_ever() -> None:
+    """The proxy and the CDK's own function would."""
+    found = template(**VARIANTS["proxy"], log_days=90)
+    groups = of(found, "Logs::LogGroup")
+    assert {g["RetentionInDays"] for g in groups} == {90}
+    names = [json.dumps(g.get("LogGroupName", "")) for g in groups]
+    assert any("/aws/rds/proxy/strandline-dev" in n for n in names)
+    functions = properties(found, "Lambda::Function")
+    assert all(
+        any(p.get("FunctionName", function) in name for name in names)
+        for function, p in functions.items()
+    )

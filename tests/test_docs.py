@@ -1,0 +1,80 @@
+"""What the documents point to is there, and what they show can be read."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.functions import FUNCTIONS
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def anchors(text: str) -> set[str]:
+    """Of a document's headings, as they are made from the words."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def dead_links(document: Path, text: str) -> list[str]:
+    """Links into the repository that lead nowhere."""
+    dead: list[str] = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        file = document.parent / path if path else document
+        there = file == document or file.exists()
+        if not there or (anchor and anchor not in anchors(file.read_text())):
+            dead.append(link)
+    return dead
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced parts in a language, "" for what is typed; a list's indentation is not theirs."""
+    fences = re.findall(r"^( *)```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [
+        re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE)
+        for indent, kind, inside in fences
+        if kind == language
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text()
+    assert dead_links(document, text) == []
+    assert dead_links(document, f"{text} [a](#no-such-heading) [b](no-such-file.md)") == [
+        "#no-such-heading",
+        "no-such-file.md",
+    ]
+
+
+def test_policies_are_json_and_commands_are_shell() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    policies = [json.loads(block) for block in blocks(text, "json")]
+    assert len(policies) == 2
+    for name in ("deploy.md", "upgrade.md", "runbook.md"):
+        for block in blocks((ROOT / "docs" / name).read_text(), ""):
+            placed = re.sub(r"<[^<>\n]+>", "placeholder", block)
+            read = subprocess.run(["bash", "-n"], input=placed, text=True, capture_output=True)
+            assert read.returncode == 0, (block, read.stderr)
+
+
+def test_the_drill_names_every_function() -> None:
+    """Those whose aliases go back, and those that hold a limit while a database is restored."""
+    text = (ROOT / "docs" / "upgrade.md").read_text()
+
+    def listed(name: str) -> set[str]:
+        said = re.search(rf'^{name}="([^"]+)"$', text, re.MULTILINE)
+        assert said
+        return set(said[1].split())
+
+    assert listed("functions") == {fn.name for fn in FUNCTIONS}
+    assert listed("bounded") == {fn.name for fn in FUNCTIONS if "database" in fn.needs}
+    fed = re.search(r"feeds=\$\(for f in ([\w ]+);", text)
+    assert fed
+    assert set(fed[1].split()) == {fn.name for fn in FUNCTIONS if fn.queue}
