@@ -1,9 +1,10 @@
 """Fit the twin's weights: `make twin` prints what to put into models/cohesion.py, and how weights
 that were fitted to all conversations but one do on that one.
 
-A logistic regression (maximum likelihood, ridge 1) on the cues at every user message of each
-topic as people marked it, each conversation of equal weight; the bias is then moved by `SHIFT`: a
-boundary found too often costs less than one missed.
+A logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user message
+of each topic as people marked it, each conversation of equal weight; the bias is then moved by
+`SHIFT`: a boundary found too often costs less than one missed. Both are by what they gave on
+held-out conversations, where half and twice as much gave the same within 0.02.
 """
 
 import math
@@ -19,7 +20,8 @@ from strandline.models.language import Said
 from tests.bench import talks
 from tests.bench.talks import Talk
 
-SHIFT = 0.3
+SHIFT = 0.45
+RIDGE = 20.0
 _STEPS = 50
 type Matrix = NDArray[np.float64]
 
@@ -48,7 +50,7 @@ def sample(talk: Talk) -> Sample:
         for event in (by_key[key] for key in keys):
             first = event.key in talk.expected.starts
             if event.turn.asks:
-                if before and not flows & event.turn.flows:
+                if before and not flows & event.turn.flows and not _silent(before, event.said):
                     rows.append(cohesion.cues(before, event.said))
                     begins.append(first)
                 flows = event.turn.flows
@@ -59,23 +61,25 @@ def sample(talk: Talk) -> Sample:
 def fit(samples: Sequence[Sample]) -> Matrix:
     """Weights and, last, the bias: Newton's method on the penalised likelihood."""
     cues = np.vstack([one.cues for one in samples])
-    cues = np.column_stack([cues, np.ones(len(cues))])
+    middle, spread = cues.mean(axis=0), cues.std(axis=0) + 1e-9
+    cues = np.column_stack([(cues - middle) / spread, np.ones(len(cues))])
     begins = np.concatenate([one.begins for one in samples])
     equal = np.concatenate([np.full(len(one.begins), 100 / len(one.begins)) for one in samples])
-    ridge = np.diag([1.0] * (cues.shape[1] - 1) + [1e-9])
+    ridge = np.diag([RIDGE] * (cues.shape[1] - 1) + [1e-9])
     found = np.zeros(cues.shape[1])
     for _ in range(_STEPS):
         chance = 1 / (1 + np.exp(-cues @ found))
         slope = cues.T @ (equal * (chance - begins)) + ridge @ found
         curve = (cues.T * (equal * chance * (1 - chance))) @ cues + ridge
         found -= np.linalg.solve(curve, slope)
-    return found
+    weights = found[:-1] / spread
+    return np.append(weights, found[-1] - weights @ middle)
 
 
 def rounded(found: Matrix) -> tuple[tuple[float, ...], float]:
     """Weights and bias as they stand in the code."""
     *weights, bias = found.tolist()
-    return tuple(round(weight, 1) for weight in weights), round(bias + SHIFT, 1)
+    return tuple(round(weight, 2) for weight in weights), round(bias + SHIFT, 2)
 
 
 def score(talk: Talk, found: Matrix) -> float:

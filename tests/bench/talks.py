@@ -1,8 +1,8 @@
 """Conversations whose topics people have marked, as the fold sees them, with real vectors.
 
 `tests/bench/corpus/talks.jsonl` was written for this: eight short conversations of 34 topics, at
-work and at home, with each topic's names. Weights and thresholds are fitted to it and to five
-conversations of events/; the sixth tells how good they are elsewhere.
+work and at home, with each topic's names. Weights and thresholds are fitted to it and to those
+of events/ that are named below; what else lies there tells how good they are elsewhere.
 """
 
 import json
@@ -28,9 +28,24 @@ from tests.bench.locomo import Conversation
 CORPUS = Path(__file__).parent / "corpus" / "talks.jsonl"
 _EVENTS = Path(__file__).parents[2] / "events"
 DEMO = _EVENTS / "demo"
-FITTED = (DEMO, CORPUS, *(_EVENTS / name for name in ("second", "third", "fourth", "fifth")))
+_LEARNED = (
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+)
+FITTED = (DEMO, CORPUS, *(_EVENTS / name for name in _LEARNED))
 """What weights and thresholds were fitted to, and rules were mended by."""
-UNSEEN = _EVENTS / "sixth"
+UNSEEN = tuple(
+    path.parent for path in sorted(_EVENTS.glob("*/topics.jsonl")) if path.parent not in FITTED
+)
 """What nobody looked at who did so."""
 SHOWN = 4000
 """Characters of a text that models are shown, as the worker cuts payloads."""

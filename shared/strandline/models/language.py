@@ -85,7 +85,7 @@ class Done[Value: BaseModel]:
 
     value: Value
     model: str
-    """`twin/1`, or the provider's as in `openai:gpt-4o-mini`."""
+    """`twin/2`, or the provider's as in `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
     fell_back: str | None = None

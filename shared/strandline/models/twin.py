@@ -11,7 +11,7 @@ class Twin:
     what every other model falls back to. It knows English; of other languages it tells what their
     letters show. `docs/chains.md` says how good it is."""
 
-    name = "twin/1"
+    name = "twin/2"
 
     def continues(self, before: Sequence[Said], message: Said) -> Continues:
         """Does `message` go on with the topic of `before`? Yes, if nothing was before."""

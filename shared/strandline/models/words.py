@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Protocol, cast
 
 WORD = re.compile(r"[^\W_](?:[^\W_]|[-'’./_](?=[^\W_]))*")  # noqa: RUF001 -- the mark that is typed
+GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
 _SENTENCE = re.compile(  # the dot of a title ends none
-    r"(?<=[.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bProf\.)(?<!\bSt\.)"
+    r"(?<=[.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\s[A-Z]\.)"
     r"[\"'”’)\]]*\s+|(?<=[。！？])|\n+"  # noqa: RUF001
 )
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 """Letters of scripts that put no space between words."""
+
+_ENDING = re.compile(
+    r"(?:s|d|ing|er|est|ly|ful|less|ness|ment|ion|[ai]ble|ity|ive|is[mt]|ous|[ae]nce|age|ship)$"
+)
+"""Of another form of a word. What has another ending, and the same stem, may be a name: Dominic."""
 
 
 class _Stemmer(Protocol):
@@ -65,6 +71,28 @@ def _english() -> _Stemmer:
     import snowballstemmer  # 30 languages at once: not before a text is there
 
     return cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
+
+
+def ordinary(word: str) -> bool:
+    """Whether it is a word of everyday English, in any of its forms, and so no name."""
+    word = bare(word)
+    return _is_ordinary(word) or all(_is_ordinary(part) for part in word.split("-"))
+
+
+def _is_ordinary(word: str) -> bool:
+    listed_itself = word in _listed()
+    return listed_itself or (stem(word) in _ordinary() and bool(_ENDING.search(word)))
+
+
+@functools.cache
+def _ordinary() -> frozenset[str]:
+    return frozenset(map(stem, _listed()))
+
+
+@functools.cache
+def _listed() -> frozenset[str]:
+    lists = ("stop", "openers", "calendar", "units", "does", "common")
+    return frozenset[str]().union(*map(listed, lists))
 
 
 def listed(name: str) -> frozenset[str]:

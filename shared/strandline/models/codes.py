@@ -1,0 +1,51 @@
+"""What a text calls by a code: versions, files, models, tickets, orders, commits."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from strandline.models.language import EntityKind
+from strandline.models.words import GENITIVE, listed
+
+VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
+"""Of three parts, or with a v."""
+_PATH = re.compile(r"(?:[\w.-]+/)*[\w-]{2,}\.[a-z][a-z0-9]{0,6}")
+_CODE = re.compile(
+    r"#\d{2,}|[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
+    r"|[A-Z]+\d+-\d\w*|[A-Z]{2,}\d\w*|[A-Z]\.\d{2,}|[B-PR-Z]\d{1,3}"
+    r"|[A-Z]+[/_]\w*\d{2,}\w*|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
+    r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
+)
+_MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
+_DATE = re.compile(
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
+)
+
+
+def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
+    """Versions, paths, order numbers and the like."""
+    for words in parts:
+        for place, word in enumerate(words):
+            word = GENITIVE.sub("", word)
+            if VERSION.fullmatch(word):
+                yield word, "product"
+            elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):
+                before = words[place - 1] if place and word[0].isdigit() else ""
+                name = f"{before} {word}" if acronym(before) else word
+                yield name, "product" if _MODEL.fullmatch(word) else "other"
+            elif _PATH.fullmatch(word) and (not word[0].isdigit() or "_" in word):
+                yield word, "other"
+
+
+def _is_word(code: str) -> bool:
+    """A word of order or place with a figure behind it, such as under-19s."""
+    return "-" in code and any(code.split("-")[0] in listed(words) for words in ("stop", "openers"))
+
+
+def acronym(word: str) -> bool:
+    """A few capitals that are not said loudly."""
+    return (
+        2 <= len(word) <= 6
+        and word.isalpha()
+        and word.isupper()
+        and word.lower() not in listed("shouted")
+    )
