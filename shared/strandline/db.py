@@ -111,7 +111,7 @@ class Access:
         comes. Where less time is left than the
         role's own time-out gives, the settings go first all the same.
         """
-        connection = self._living()
+        connection = self._in or self._living()
         settings = self._settings()
         *asked, milliseconds = settings.values()
         values = [value.encode() for value in (*asked, *params)]

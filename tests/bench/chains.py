@@ -225,7 +225,7 @@ def lines(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
 def main() -> None:
     """Print the quality of the talks that are named, by default those that ship."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.chains", description=__doc__)
-    shipped = [*talks.FITTED, *talks.UNSEEN]
+    shipped = [*talks.FITTED, *talks.NAMED, *talks.UNSEEN]
     parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
     parser.add_argument("--locomo", type=Path, metavar="FILE")
     asked = parser.parse_args()

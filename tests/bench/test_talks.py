@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench import talks
 
-WRITTEN = [path for path in (*talks.FITTED, *talks.UNSEEN) if path.is_dir()]
+WRITTEN = [path for path in (*talks.FITTED, *talks.NAMED, *talks.UNSEEN) if path.is_dir()]
 
 
 def rows(path: Path) -> list[dict[str, object]]:

@@ -51,7 +51,7 @@ def machine(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StateMachine]:
     """The definition that is deployed, with the real functions; the admin function knows it."""
-    with StateMachine(DEFINITION, aws.bucket) as running:
+    with StateMachine(DEFINITION, aws.bucket, hurried=True) as running:
         running.serve(handlers())
         service: Service = importlib.import_module("functions.admin.handler").service
         monkeypatch.setitem(service.__dict__, "runs", AtOnce(running.arn))

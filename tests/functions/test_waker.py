@@ -46,7 +46,7 @@ class Asked:
 def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     """A state machine whose jobs do nothing, a waker and a ticker at NOW, or later."""
     function = Asked()
-    with StateMachine(DEFINITION, aws.bucket) as machine:
+    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
         machine.serve({"sweeper": function, "archiver": function})
         for name, value in {
             "STATE_MACHINE": machine.arn,

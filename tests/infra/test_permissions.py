@@ -143,17 +143,20 @@ NEVER: Mapping[str, Sequence[str]] = {
     "query": (
         *("append:_put_payloads", "append:_store", "cite:_Reader._verify"),
         *("cite:_Reader.with_text", "upload:_put_here", "upload:_remove"),
+        "service:Service._sweep",
     ),
+    "worker": ("service:Service._sweep",),
     "admin": (
         *("append:_put_payloads", "append:_store", "bedrock:_converse", "cite:_Reader._verify"),
         *("cite:_Reader.with_text", "query:health", "read:get_file", "upload:_put_here"),
-        "upload:_remove",
+        *("service:Service._sweep", "upload:_remove"),
     ),
     "archiver": (
         *("bedrock:_converse", "embed:_text", "enrich:_said", "jobs:run_verb"),
-        "queue:_handled",
+        *("queue:_handled", "service:Service._sweep"),
     ),
-    "sweeper": ("queue:_handled", "upload:_put_here"),
+    "sweeper": ("queue:_handled", "service:Service._sweep", "upload:_put_here"),
+    "migrate": ("bedrock:_converse",),
 }
 """What a function imports and does not come to: places that ask AWS, by file and name. A new one is
 heard in a turn of every function that imports it, or stands here."""

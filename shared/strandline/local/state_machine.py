@@ -29,7 +29,7 @@ _KEPT = 50
 """Executions that moto remembers: it would keep all of them, histories included."""
 _WAIT = re.compile(r'"IntervalSeconds": \d+')
 _NO_WAIT = '"IntervalSeconds": 1, "MaxDelaySeconds": 1'
-"""Whoever runs again here waits for nobody else to make room."""
+"""In a test nobody makes room meanwhile for whoever runs again."""
 _END_SECONDS = 5.0
 """How long a stop waits for runs under way."""
 # moto's class without types: its `invoke` is lent to our handlers while a machine runs.
@@ -42,12 +42,15 @@ class StateMachine:
     While it runs, whoever invokes a Lambda in this process invokes what it was told to `serve`.
     """
 
-    def __init__(self, definition: Path, bucket: str) -> None:
+    def __init__(self, definition: Path, bucket: str, *, hurried: bool = False) -> None:
+        """`hurried` is for tests: what is tried again waits a second, not minutes. Otherwise the
+        definition is the template's, byte for byte once its names are filled in."""
         self.arn = ""
         self._definition = definition.read_text()
         for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():
             self._definition = self._definition.replace(f"${{{name}}}", value)
-        self._definition = _WAIT.sub(_NO_WAIT, self._definition)
+        if hurried:
+            self._definition = _WAIT.sub(_NO_WAIT, self._definition)
         self._handlers: dict[str, Handler] = {}
         self._invoke = _LAMBDA.invoke
 

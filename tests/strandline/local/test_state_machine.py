@@ -45,7 +45,7 @@ class Functions:
 
 def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
     one = Functions(aws, 3)
-    with StateMachine(DEFINITION, aws.bucket) as machine:
+    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
         machine.serve({"one": one})
         ended = machine.wait(machine.start("one", "acme"), 20)
     assert (ended["status"], json.loads(ended["output"])) == ("SUCCEEDED", {"things": 3})
@@ -58,7 +58,7 @@ def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
 
 def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
     one = Functions(aws, 0)
-    with StateMachine(DEFINITION, aws.bucket) as machine:
+    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
         machine.serve({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
@@ -74,7 +74,7 @@ def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) 
             raise RuntimeError("throttled")
         return one(event, context)
 
-    with StateMachine(DEFINITION, aws.bucket) as machine:
+    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
         machine.serve({"one": failing})
         assert machine.wait(machine.start("one"), 30)["status"] == "SUCCEEDED"
     states = json.loads(DEFINITION.read_text())["States"]

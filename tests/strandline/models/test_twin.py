@@ -318,7 +318,7 @@ _GOOD = {
 }
 
 
-@pytest.mark.parametrize("path", talks.FITTED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*talks.FITTED, *talks.NAMED], ids=lambda path: path.stem)
 def test_how_good_it_is(path: talks.Path) -> None:
     """What docs/chains.md says, cut off; worse is a change for the worse."""
     boundaries, entities = _scored(path)

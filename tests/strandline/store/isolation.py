@@ -208,7 +208,8 @@ def _as_text(value: Any) -> str | None:
     """A JSON value as the literal of its column's type."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, list):  # text[]: the one kind of array that these tables have
+    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value)):
+        # text[]: the one kind of array that these tables have; lists in JSON hold objects.
         return viewer_text(cast("list[str]", value))
     return json.dumps(value)
 
