@@ -148,9 +148,13 @@ def test_every_module_has_its_bytecode_and_names_no_place_of_the_builder(
 
 def test_what_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "shutil", None)  # nothing can be removed or copied
+    before = {note: note.stat().st_mtime_ns for note in build.BUILD.glob("*/**/*.json")}
     for arch in build.ARCHES:
         build.build(arch)
     build.build_functions()
+    after = {note: note.stat().st_mtime_ns for note in build.BUILD.glob("*/**/*.json")}
+    assert before
+    assert after == before
 
 
 def test_the_same_inputs_give_the_same_bytes(

@@ -387,6 +387,17 @@ def test_an_access_that_is_held_outlives_its_session(
 
 
 @pytest.mark.usefixtures("wary")
+def test_a_call_inside_a_transaction_is_part_of_it(database: Database) -> None:
+    """An append that is rolled back with what stands around it: on a connection of its own it
+    would stay."""
+    access = database.access(ALICE)
+    with access.transaction():
+        (pid,) = access.fetch(Number, "select pg_backend_pid() as n", {})
+        ((called,),) = access.call("select pg_backend_pid() from (values ($1, $2, $3)) as asked")
+        assert called == str(pid.n).encode()
+        assert database.in_transaction
+
+
 def test_a_transaction_keeps_its_connection(database: Database) -> None:
     access = database.access(ALICE)
     with access.transaction():
