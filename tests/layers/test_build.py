@@ -42,7 +42,8 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
         for path in files(source)
         if path.parts[0] != "local" and "__pycache__" not in path.parts
     }
-    assert {"examples.json", "models/lexicon.txt", "docs_page/docs.html"} <= set(map(str, wanted))
+    data = {"examples.json", "models/lexicon.txt", "models/words.txt", "docs_page/docs.html"}
+    assert data <= set(map(str, wanted))
     built = site(arch, "domain") / "strandline"
     found = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}
     assert found == wanted

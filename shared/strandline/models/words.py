@@ -1,8 +1,11 @@
-"""Words as the twin sees them: tokens, stems, sentences, and lists of what some words are for."""
+"""Words as the twin sees them: tokens, stems, sentences, how common they are, and lists of what
+some words are for."""
 
 import functools
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -19,6 +22,11 @@ _ENDING = re.compile(
     r"(?:s|d|ing|er|est|ly|ful|less|ness|ment|ion|[ai]ble|ity|ive|is[mt]|ous|[ae]nce|age|ship)$"
 )
 """Of another form of a word. What has another ending, and the same stem, may be a name: Dominic."""
+
+_TURNED = {"i": "y", "e": "i", "l": "i", "y": "i"}
+"""A stem's last letter, and what it was in some of its words: apply, closing, ability, skies."""
+_LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
+"""Letters that words have behind a stem of so many; behind longer ones, ten."""
 
 
 class _Stemmer(Protocol):
@@ -80,13 +88,52 @@ def ordinary(word: str) -> bool:
 
 
 def _is_ordinary(word: str) -> bool:
-    listed_itself = word in _listed()
-    return listed_itself or (stem(word) in _ordinary() and bool(_ENDING.search(word)))
+    if word in _listed() or word in _bands():
+        return True
+    return bool(_ENDING.search(word) and _kin(stem(word)))
+
+
+def band(word: str) -> int | None:
+    """How common a word of English is: the lowest band (10, 20, 35 or 40) of any listed word with
+    the same stem; None where there is none."""
+    bands = _bands()
+    return min((bands[one] for one in _kin(stem(bare(word))) if one in bands), default=None)
+
+
+@functools.lru_cache(maxsize=50_000)
+def _kin(root: str) -> tuple[str, ...]:
+    """Listed words whose stem it is. To stem all of them takes a second and more: only those are
+    that begin as it does, or as it did before a last letter was turned (flies, fli; hoping, hope).
+    """
+    heads = (root, *(root[:-1] + letter for letter in _TURNED.get(root[-1:], "")))
+    return tuple(word for head in heads for word in _opening(head) if stem(word) == root)
+
+
+def _opening(head: str) -> Iterator[str]:
+    """Listed words that begin so, but for those too long to be of the same stem."""
+    words = _alphabetical()
+    for word in islice(words, bisect_left(words, head), None):
+        if not word.startswith(head):
+            return
+        if len(word) <= len(head) + _LONGEST_ENDING.get(len(head), 10):
+            yield word
 
 
 @functools.cache
-def _ordinary() -> frozenset[str]:
-    return frozenset(map(stem, _listed()))
+def _alphabetical() -> Sequence[str]:
+    bands = _bands()  # whose words are in four runs already: sorted anew it takes twice as long
+    return sorted([*bands, *sorted(_listed() - bands.keys())])
+
+
+@functools.cache
+def _bands() -> dict[str, int]:
+    """Words of words.txt, each with its band."""
+    text = (Path(__file__).parent / "words.txt").read_text(encoding="ascii")
+    lines = [line.partition(": ") for line in text.splitlines() if not line.startswith("#")]
+    found: dict[str, int] = {}
+    for number, _, words in lines:
+        found |= dict.fromkeys(words.split(), int(number))
+    return found
 
 
 @functools.cache

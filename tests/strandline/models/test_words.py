@@ -1,0 +1,63 @@
+"""Words: how common they are, and which are ordinary."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from strandline.models import words
+from strandline.models.words import band, ordinary, stem
+
+
+@pytest.mark.parametrize(
+    ("word", "common"),
+    [
+        ("about", 10),
+        ("About", 10),
+        ("house's", 10),
+        ("closing", 10),  # as close is
+        ("flies", 10),  # as flying is
+        ("dying", 10),  # as die is
+        ("aardvarks", 20),
+        ("abacus", 35),
+        ("colour", 10),
+        ("color", 10),
+        ("abashing", 40),
+        ("velmo", None),
+        ("Grüße", None),
+        ("", None),
+        ("7", None),
+    ],
+)
+def test_how_common_a_word_is(word: str, common: int | None) -> None:
+    assert band(word) == common
+
+
+def test_a_stem_finds_its_words() -> None:
+    """What is looked up by beginnings is what stemming all the words would give."""
+    lines = (Path(words.__file__).parent / "words.txt").read_text().splitlines()
+    rows = [line.partition(": ") for line in lines if not line.startswith("#")]
+    lowest: dict[str, int] = {}
+    for number, _, listed in rows:
+        for word in listed.split():
+            lowest.setdefault(stem(word), int(number))
+    some = random.Random(1).sample(sorted(w for _, _, listed in rows for w in listed.split()), 1500)
+    assert [band(word) for word in some] == [lowest[stem(word)] for word in some]
+
+
+def test_the_list_is_told_apart_from_its_licence() -> None:
+    text = (Path(words.__file__).parent / "words.txt").read_text(encoding="ascii")
+    bands = [line.split(":")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert bands == ["10", "20", "35", "40"]
+    for notice in ("Kevin Atkinson", "Princeton", "Benjamin Titze", "Geoff Kuenning"):
+        assert f"by {notice}" in text or f", {notice}" in text
+
+
+@pytest.mark.parametrize("word", ["rope", "Ropes", "re-opening", "abacuses", "wrecker's", "wifi"])
+def test_words_of_every_day(word: str) -> None:
+    assert ordinary(word)
+
+
+@pytest.mark.parametrize("word", ["Dominic", "velmo", "Okthorpe", "tolverne"])
+def test_words_of_no_day(word: str) -> None:
+    assert not ordinary(word)
