@@ -100,6 +100,18 @@ def band(word: str) -> int | None:
     return min((bands[one] for one in _kin(stem(bare(word))) if one in bands), default=None)
 
 
+def band_as_spelt(word: str) -> int | None:
+    """The band of this very word, and of no other of its stem."""
+    return _bands().get(word)
+
+
+def begins(head: str) -> bool:
+    """Whether any listed word begins so."""
+    words = _alphabetical()
+    place = bisect_left(words, head)
+    return place < len(words) and words[place].startswith(head)
+
+
 @functools.lru_cache(maxsize=50_000)
 def _kin(root: str) -> tuple[str, ...]:
     """Listed words whose stem it is. To stem all of them takes a second and more: only those are

@@ -1,0 +1,73 @@
+"""A run's sentences as words and marks, and who of its writers waits for no capital."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from strandline.models.language import Said
+from strandline.models.words import sentences
+
+_PROSE = 4000
+"""Characters of an event that are looked at."""
+_TABLE_LINES = 20
+"""A text of more lines is a log or a table: what it names is not talked about."""
+_SMALLS = 0.8
+"""Share of sentences that open with a small letter from which capitals are not to be waited for."""
+
+_TOKEN = re.compile(  # a title keeps its dot
+    r"(?:Dr|Mrs?|Ms|Prof|St|[A-Z])\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
+)
+_FILED = re.compile(r"\b\d{1,3} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}\b")
+"""A court's or an office's number of several parts: 4 Ca 318/27."""
+_LINKED = r"(?:(?: (?:a|and|at|for|in|of|on|the|to))* [A-Z][\w'’-]+)"  # noqa: RUF001
+_TITLED = re.compile(rf"[\"“](The{_LINKED}+)[.,!?]?[\"”]")
+"""What is called so, its article with it: "The Salt Ledger"."""
+_WHOLE = (_FILED, _TITLED)
+
+
+class Line(NamedTuple):
+    """A sentence."""
+
+    words: Sequence[str]
+    """And marks, each by itself."""
+    small: bool
+    """Of somebody who opens sentences without capitals."""
+
+
+def lines(said: Sequence[Said]) -> list[Line]:
+    """Sentences of a run in order, without what `whole` gives."""
+    hasty = _hasty(said)
+    found: list[Line] = []
+    for one in said:
+        text = _FILED.sub("…", _TITLED.sub("…", _prose(one)))
+        small = one.role == "user" and one.speaker in hasty
+        found += [Line(_TOKEN.findall(part), small) for part in sentences(text)]
+    return found
+
+
+def whole(said: Sequence[Said]) -> Iterator[str]:
+    """Names that are told by more than their words: files' numbers, titles in quotation marks."""
+    for one in said:
+        for form in _WHOLE:
+            yield from form.findall(_prose(one))
+
+
+def _hasty(said: Sequence[Said]) -> set[str]:
+    """Who opens most sentences with small letters. What is shouted says nothing."""
+    opened: dict[str, list[bool]] = {}
+    for one in said:
+        if one.role == "user" and one.speaker:
+            firsts = [part.split()[0] for part in sentences(_prose(one))]
+            told = [first[0].islower() for first in firsts if _tells(first)]
+            opened.setdefault(one.speaker, []).extend(told)
+    return {who for who, small in opened.items() if sum(small) >= _SMALLS * len(small)}
+
+
+def _tells(first: str) -> bool:
+    return first[:2].isalpha() and not first.rstrip("!?.,:").isupper()
+
+
+def _prose(said: Said) -> str:
+    """What is said; of logs and tables nothing."""
+    table = said.type == "upload" or said.text.count("\n") > _TABLE_LINES
+    return "" if table else said.text[:_PROSE]

@@ -1,0 +1,95 @@
+"""Names in the lines of people who write no capitals: words that are none of every day, and those
+beside them that belong to them."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from strandline.models.lines import Line
+from strandline.models.spelling import derived, misspelt
+from strandline.models.spans import is_number_of
+from strandline.models.words import GENITIVE, listed, ordinary
+
+_SOUND = re.compile(
+    r"\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$"
+)
+"""Four letters, or three that can be said: leo, ida, tom; not btw."""
+_OWN_S = re.compile(r"(?:[iu]|s)s$")
+"""A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""
+
+
+def small(lines: Sequence[Line], speakers: set[str], capitals: set[str]) -> Iterator[str]:
+    """Names of the small lines. Of `capitals`, which are other names' words, none is a slip."""
+    for line in lines:
+        if line.small:
+            yield from _Strangers(line.words, speakers, capitals).names()
+
+
+class _Strangers:
+    """What is strange in a sentence."""
+
+    def __init__(self, words: Sequence[str], speakers: set[str], capitals: set[str]) -> None:
+        self._words = words
+        self._speakers = speakers
+        self._capitals = capitals
+
+    def names(self) -> Iterator[str]:
+        """Runs of strange words, each with the title, the heads and the number beside it."""
+        place = 0
+        while place < len(self._words):
+            end = start = place + self._is_titled(place)
+            while end < len(self._words) and self._is_name(end):
+                end += 1
+            if start > place and end == start:  # mrs long
+                end += 1
+            if end > place:
+                first = place - self._has_head_before(place)
+                yield self._name(first, end)
+            place = max(end, place + 1)
+
+    def _is_titled(self, place: int) -> bool:
+        """A title opens a name, whatever word follows; one that is a common noun too, only of what
+        is strange: judge rehling."""
+        words = self._words
+        if place + 1 >= len(words) or not words[place + 1].isalpha():
+            return False
+        title, after = words[place].rstrip(".").lower(), words[place + 1]
+        if not words[place + 1].islower() or after in listed("stop") | listed("does"):
+            return False
+        return title in listed("hails") or (title in listed("titles") and self._is_name(place + 1))
+
+    def _has_head_before(self, place: int) -> bool:
+        """What kind of thing it is, before it: studio halvard, loch sellach."""
+        words = self._words
+        return place > 0 and words[place - 1] in listed("leads") and self._is_name(place)
+
+    def _name(self, start: int, end: int) -> str:
+        """Without the ending of who has what follows, which such people write without its mark:
+        nunos key; with what kind of thing it is, or its number, behind it."""
+        words = self._words
+        name = [GENITIVE.sub("", word) for word in words[start:end]]
+        after = words[end] if end < len(words) else ""
+        if after in listed("heads") and name[-1] == words[end - 1]:
+            name.append(after)
+        elif after == "&" and words[end + 1 : end + 2] and words[end + 1].isalpha():
+            name += words[end : end + 2]
+        elif after.isalpha() and ordinary(after) and not _is_said_of(after):
+            name[-1] = name[-1] if _OWN_S.search(name[-1]) else name[-1].removesuffix("s")
+        elif is_number_of(words, start, end):
+            name.append(after)
+        return " ".join(name)
+
+    def _is_name(self, place: int) -> bool:
+        """No word of every day; or a short form of who speaks."""
+        word = GENITIVE.sub("", self._words[place])
+        if not (word.islower() and word.replace("-", "").isalpha()):
+            return False
+        short = len(word) == 3 and any(one.startswith(word) for one in self._speakers)
+        if short or word in self._speakers - listed("stop"):
+            return True
+        if not _SOUND.match(word) or ordinary(word) or derived(word):
+            return False
+        return word in self._capitals or not misspelt(word)
+
+
+def _is_said_of(word: str) -> bool:
+    return any(word in listed(those) for those in ("stop", "does", "behind"))

@@ -1,0 +1,177 @@
+"""Runs of words with capitals in a sentence, and what around them belongs to them or says that
+they are names."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from strandline.models.codes import VERSION, acronym
+from strandline.models.language import EntityKind
+from strandline.models.spelling import derived
+from strandline.models.words import GENITIVE, bare, listed, ordinary, plain
+
+_SAINTS = frozenset({"st", "saint"})
+"""A genitive goes on to what is called after them: St Olaf's Church."""
+_MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}")
+"""Of a make: Velmo R5, Halden TX300."""
+_NO_NAMES = ("stop", "openers", "calendar", "units")
+
+
+class Span(NamedTuple):
+    """A run of words with capitals."""
+
+    words: tuple[str, ...]
+    opens: bool
+    """It opens a sentence, a quotation or what follows a colon: the capital may be due there."""
+    marked: bool
+    """What follows says that it is a name."""
+    kind: EntityKind
+
+
+def spans(words: Sequence[str]) -> Iterator[Span]:
+    """A sentence's runs of names' words, and what stands around them."""
+    place = 0
+    while place < len(words):
+        end = max(place + _is_prefix(words, place), _end_of_title(words, place))
+        while end < len(words) and (name_like(words[end]) or _is_last(words, place, end)):
+            end += 1
+            if GENITIVE.search(words[end - 1]) and not _is_theirs(words, place, end):
+                break
+            end += _is_link(words, end)
+        if end > place and is_number_of(words, place, end):
+            end += 1
+        if end > place:
+            yield _span(words, place, end)
+        place = max(end, place + 1)
+
+
+def _end_of_title(words: Sequence[str], start: int) -> int:
+    """Behind a run of capitals inside a sentence that opens with words that are no names by
+    themselves: Up With The Larks, the What's On; `start` where there is none."""
+    if start == 0 or not words[start - 1].islower():
+        return start
+    end = start
+    while end < len(words) and _is_of_title(words[end]):
+        end += 1
+    small = [word for word in words[start:end] if not name_like(word)]
+    return end if end - start > 1 and small and not name_like(words[start]) else start
+
+
+def _is_of_title(word: str) -> bool:
+    """Not of a date or a feast: the New Year."""
+    return (
+        word[0].isupper() and word[1:].islower() and bare(word) not in listed("calendar") | {"year"}
+    )
+
+
+def _is_theirs(words: Sequence[str], start: int, place: int) -> bool:
+    """Behind a genitive, what is called after somebody: St Olaf's Church, Fenna's Bakery. A capital
+    that is no word of every day is another name: Fenna's Calorix."""
+    if plain(words[start]).rstrip(".") in _SAINTS:
+        return True
+    return place < len(words) and words[place].istitle() and ordinary(words[place])
+
+
+def _is_last(words: Sequence[str], start: int, place: int) -> bool:
+    """A noun that is no name by itself and has a capital as the end of one: Perigee Night."""
+    last = words[place]
+    return place > start and last.istitle() and plain(last) in listed("lasts") | listed("units")
+
+
+def _is_link(words: Sequence[str], place: int) -> bool:
+    """What joins two parts of a name: & and von; of, behind an ordinary word, as in Isle of Torrin;
+    and the mark of many owners, as in Drivers' Union."""
+    if place + 1 >= len(words) or not name_like(words[place + 1]):
+        return False
+    link, before = words[place], words[place - 1]
+    if link == "of":
+        return ordinary(before)
+    if link == "and":  # of people both would be no words
+        return place > 1 and all(ordinary(one) for one in (before, words[place + 1]))
+    many = link in {"'", "’"} and before.endswith("s")  # noqa: RUF001
+    return link == "&" or link in listed("links") or many
+
+
+def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
+    """A model's or a house's number behind a name, as in Orion R5, the Orion 60, DIN 5008 or Mill
+    Lane 9. Other figures count something, are part of an amount, or are readings of what is named,
+    one after the other."""
+    if place == len(words):
+        return False
+    if _MODEL.fullmatch(words[place]):
+        return True
+    if VERSION.fullmatch(words[place]):
+        return not ordinary(words[place - 1])
+    if not re.fullmatch(r"[1-9]\d{0,4}", words[place]) or _goes_on_in_figures(words, place):
+        return False
+    before, after = words[place - 1], plain(words[place + 1]) if place + 1 < len(words) else "."
+    counts = after[0].isalnum() and after not in listed("behind")
+    if acronym(before):
+        return not counts or len(words[place]) > 2
+    if ordinary(before):
+        own = start > 0 and words[start - 1][0].isalnum()  # the capital, not the sentence's
+        street = before.lower() in listed("places") and place - start > 1
+        return not counts and (own or street)
+    figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
+    article = start > 0 and plain(words[start - 1]) in listed("articles")
+    one = counts and ordinary(after) and not after.endswith("s")  # nothing that is counted
+    return (article and one) or (not counts and (figures <= 1 or article))
+
+
+def _goes_on_in_figures(words: Sequence[str], place: int) -> bool:
+    """As 2,000 does, 11:30 and 3-4."""
+    return place + 2 < len(words) and words[place + 2][0].isdigit() and words[place + 1] in ",.:-–"  # noqa: RUF001
+
+
+def _is_prefix(words: Sequence[str], place: int) -> bool:
+    """A word that is no name by itself, and part of the one behind it: a title, or any whose
+    capital is not due, as in The Silver Ebb and Two Herons."""
+    if place == len(words) - 1 or not name_like(words[place + 1]):
+        return False
+    word = words[place]
+    if re.fullmatch(r"[A-Z]\.", word):
+        return not ordinary(words[place + 1])  # an initial
+    if not word[0].isupper() or word.isupper() or bare(word) in listed("calendar"):
+        return False
+    if GENITIVE.search(word):
+        return False
+    return plain(word) in listed("titles") or (place > 0 and words[place - 1][0].isalnum())
+
+
+def _span(words: Sequence[str], start: int, end: int) -> Span:
+    before = words[start - 1] if start else ""
+    after = [word.lower() for word in words[end : end + 2]]
+    last = words[end - 1]
+    saint = end - start > 1 and plain(words[start]).rstrip(".") in _SAINTS
+    name = (*words[start : end - 1], last if saint else GENITIVE.sub("", last))
+    in_list = len(after) > 1 and after[0] in {",", "and", "or", "&"} and name_like(words[end + 1])
+    addressed = len(after) > 1 and after[0] == "," and after[1] in listed("addressed")
+    verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])
+    does = verb in listed("does") and not derived(name[-1])
+    kind = _kind(name, before.lower(), does or addressed)
+    opens = not before or not (before[0].isalnum() or before in ",;&/-'’")  # noqa: RUF001
+    return Span(name, opens, in_list or addressed or does or name[-1] != last, kind)
+
+
+def _kind(name: Sequence[str], before: str, person: bool) -> EntityKind:
+    words = {word.lower() for word in name}
+    if before in listed("titles") or name[0].lower() in listed("titles"):
+        return "person"
+    if len(name) > 1 and words & listed("companies"):
+        return "company"
+    if words & listed("places") and len(name) > 1:
+        return "place"
+    return "person" if person else "place" if before in listed("where") else "other"
+
+
+def name_like(word: str) -> bool:
+    """A word with a capital that is no ordinary word, date or code."""
+    name = GENITIVE.sub("", word)
+    if not name[:1].isupper() or any(
+        bare(word) in listed(words) or plain(word) in listed(words) for words in _NO_NAMES
+    ):
+        return False
+    if name.isupper() and len(name) > 1:
+        return acronym(name)
+    return len(name) > 1 and not re.search(r"\d|^\w-[a-z]", name)

@@ -1,0 +1,46 @@
+"""Words that no list has, and that are ordinary all the same: derived from listed ones, or misspelt."""
+
+import re
+from collections.abc import Iterator
+
+from strandline.models.words import band_as_spelt, begins, ordinary
+
+_ABSTRACT = re.compile(
+    r"(?:ing|ed|ly|ions?|ments?|ness|ity|ance|ence|ery|ure|age|ism|able|ful|ous|est|ies)$"
+)
+_BEFORE = re.compile(r"(?:re|un|non|pre|mis|anti|multi|semi|micro|mega|auto)-?(?=\w{4})")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ROOT = 4
+"""Letters that an ending needs before it: Aldous has three."""
+_SHORTEST = 5
+"""Letters of a word that is looked at for slips: shorter ones are all alike."""
+_COMMON = 20
+"""The band up to which a word is common enough to be meant by five letters; by more, any is."""
+
+
+def derived(word: str) -> bool:
+    """Made like words of every day from a listed one's beginning: rebooking, tweetable; and what is
+    no word at all: aaaah."""
+    word = word.lower()
+    if re.search(r"(.)\1\1", word):
+        return True
+    if (before := _BEFORE.match(word)) and ordinary(word[before.end() :]):
+        return True
+    ending = _ABSTRACT.search(word)
+    return bool(ending) and ending.start() >= _ROOT and begins(word[: ending.start()])
+
+
+def misspelt(word: str) -> bool:
+    """A small word that a common one becomes by a letter left out or by two that changed places."""
+    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha() and word.islower()):
+        return False
+    bands = map(band_as_spelt, _meant(word))
+    return any(one and (len(word) > _SHORTEST or one <= _COMMON) for one in bands)
+
+
+def _meant(word: str) -> Iterator[str]:
+    for at in range(len(word) - 1):
+        yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    for at in range(1, len(word) + 1):
+        for letter in _LETTERS:
+            yield word[:at] + letter + word[at:]
