@@ -4,19 +4,21 @@ import re
 from collections.abc import Iterator, Sequence
 
 from strandline.models.language import EntityKind
-from strandline.models.words import GENITIVE, listed
+from strandline.models.words import GENITIVE, listed, ordinary
 
 VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
 """Of three parts, or with a v."""
-_PATH = re.compile(r"(?:[\w.-]+/)*[\w-]{2,}\.[a-z][a-z0-9]{0,6}")
+_PATH = re.compile(r"(?:[\w.-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,8}")
 _CODE = re.compile(
     r"#\d{2,}|[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
     r"|[A-Z]+\d+-\d\w*|[A-Z]{2,}\d\w*|[A-Z]\.\d{2,}|[B-PR-Z]\d{1,3}"
+    r"|\d{4}-\d{3,}|\d{3,}(?:-\d{2,}){2,}|[A-Z]{2,}(?:/\w+)*/\d+|[1-9][ABCEF]|[A-Z]\d{1,3}[A-Z]"
     r"|[A-Z]+[/_]\w*\d{2,}\w*|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
     r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
 )
 _MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
 _DATE = re.compile(
+    r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[A-Z]2[A-Z]|"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
 )
 
@@ -32,8 +34,16 @@ def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
                 before = words[place - 1] if place and word[0].isdigit() else ""
                 name = f"{before} {word}" if acronym(before) else word
                 yield name, "product" if _MODEL.fullmatch(word) else "other"
-            elif _PATH.fullmatch(word) and (not word[0].isdigit() or "_" in word):
+            elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"
+
+
+def _is_file(path: str) -> bool:
+    """Or a host; no two sentences without a space between them: done.thanks."""
+    if path[0].isdigit() and "_" not in path:
+        return False
+    *before, last = path.split(".")
+    return last in listed("endings") or not (ordinary(last) and all(map(ordinary, before)))
 
 
 def _is_word(code: str) -> bool:

@@ -9,9 +9,7 @@ from strandline.models.spelling import derived, misspelt
 from strandline.models.spans import is_number_of
 from strandline.models.words import GENITIVE, listed, ordinary
 
-_SOUND = re.compile(
-    r"\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$"
-)
+_SOUND = re.compile(r"\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$")
 """Four letters, or three that can be said: leo, ida, tom; not btw."""
 _OWN_S = re.compile(r"(?:[iu]|s)s$")
 """A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""

@@ -15,6 +15,10 @@ _SAINTS = frozenset({"st", "saint"})
 """A genitive goes on to what is called after them: St Olaf's Church."""
 _MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}")
 """Of a make: Velmo R5, Halden TX300."""
+_LETTERED = re.compile(r"[1-9]\d{0,3}[a-eA-Z]")
+"""A model's number with a letter, not of a unit: Petrel 7a, Halden 30S."""
+_PART = re.compile(r"\d+\.\d+")
+_HOUSE = re.compile(r"[1-9]\d{0,2}[a-eA-E]?")
 _NO_NAMES = ("stop", "openers", "calendar", "units")
 
 
@@ -33,7 +37,8 @@ def spans(words: Sequence[str]) -> Iterator[Span]:
     """A sentence's runs of names' words, and what stands around them."""
     place = 0
     while place < len(words):
-        end = max(place + _is_prefix(words, place), _end_of_title(words, place))
+        end = place + _opens_street(words, place) + _is_unfinished_title(words, place)
+        end = max(end + _is_prefix(words, end), _end_of_title(words, place))
         while end < len(words) and (name_like(words[end]) or _is_last(words, place, end)):
             end += 1
             if GENITIVE.search(words[end - 1]) and not _is_theirs(words, place, end):
@@ -44,6 +49,27 @@ def spans(words: Sequence[str]) -> Iterator[Span]:
         if end > place:
             yield _span(words, place, end)
         place = max(end, place + 1)
+
+
+def _opens_street(words: Sequence[str], place: int) -> bool:
+    """A house's number before its street: 4 Slipway Cottages. Behind a name it is that one's."""
+    if not _HOUSE.fullmatch(words[place]) or (place and words[place - 1][0].isupper()):
+        return False
+    end = place + 1
+    while end < len(words) and (name_like(words[end]) or words[end].istitle()):
+        end += 1
+    return end > place + 2 and words[end - 1].lower() in listed("streets")
+
+
+def _is_unfinished_title(words: Sequence[str], place: int) -> bool:
+    """The first word of a title that goes on with one that has no other use for its capital:
+    Before We Sail."""
+    if place + 2 >= len(words) or not words[place].istitle():
+        return False
+    first, second, third = words[place : place + 3]
+    inner = second.istitle() and bare(second) in listed("stop") - listed("articles")
+    dated = {bare(first), bare(second)} & listed("calendar")
+    return inner and len(second) > 1 and not dated and third[0].isupper() and first.isalpha()
 
 
 def _end_of_title(words: Sequence[str], start: int) -> int:
@@ -81,16 +107,28 @@ def _is_last(words: Sequence[str], start: int, place: int) -> bool:
 
 def _is_link(words: Sequence[str], place: int) -> bool:
     """What joins two parts of a name: & and von; of, behind an ordinary word, as in Isle of Torrin;
-    and the mark of many owners, as in Drivers' Union."""
+    and the mark of many owners, as in Drivers' Union; a day, as in Fennel Wednesday Choir."""
     if place + 1 >= len(words) or not name_like(words[place + 1]):
         return False
-    link, before = words[place], words[place - 1]
+    link, before, after = words[place], words[place - 1], words[place + 1]
     if link == "of":
-        return ordinary(before)
-    if link == "and":  # of people both would be no words
-        return place > 1 and all(ordinary(one) for one in (before, words[place + 1]))
+        return ordinary(before) and not _is_firm(words, place + 1)
+    if link == "and":  # of people both would be no words; of two words on each side, two are named
+        both = place > 1 and ordinary(before) and ordinary(after)
+        return both and not (name_like(words[place - 2]) and _is_firm(words, place + 1, ()))
+    if link.istitle() and link.lower() in listed("calendar"):
+        return ordinary(after)
     many = link in {"'", "’"} and before.endswith("s")  # noqa: RUF001
     return link == "&" or link in listed("links") or many
+
+
+def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companies",)) -> bool:
+    """A name of several words by itself, the last of which says so where lists are given."""
+    end = start
+    while end < len(words) and name_like(words[end]):
+        end += 1
+    last = words[end - 1].lower()
+    return end - start > 1 and (not lists or any(last in listed(one) for one in lists))
 
 
 def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
@@ -99,23 +137,26 @@ def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
     one after the other."""
     if place == len(words):
         return False
-    if _MODEL.fullmatch(words[place]):
+    word, before = words[place], words[place - 1]
+    if _MODEL.fullmatch(word):
         return True
-    if VERSION.fullmatch(words[place]):
-        return not ordinary(words[place - 1])
-    if not re.fullmatch(r"[1-9]\d{0,4}", words[place]) or _goes_on_in_figures(words, place):
-        return False
-    before, after = words[place - 1], plain(words[place + 1]) if place + 1 < len(words) else "."
+    own = not ordinary(before) or (start > 0 and words[start - 1][0].isalnum())
+    if VERSION.fullmatch(word) or _LETTERED.fullmatch(word):
+        return own and before.lower() not in listed("numbered")
+    after = plain(words[place + 1]) if place + 1 < len(words) else "."
     counts = after[0].isalnum() and after not in listed("behind")
+    if _PART.fullmatch(word):  # of a standard
+        return acronym(before) and not counts
+    if not re.fullmatch(r"[1-9]\d{0,4}", word) or _goes_on_in_figures(words, place):
+        return False
     if acronym(before):
-        return not counts or len(words[place]) > 2
-    if ordinary(before):
-        own = start > 0 and words[start - 1][0].isalnum()  # the capital, not the sentence's
-        street = before.lower() in listed("places") and place - start > 1
-        return not counts and (own or street)
-    figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
+        return not counts or len(word) > 2
     article = start > 0 and plain(words[start - 1]) in listed("articles")
     one = counts and ordinary(after) and not after.endswith("s")  # nothing that is counted
+    if ordinary(before):
+        street = before.lower() in listed("places") and place - start > 1
+        return (article and one) or (not counts and (own or street))
+    figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
     return (article and one) or (not counts and (figures <= 1 or article))
 
 
