@@ -26,7 +26,9 @@ def aliases(kinds: Mapping[str, EntityKind]) -> Iterator[tuple[str, list[str]]]:
 def _folded(name: str) -> str:
     """As somebody in haste writes it: in small letters, without marks on them."""
     letters = unicodedata.normalize("NFKD", name.lower())
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    title, dot, bearer = bare.partition(". ")
+    return f"{title} {bearer}" if dot and title in listed("titles") else bare
 
 
 def _longest(wholes: Sequence[str], folded: Mapping[str, str]) -> list[str]:
@@ -46,26 +48,31 @@ def _is_of(short: str, name: str, folded: Mapping[str, str], kind: EntityKind) -
     low, like = folded[short], folded[name]
     if low == like:
         return _worth(name) > _worth(short)
-    if like in {low.removesuffix("s"), low.removesuffix("'s")} and short.islower():
+    if low.endswith("s") and like in {low[:-1], low[:-2] + "'s"}:
         return True  # of who has what follows: nunos
     if like == low + "'s":
         return True
-    return _is_part(low, like, kind) or _is_nick(low, like)
+    owner = short.islower() and low.endswith("s") and like.startswith(low[:-1] + " ")
+    return owner or _is_part(low, like, kind) or _is_nick(low, like)
 
 
 def _is_part(low: str, like: str, kind: EntityKind) -> bool:
     """The beginning or the end of it. What one is in is a place of its own, though somebody is
     called after it: Tressin, and the Singkreis Tressin; and who has a title is no firm."""
     title, _, bearer = low.partition(" ")
-    titled = bool(bearer) and title.rstrip(".") in listed("titles")
+    titled = bool(bearer) and title in listed("titles")
     if titled and "&" in like:
         return False
     first = like.split()[0]
     if like.startswith(low + " ") or like.endswith("/" + low):
         return True
     if titled:
-        other = first.rstrip(".") in listed("titles") and first != title
+        other = first in listed("titles") and first != title
         return like.endswith(" " + bearer) and not other
+    if bearer and len(title) == 2 and title[1] == ".":  # an initial
+        return like.endswith(" " + bearer) and like.startswith(title[0])
+    if kind == "place" and like.endswith(" " + low):
+        return first in listed("places") | listed("titles")
     return like.endswith(" " + low)
 
 

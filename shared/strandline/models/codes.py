@@ -18,7 +18,7 @@ _CODE = re.compile(
 )
 _MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
 _DATE = re.compile(
-    r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[A-Z]2[A-Z]|"
+    r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[BCGP]2[BCGP]|"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
 )
 

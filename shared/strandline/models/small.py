@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from strandline.models.lines import Line
-from strandline.models.spelling import derived, misspelt
 from strandline.models.spans import is_number_of
+from strandline.models.spelling import derived, misspelt
 from strandline.models.words import GENITIVE, listed, ordinary
 
 _SOUND = re.compile(r"\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$")
@@ -20,6 +20,8 @@ def small(lines: Sequence[Line], speakers: set[str], capitals: set[str]) -> Iter
     for line in lines:
         if line.small:
             yield from _Strangers(line.words, speakers, capitals).names()
+        else:
+            yield from (word for word in line.words if word in speakers and not ordinary(word))
 
 
 class _Strangers:
@@ -68,7 +70,7 @@ class _Strangers:
         after = words[end] if end < len(words) else ""
         if after in listed("heads") and name[-1] == words[end - 1]:
             name.append(after)
-        elif after == "&" and words[end + 1 : end + 2] and words[end + 1].isalpha():
+        elif after == "&" and {*words[end + 1 : end + 2]} & listed("partners"):
             name += words[end : end + 2]
         elif after.isalpha() and ordinary(after) and not _is_said_of(after):
             name[-1] = name[-1] if _OWN_S.search(name[-1]) else name[-1].removesuffix("s")

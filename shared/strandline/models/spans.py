@@ -142,17 +142,19 @@ def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
         return True
     own = not ordinary(before) or (start > 0 and words[start - 1][0].isalnum())
     if VERSION.fullmatch(word) or _LETTERED.fullmatch(word):
+        own = own or (start > 0 and words[start - 1] in ",;&")
         return own and before.lower() not in listed("numbered")
     after = plain(words[place + 1]) if place + 1 < len(words) else "."
     counts = after[0].isalnum() and after not in listed("behind")
     if _PART.fullmatch(word):  # of a standard
-        return acronym(before) and not counts
+        return acronym(before) and (not counts or after in listed("does"))
     if not re.fullmatch(r"[1-9]\d{0,4}", word) or _goes_on_in_figures(words, place):
         return False
     if acronym(before):
         return not counts or len(word) > 2
     article = start > 0 and plain(words[start - 1]) in listed("articles")
     one = counts and ordinary(after) and not after.endswith("s")  # nothing that is counted
+    one = one and after not in listed("stop")
     if ordinary(before):
         street = before.lower() in listed("places") and place - start > 1
         return (article and one) or (not counts and (own or street))
@@ -185,7 +187,8 @@ def _span(words: Sequence[str], start: int, end: int) -> Span:
     after = [word.lower() for word in words[end : end + 2]]
     last = words[end - 1]
     saint = end - start > 1 and plain(words[start]).rstrip(".") in _SAINTS
-    name = (*words[start : end - 1], last if saint else GENITIVE.sub("", last))
+    shop = bool(after) and GENITIVE.search(last) and after[0] in listed("auxiliaries")
+    name = (*words[start : end - 1], last if saint or shop else GENITIVE.sub("", last))
     in_list = len(after) > 1 and after[0] in {",", "and", "or", "&"} and name_like(words[end + 1])
     addressed = len(after) > 1 and after[0] == "," and after[1] in listed("addressed")
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])

@@ -1,4 +1,4 @@
-"""Words that no list has, and that are ordinary all the same: derived from listed ones, or misspelt."""
+"""Words that no list has and that are ordinary all the same: derived from listed ones, misspelt."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,9 @@ from strandline.models.words import band_as_spelt, begins, ordinary
 _ABSTRACT = re.compile(
     r"(?:ing|ed|ly|ions?|ments?|ness|ity|ance|ence|ery|ure|age|ism|able|ful|ous|est|ies)$"
 )
-_BEFORE = re.compile(r"(?:re|un|non|pre|mis|anti|multi|semi|micro|mega|auto)-?(?=\w{4})")
+_BEFORE = re.compile(
+    r"(?:re|un|non|pre|mis|de|dis|sub|over|inter|counter|anti|multi|semi|micro|mega|auto)-?(?=\w{4})"
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ROOT = 4
 """Letters that an ending needs before it: Aldous has three."""
