@@ -1,7 +1,7 @@
 """Which of the names found in a run are short forms of others: Wenzel of Heinrich Wenzel."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from strandline.models.language import EntityKind
 from strandline.models.words import listed
@@ -12,15 +12,18 @@ _CUT = 2
 """Letters at least that it lacks: Jan is not Jana."""
 
 
-def aliases(kinds: Mapping[str, EntityKind]) -> Iterator[tuple[str, list[str]]]:
+def aliases(kinds: Mapping[str, EntityKind]) -> dict[str, list[str]]:
     """Names that are parts of longer ones, or the same written otherwise, and these."""
     folded = {name: _folded(name) for name in kinds}
-    for short in kinds:
-        wholes = [
-            name for name in kinds if name != short and _is_of(short, name, folded, kinds[short])
-        ]
-        if wholes:
-            yield short, _longest(wholes, folded)
+    found = {
+        short: [name for name in kinds if name != short and _is_of(short, name, folded, kind)]
+        for short, kind in kinds.items()
+    }
+    return {
+        short: _longest([name for name in wholes if not found[name]] or wholes, folded)
+        for short, wholes in found.items()
+        if wholes
+    }
 
 
 def _folded(name: str) -> str:
@@ -48,7 +51,7 @@ def _is_of(short: str, name: str, folded: Mapping[str, str], kind: EntityKind) -
     low, like = folded[short], folded[name]
     if low == like:
         return _worth(name) > _worth(short)
-    if low.endswith("s") and like in {low[:-1], low[:-2] + "'s"}:
+    if low.endswith("s") and like in {low[:-1], low[:-1] + "'s"}:
         return True  # of who has what follows: nunos
     if like == low + "'s":
         return True

@@ -32,7 +32,7 @@ def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
                 yield word, "product"
             elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):
                 before = words[place - 1] if place and word[0].isdigit() else ""
-                name = f"{before} {word}" if acronym(before) else word
+                name = f"{before} {word}" if before.isalpha() and before.isupper() else word
                 yield name, "product" if _MODEL.fullmatch(word) else "other"
             elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"

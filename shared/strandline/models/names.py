@@ -36,7 +36,7 @@ def named(said: Sequence[Said]) -> list[Entity]:
         counts[name] += 1
         if kinds.get(name, "other") == "other":
             kinds[name] = kind
-    for short, wholes in list(aliases(kinds)):
+    for short, wholes in aliases(kinds).items():
         times, kind = counts.pop(short), kinds[short]
         if len(wholes) == 1:  # of several it is one of them, and nobody else
             counts[wholes[0]] += times
@@ -59,7 +59,12 @@ def _mentions(
 
 def _capitals(parts: Sequence[Line], speakers: set[str]) -> Iterator[tuple[str, EntityKind]]:
     found = [(span, line) for line in parts for span in spans(line.words)]
-    lower = {word for line in parts if not line.small for word in line.words if word.islower()}
+    lower = {
+        word
+        for line in parts
+        for word in line.words
+        if word.islower() and (not line.small or ordinary(word))
+    }
     inside = {word.lower() for span, _ in found if not span.opens for word in span.words}
     inside |= speakers
     heavy = _capitals_say_nothing(parts)

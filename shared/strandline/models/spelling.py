@@ -9,7 +9,8 @@ _ABSTRACT = re.compile(
     r"(?:ing|ed|ly|ions?|ments?|ness|ity|ance|ence|ery|ure|age|ism|able|ful|ous|est|ies)$"
 )
 _BEFORE = re.compile(
-    r"(?:re|un|non|pre|mis|de|dis|sub|over|inter|counter|anti|multi|semi|micro|mega|auto)-?(?=\w{4})"
+    r"(?:re|un|non|pre|mis|de|dis|sub|over|inter|counter|anti|multi|semi|micro|mega|auto)-?"
+    r"(?=\w{4})"
 )
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ROOT = 4
