@@ -111,7 +111,7 @@ def _is_due(words: Sequence[str], lower: set[str], inside: set[str]) -> bool:
         first in listed(heads) for heads in ("titles", "places", "companies")
     ):
         return False
-    if second == "&":
+    if second == "&" or second in listed("stop"):
         return False
     if first in lower or first in listed("does"):
         return True

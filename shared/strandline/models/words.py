@@ -28,6 +28,9 @@ _TURNED = {"i": "y", "e": "i", "l": "i", "y": "i"}
 _LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
 """Letters that words have behind a stem of so many; behind longer ones, ten."""
 
+_STEM = 4
+"""Letters of a word whose other forms are told by their stem alone."""
+
 
 class _Stemmer(Protocol):
     """The one method used of snowballstemmer's, which have no types."""
@@ -90,7 +93,10 @@ def ordinary(word: str) -> bool:
 def _is_ordinary(word: str) -> bool:
     if word in _listed() or word in _bands():
         return True
-    return bool(_ENDING.search(word) and _kin(stem(word)))
+    if not _ENDING.search(word):
+        return False
+    kin = _kin(stem(word))  # of so few letters any may be the stem of a name: Agnes
+    return any(len(one) >= _STEM or word == one + "s" for one in kin)
 
 
 def band(word: str) -> int | None:
