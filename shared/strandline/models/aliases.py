@@ -81,4 +81,5 @@ def _is_part(low: str, like: str, kind: EntityKind) -> bool:
 
 def _is_nick(low: str, like: str) -> bool:
     first = like.split()[0]
-    return len(low) in _NICK and first.startswith(low) and len(first) >= len(low) + _CUT
+    longer = first.isalpha() and len(first) >= len(low) + _CUT
+    return len(low) in _NICK and longer and first.startswith(low)

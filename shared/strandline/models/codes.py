@@ -13,10 +13,13 @@ _CODE = re.compile(
     r"#\d{2,}|[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
     r"|[A-Z]+\d+-\d\w*|[A-Z]{2,}\d\w*|[A-Z]\.\d{2,}|[B-PR-Z]\d{1,3}"
     r"|\d{4}-\d{3,}|\d{3,}(?:-\d{2,}){2,}|[A-Z]{2,}(?:/\w+)*/\d+|[1-9][ABCEF]|[A-Z]\d{1,3}[A-Z]"
-    r"|[A-Z]+[/_]\w*\d{2,}\w*|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
+    r"|[A-Z]+[/_]\w*\d{2,}\w*|[a-z]+(?:_[a-z0-9]+)+|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
     r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
 )
 _MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
+_COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+")
+_BETWEEN = frozenset('"“`=:')
+"""What may stand between a thing and its label; so may the verbs."""
 _DATE = re.compile(
     r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[BCGP]2[BCGP]|"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
@@ -36,6 +39,18 @@ def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
                 yield name, "product" if _MODEL.fullmatch(word) else "other"
             elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"
+            elif word.lower() in listed("standards"):
+                yield word, "technology"
+            elif _COMPOUND.fullmatch(word) and _is_label(words, place):
+                yield word, "other"
+
+
+def _is_label(words: Sequence[str], place: int) -> bool:
+    """What is called so: the flag route-all, branch is fix-hem."""
+    before = [word.lower() for word in words[max(0, place - 3) : place] if word not in _BETWEEN]
+    while before and before[-1] in {"is", "called", "named"}:
+        before.pop()
+    return bool(before) and before[-1].removesuffix("s") in listed("labelled")
 
 
 def _is_file(path: str) -> bool:
