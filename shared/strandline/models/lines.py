@@ -15,7 +15,7 @@ _SMALLS = 0.8
 """Share of sentences that open with a small letter from which capitals are not to be waited for."""
 
 _TOKEN = re.compile(  # a title keeps its dot
-    r"(?:Dr|Mrs?|Ms|Prof|St|[A-Z])\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
+    r"(?:[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[A-Z])\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
 )
 _FILED = re.compile(r"\b\d{1,3} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}\b")
 """A court's or an office's number of several parts: 4 Ca 318/27."""

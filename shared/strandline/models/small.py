@@ -9,8 +9,14 @@ from strandline.models.spans import is_number_of
 from strandline.models.spelling import derived, misspelt
 from strandline.models.words import GENITIVE, listed, ordinary
 
-_SOUND = re.compile(r"\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$")
+_MODEL = re.compile(r"[a-z]{1,2}\d{1,4}")
+_IS = frozenset({"a", "an", "been", "fine", "gone", "got", "just", "not", "so", "still", "there"})
+"""Behind a name with a last s they say that it is short for is: femkes still there."""
+_SOUND = re.compile(
+    r"(?=.*[aeiouyà-ÿ])\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$"
+)
 """Four letters, or three that can be said: leo, ida, tom; not btw."""
+_OWNERS = frozenset({"her", "his", "its", "my", "our", "their", "your"})
 _OWN_S = re.compile(r"(?:[iu]|s)s$")
 """A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""
 
@@ -36,10 +42,8 @@ class _Strangers:
         """Runs of strange words, each with the title, the heads and the number beside it."""
         place = 0
         while place < len(self._words):
-            end = start = place + self._is_titled(place)
+            end = place + 2 * self._is_titled(place)  # whatever is behind a title: mrs long
             while end < len(self._words) and self._is_name(end):
-                end += 1
-            if start > place and end == start:  # mrs long
                 end += 1
             if end > place:
                 first = place - self._has_head_before(place)
@@ -50,17 +54,22 @@ class _Strangers:
         """A title opens a name, whatever word follows; one that is a common noun too, only of what
         is strange: judge rehling."""
         words = self._words
-        if place + 1 >= len(words) or not words[place + 1].isalpha():
+        if place + 1 >= len(words) or not words[place + 1].replace("-", "").isalpha():
             return False
         title, after = words[place].rstrip(".").lower(), words[place + 1]
         if not words[place + 1].islower() or after in listed("stop") | listed("does"):
             return False
-        return title in listed("hails") or (title in listed("titles") and self._is_name(place + 1))
+        if title in listed("hails"):
+            return True
+        own = place > 0 and words[place - 1] in _OWNERS  # my doctor velmo
+        return not own and title in listed("offices") and self._is_name(place + 1)
 
     def _has_head_before(self, place: int) -> bool:
         """What kind of thing it is, before it: studio halvard, loch sellach."""
         words = self._words
-        return place > 0 and words[place - 1] in listed("leads") and self._is_name(place)
+        return (
+            place > 0 and words[place - 1].rstrip(".") in listed("leads") and self._is_name(place)
+        )
 
     def _name(self, start: int, end: int) -> str:
         """Without the ending of who has what follows, which such people write without its mark:
@@ -68,13 +77,16 @@ class _Strangers:
         words = self._words
         name = [GENITIVE.sub("", word) for word in words[start:end]]
         after = words[end] if end < len(words) else ""
+        behind = words[end + 1] if end + 1 < len(words) else ""
         if after in listed("heads") and name[-1] == words[end - 1]:
             name.append(after)
+        elif behind in listed("firms") and after.isalpha() and not _is_said_of(after):
+            name += (after, behind)  # halden savings bank
         elif after == "&" and {*words[end + 1 : end + 2]} & listed("partners"):
             name += words[end : end + 2]
-        elif after.isalpha() and ordinary(after) and not _is_said_of(after):
+        elif after in _IS or (after.isalpha() and ordinary(after) and not _is_said_of(after)):
             name[-1] = name[-1] if _OWN_S.search(name[-1]) else name[-1].removesuffix("s")
-        elif is_number_of(words, start, end):
+        elif is_number_of(words, start, end) or _MODEL.fullmatch(after):
             name.append(after)
         return " ".join(name)
 
@@ -86,7 +98,7 @@ class _Strangers:
         short = len(word) == 3 and any(one.startswith(word) for one in self._speakers)
         if short or word in self._speakers - listed("stop"):
             return True
-        if not _SOUND.match(word) or ordinary(word) or derived(word):
+        if not _SOUND.match(word) or ordinary(word) or derived(word) or word in listed("peoples"):
             return False
         return word in self._capitals or not misspelt(word)
 

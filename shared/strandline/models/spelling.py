@@ -15,10 +15,10 @@ _BEFORE = re.compile(
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ROOT = 4
 """Letters that an ending needs before it: Aldous has three."""
-_SHORTEST = 5
-"""Letters of a word that is looked at for slips: shorter ones are all alike."""
-_COMMON = 20
-"""The band up to which a word is common enough to be meant by five letters; by more, any is."""
+_COMMON = {4: 10, 5: 20}
+"""The band up to which a word of so many letters and one more is common enough to be meant; longer
+ones of any band are, shorter ones are all alike."""
+_VOWELS = "aeiou"
 
 
 def derived(word: str) -> bool:
@@ -35,15 +35,17 @@ def derived(word: str) -> bool:
 
 def misspelt(word: str) -> bool:
     """A small word that a common one becomes by a letter left out or by two that changed places."""
-    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha() and word.islower()):
+    if len(word) < min(_COMMON) or not (word.isascii() and word.isalpha() and word.islower()):
         return False
     bands = map(band_as_spelt, _meant(word))
-    return any(one and (len(word) > _SHORTEST or one <= _COMMON) for one in bands)
+    return any(band and band <= _COMMON.get(len(word), band) for band in bands)
 
 
 def _meant(word: str) -> Iterator[str]:
+    """Words without the slip. The last letter is seldom forgotten, and is what names lack: Meridia.
+    Of four letters only a vowel is: Hans is no hand."""
     for at in range(len(word) - 1):
         yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    for at in range(1, len(word) + 1):
-        for letter in _LETTERS:
+    for at in range(1, len(word)):
+        for letter in _LETTERS if len(word) > min(_COMMON) else _VOWELS:
             yield word[:at] + letter + word[at:]
