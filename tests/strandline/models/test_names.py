@@ -1,0 +1,108 @@
+"""Which names the twin finds, rule by rule. Examples are made up."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from strandline.models.language import Said
+from strandline.models.names import named
+from strandline.models.spelling import derived, misspelt
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def found(*texts: str) -> set[str]:
+    """Names in what is said: `mara: text`; without a speaker that one is `joss`."""
+    run: list[Said] = []
+    for place, line in enumerate(texts):
+        who, colon, text = line.partition(": ")
+        speaker = f"user:{who if colon else 'joss'}"
+        at = NOON + timedelta(minutes=place)
+        run.append(Said(place, speaker, "user", "message", text if colon else line, at))
+    return {entity.name for entity in named(run)}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("met mr velmo and mrs pearl at the fair", {"mr velmo", "mrs pearl"}),
+        ("ask mr. velmo about it. he knows", {"mr. velmo"}),
+        ("judge orvig said no. the judge always does", {"judge orvig"}),
+        ("my doctor velmo is away", {"velmo"}),
+        ("we met on orvig lane, near studio velmo", {"orvig lane", "studio velmo"}),
+        ("the orvig savings bank rang", {"orvig savings bank"}),
+        ("they have a velmo & sons piano", {"velmo & sons"}),
+        ("nunos key and corvis keys. femkes still there", {"nuno", "corvis", "femke"}),
+        ("the velmo r5 broke, we need a halvik 60", {"velmo r5", "halvik 60"}),
+        ("marrick WHAT. that was THE CAR. tell marrick", {"marrick"}),
+    ],
+)
+def test_small_letters(text: str, names: set[str]) -> None:
+    assert found(text) == names
+
+
+def test_slips_slang_and_peoples_are_no_names() -> None:
+    assert not found("nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg")
+    assert found("tell bertil", "mara: Did Bertlil come?") == {"bertil", "Bertlil"}
+
+
+def test_what_shouts_says_nothing_of_who_writes_small() -> None:
+    assert found("velmo??? FINALLY", "mara: Velmo, yes, after years.") == {"Velmo"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("We moved to Quarrel 3.0.0, Lantern 4.1.2 and the Gull 28.", 3),
+        ("It fails on the Petrel 7a and under WCAG 2.2 as well.", 2),
+        ("Send it to 4 Slipway Cottages, please.", {"4 Slipway Cottages"}),
+        ("Both the Tern of Blue Sound Ferries and the Isle of Torvik sail.", 3),
+        ("We asked Copper Wren and Nine Lamps to play.", {"Copper Wren", "Nine Lamps"}),
+        ("They sang with the Velmo Wednesday Choir.", {"Velmo Wednesday Choir"}),
+        ('We call it "Before We Sail" now.', {"Before We Sail"}),
+        ('They sang "The Lamps of Torvik" twice.', {"The Lamps of Torvik"}),
+        ("I think Pellik's would deliver.", {"Pellik's"}),
+        ("Ask about VEL/28/116, 2028-011, 7300-448-219 and P4A for 4A.", 5),
+        ("See harbour_songs.musicxml on acs.velmo.example.", 2),
+        ("It was from 2027-2028, on 2028-01-11. We are done.thanks", set[str]()),
+        ("Set the flag route-challenges; the branch is fix-round-lean.", 2),
+        ("A well-known long-term plan over wifi.", {"wifi"}),
+    ],
+)
+def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
+    assert (found(f"mara: {text}") if isinstance(names, set) else len(found(f"mara: {text}"))) == (
+        names
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (("so saskia or imre", "mara: Saskia Velmo asked for Imre."), {"Saskia Velmo", "Imre"}),
+        (("mara: Mr. Velmo came.", "mara: We saw Mr. Nils Velmo."), {"Mr. Nils Velmo"}),
+        (("mara: Jola Velmo ran.", "mara: The list has J. Velmo."), {"Jola Velmo"}),
+        (("mara: We met Raf there.", "mara: Then Rafael left."), {"Rafael"}),
+        (("bohlkes rang", "mara: We asked Böhlke there."), {"Böhlke"}),
+        (("mara: We live in Torvik.", "mara: The Chor Torvik sang."), {"Torvik", "Chor Torvik"}),
+        (("mara: We asked Mr. Leith.", "mara: It is from Corb & Leith."), 2),
+        (("mara: For Pellik's we wait.", "mara: So Pellik's will come."), {"Pellik's"}),
+    ],
+)
+def test_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
+    names_found = found(*texts)
+    assert (names_found if isinstance(names, set) else len(names_found)) == names
+
+
+@pytest.mark.parametrize("word", ["nobdy", "orderd", "recieve", "wedneday", "nevr", "totaly"])
+def test_slips(word: str) -> None:
+    assert misspelt(word)
+
+
+@pytest.mark.parametrize("word", ["hans", "odile", "meridia", "tobin", "Nobdy", "x", ""])
+def test_no_slips(word: str) -> None:
+    assert not misspelt(word)
+
+
+def test_what_is_made_of_words() -> None:
+    assert all(map(derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
+    assert not any(map(derived, ["Aldous", "Hanning", "Dravik", "velmo"]))
