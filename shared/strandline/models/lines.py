@@ -60,7 +60,7 @@ def _hasty(said: Sequence[Said]) -> set[str]:
             firsts = [part.split()[0] for part in sentences(_prose(one))]
             told = [first[0].islower() for first in firsts if _tells(first)]
             opened.setdefault(one.speaker, []).extend(told)
-    return {who for who, small in opened.items() if sum(small) >= _SMALLS * len(small)}
+    return {who for who, small in opened.items() if small and sum(small) >= _SMALLS * len(small)}
 
 
 def _tells(first: str) -> bool:

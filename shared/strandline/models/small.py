@@ -17,6 +17,7 @@ _SOUND = re.compile(
 )
 """Four letters, or three that can be said: leo, ida, tom; not btw."""
 _OWNERS = frozenset({"her", "his", "its", "my", "our", "their", "your"})
+"""Before a title they say that it is somebody's: my doctor velmo."""
 _OWN_S = re.compile(r"(?:[iu]|s)s$")
 """A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""
 

@@ -132,17 +132,15 @@ def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companie
 
 
 def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
-    """A model's or a house's number behind a name, as in Orion R5, the Orion 60, DIN 5008 or Mill
-    Lane 9. Other figures count something, are part of an amount, or are readings of what is named,
-    one after the other."""
+    """A model's, a version's or a house's number behind a name, as in Orion R5, Lantern 4.1.2, the
+    Orion 60, DIN 5008 or Mill Lane 9."""
     if place == len(words):
         return False
     word, before = words[place], words[place - 1]
     if _MODEL.fullmatch(word):
         return True
-    own = not ordinary(before) or (start > 0 and words[start - 1][0].isalnum())
     if VERSION.fullmatch(word) or _LETTERED.fullmatch(word):
-        own = own or (start > 0 and words[start - 1] in ",;&")
+        own = not ordinary(before) or _is_inside(words, start, ",;&")
         return own and before.lower() not in listed("numbered")
     after = plain(words[place + 1]) if place + 1 < len(words) else "."
     counts = after[0].isalnum() and after not in listed("behind")
@@ -152,14 +150,27 @@ def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
         return False
     if acronym(before):
         return not counts or len(word) > 2
+    return _is_called_by_figures(words, start, place, after if counts else "")
+
+
+def _is_called_by_figures(words: Sequence[str], start: int, place: int, counted: str) -> bool:
+    """Other figures count something, are part of an amount, or are readings of what is named, one
+    after the other. Behind an article one thing is called so: the Orion 60 manual."""
     article = start > 0 and plain(words[start - 1]) in listed("articles")
-    one = counts and ordinary(after) and not after.endswith("s")  # nothing that is counted
-    one = one and after not in listed("stop")
+    thing = ordinary(counted) and not counted.endswith("s") and counted not in listed("stop")
+    if counted:
+        return article and thing
+    before = words[place - 1]
     if ordinary(before):
         street = before.lower() in listed("places") and place - start > 1
-        return (article and one) or (not counts and (own or street))
+        return street or _is_inside(words, start)
     figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
-    return (article and one) or (not counts and (figures <= 1 or article))
+    return figures <= 1 or article
+
+
+def _is_inside(words: Sequence[str], start: int, marks: str = "") -> bool:
+    """Within a sentence, so that the capital is the word's own."""
+    return start > 0 and (words[start - 1][0].isalnum() or words[start - 1] in marks)
 
 
 def _goes_on_in_figures(words: Sequence[str], place: int) -> bool:

@@ -53,7 +53,9 @@ def test_the_list_is_told_apart_from_its_licence() -> None:
         assert f"by {notice}" in text or f", {notice}" in text
 
 
-@pytest.mark.parametrize("word", ["rope", "Ropes", "re-opening", "abacuses", "wrecker's", "webhook"])
+@pytest.mark.parametrize(
+    "word", ["rope", "Ropes", "re-opening", "abacuses", "wrecker's", "webhook"]
+)
 def test_words_of_every_day(word: str) -> None:
     assert ordinary(word)
 
