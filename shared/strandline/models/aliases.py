@@ -61,7 +61,7 @@ def _is_of(short: str, name: str, folded: Mapping[str, str], kind: EntityKind) -
 
 def _is_part(low: str, like: str, kind: EntityKind) -> bool:
     """The beginning or the end of it. What one is in is a place of its own, though somebody is
-    called after it: Tressin, and the Singkreis Tressin; and who has a title is no firm."""
+    called after it: Torvik, and the Chor Torvik; and who has a title is no firm."""
     title, _, bearer = low.partition(" ")
     titled = bool(bearer) and title in listed("titles")
     if titled and "&" in like:

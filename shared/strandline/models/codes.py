@@ -31,6 +31,8 @@ def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
     for words in parts:
         for place, word in enumerate(words):
             word = GENITIVE.sub("", word)
+            if word.isalpha() and word.lower() not in listed("standards"):
+                continue
             if VERSION.fullmatch(word):
                 yield word, "product"
             elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):

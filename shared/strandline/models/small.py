@@ -66,7 +66,7 @@ class _Strangers:
         return not own and title in listed("offices") and self._is_name(place + 1)
 
     def _has_head_before(self, place: int) -> bool:
-        """What kind of thing it is, before it: studio halvard, loch sellach."""
+        """What kind of thing it is, before it: studio velmo, loch orvig."""
         words = self._words
         return (
             place > 0 and words[place - 1].rstrip(".") in listed("leads") and self._is_name(place)
@@ -82,7 +82,7 @@ class _Strangers:
         if after in listed("heads") and name[-1] == words[end - 1]:
             name.append(after)
         elif behind in listed("firms") and after.isalpha() and not _is_said_of(after):
-            name += (after, behind)  # halden savings bank
+            name += (after, behind)  # orvig savings bank
         elif after == "&" and {*words[end + 1 : end + 2]} & listed("partners"):
             name += words[end : end + 2]
         elif after in _IS or (after.isalpha() and ordinary(after) and not _is_said_of(after)):

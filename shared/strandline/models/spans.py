@@ -37,6 +37,9 @@ def spans(words: Sequence[str]) -> Iterator[Span]:
     """A sentence's runs of names' words, and what stands around them."""
     place = 0
     while place < len(words):
+        if words[place][0].islower():
+            place += 1
+            continue
         end = place + _opens_street(words, place) + _is_unfinished_title(words, place)
         end = max(end + _is_prefix(words, end), _end_of_title(words, place))
         while end < len(words) and (name_like(words[end]) or _is_last(words, place, end)):
@@ -52,7 +55,7 @@ def spans(words: Sequence[str]) -> Iterator[Span]:
 
 
 def _opens_street(words: Sequence[str], place: int) -> bool:
-    """A house's number before its street: 4 Slipway Cottages. Behind a name it is that one's."""
+    """A house's number before its street: 4 Cooper Cottages. Behind a name it is that one's."""
     if not _HOUSE.fullmatch(words[place]) or (place and words[place - 1][0].isupper()):
         return False
     end = place + 1
@@ -63,7 +66,7 @@ def _opens_street(words: Sequence[str], place: int) -> bool:
 
 def _is_unfinished_title(words: Sequence[str], place: int) -> bool:
     """The first word of a title that goes on with one that has no other use for its capital:
-    Before We Sail."""
+    While They Sleep."""
     if place + 2 >= len(words) or not words[place].istitle():
         return False
     first, second, third = words[place : place + 3]
@@ -107,7 +110,7 @@ def _is_last(words: Sequence[str], start: int, place: int) -> bool:
 
 def _is_link(words: Sequence[str], place: int) -> bool:
     """What joins two parts of a name: & and von; of, behind an ordinary word, as in Isle of Torrin;
-    and the mark of many owners, as in Drivers' Union; a day, as in Fennel Wednesday Choir."""
+    and the mark of many owners, as in Drivers' Union; a day, as in Hollis Wednesday Choir."""
     if place + 1 >= len(words) or not name_like(words[place + 1]):
         return False
     link, before, after = words[place], words[place - 1], words[place + 1]
@@ -222,10 +225,10 @@ def _kind(name: Sequence[str], before: str, person: bool) -> EntityKind:
 
 def name_like(word: str) -> bool:
     """A word with a capital that is no ordinary word, date or code."""
-    name = GENITIVE.sub("", word)
-    if not name[:1].isupper() or any(
-        bare(word) in listed(words) or plain(word) in listed(words) for words in _NO_NAMES
-    ):
+    if not word[:1].isupper():
+        return False
+    name, low, without = GENITIVE.sub("", word), plain(word), bare(word)
+    if any(low in listed(words) or without in listed(words) for words in _NO_NAMES):
         return False
     if name.isupper() and len(name) > 1:
         return acronym(name)

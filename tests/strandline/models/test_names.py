@@ -43,7 +43,7 @@ def test_small_letters(text: str, names: set[str]) -> None:
 
 def test_slips_slang_and_peoples_are_no_names() -> None:
     assert not found("nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg")
-    assert found("tell bertil", "mara: Did Bertlil come?") == {"bertil", "Bertlil"}
+    assert found("tell gerolf", "mara: Did Gerlof come?") == {"gerolf", "Gerlof"}
 
 
 def test_what_shouts_says_nothing_of_who_writes_small() -> None:
@@ -53,19 +53,19 @@ def test_what_shouts_says_nothing_of_who_writes_small() -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("We moved to Quarrel 3.0.0, Lantern 4.1.2 and the Gull 28.", 3),
-        ("It fails on the Petrel 7a and under WCAG 2.2 as well.", 2),
-        ("Send it to 4 Slipway Cottages, please.", {"4 Slipway Cottages"}),
-        ("Both the Tern of Blue Sound Ferries and the Isle of Torvik sail.", 3),
-        ("We asked Copper Wren and Nine Lamps to play.", {"Copper Wren", "Nine Lamps"}),
+        ("We moved to Anvil 3.0.0, Lantern 4.1.2 and the Finch 28.", 3),
+        ("It fails on the Bunting 7a and under WCAG 2.2 as well.", 2),
+        ("Send it to 4 Cooper Cottages, please.", {"4 Cooper Cottages"}),
+        ("Both the Heron of Grey Bank Ferries and the Isle of Torvik sail.", 3),
+        ("We asked Silver Otter and Seven Kites to play.", {"Silver Otter", "Seven Kites"}),
         ("They sang with the Velmo Wednesday Choir.", {"Velmo Wednesday Choir"}),
-        ('We call it "Before We Sail" now.', {"Before We Sail"}),
+        ('We call it "While They Sleep" now.', {"While They Sleep"}),
         ('They sang "The Lamps of Torvik" twice.', {"The Lamps of Torvik"}),
         ("I think Pellik's would deliver.", {"Pellik's"}),
-        ("Ask about VEL/28/116, 2028-011, 7300-448-219 and P4A for 4A.", 5),
-        ("See harbour_songs.musicxml on acs.velmo.example.", 2),
+        ("Ask about VEL/28/116, 2031-042, 5200-118-907 and P4A for 4A.", 5),
+        ("See hill_tunes.musicxml on acs.velmo.example.", 2),
         ("It was from 2027-2028, on 2028-01-11. We are done.thanks", set[str]()),
-        ("Set the flag route-challenges; the branch is fix-round-lean.", 2),
+        ("Set the flag send-reminders; the branch is fix-long-wait.", 2),
         ("A well-known long-term plan over wifi.", {"wifi"}),
     ],
 )
@@ -78,13 +78,13 @@ def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
 @pytest.mark.parametrize(
     ("texts", "names"),
     [
-        (("so saskia or imre", "mara: Saskia Velmo asked for Imre."), {"Saskia Velmo", "Imre"}),
+        (("so wanda or pavel", "mara: Wanda Velmo asked for Pavel."), {"Wanda Velmo", "Pavel"}),
         (("mara: Mr. Velmo came.", "mara: We saw Mr. Nils Velmo."), {"Mr. Nils Velmo"}),
         (("mara: Jola Velmo ran.", "mara: The list has J. Velmo."), {"Jola Velmo"}),
         (("mara: We met Raf there.", "mara: Then Rafael left."), {"Rafael"}),
-        (("bohlkes rang", "mara: We asked Böhlke there."), {"Böhlke"}),
+        (("mohlkes rang", "mara: We asked Möhlke there."), {"Möhlke"}),
         (("mara: We live in Torvik.", "mara: The Chor Torvik sang."), {"Torvik", "Chor Torvik"}),
-        (("mara: We asked Mr. Leith.", "mara: It is from Corb & Leith."), 2),
+        (("mara: We asked Mr. Ravn.", "mara: It is from Corb & Ravn."), 2),
         (("mara: For Pellik's we wait.", "mara: So Pellik's will come."), {"Pellik's"}),
     ],
 )
