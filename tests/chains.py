@@ -83,4 +83,4 @@ def add_chain(
     return str(made)
 
 
-_MODEL: Mapping[str, str | None] = {"model": "twin/2", "prompt": "summarise/1", "fell_back": None}
+_MODEL: Mapping[str, str | None] = {"model": "twin/3", "prompt": "summarise/1", "fell_back": None}

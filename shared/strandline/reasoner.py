@@ -73,14 +73,18 @@ class Reasoner:
         """A model is configured: answers are waited for."""
         return self._provider is not None
 
-    def continues(self, task: Task, before: Sequence[Said], message: Said) -> Done[Continues]:
-        """Does `message` go on with the topic of `before` (the lane's open events, in order)?"""
+    def continues(
+        self, task: Task, before: Sequence[Said], message: Said, after: Sequence[Said]
+    ) -> Done[Continues]:
+        """Does `message` go on with the topic of `before` (the lane's open events, in order)?
+        `after`: what came next in the lane."""
 
         def show() -> Shown:
             latest = self._events(task, "before", before[-_TURN_EVENTS:])
-            return latest + self._events(task, "message", [message])
+            told = latest + self._events(task, "message", [message])
+            return told + self._events(task, "after", after)
 
-        twin = partial(self.twin.continues, before, message)
+        twin = partial(self.twin.continues, before, message, after)
         return self._done(task, "continues", Continues, show, twin)
 
     def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:

@@ -2,7 +2,8 @@
 
 A lane is a session's part of a scope. Its open events become a run, which becomes a chain, where
 the topic breaks at a user's message, where it grew too long, where nobody spoke for a while, and
-where a stored decision says that nobody did.
+where a stored decision says that nobody did. A message is judged a few events later, in the light
+of what came next: whether people turn to something shows best in their going on with it.
 """
 
 import math
@@ -53,6 +54,8 @@ class Rules:
     """A longer silence closes a lane."""
     flush: int
     """So many open events close the older half."""
+    ahead: int
+    """So many later events of its lane are waited for before an event is judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,21 @@ class Lane:
     """What is open of a session in a scope, in order."""
 
     open: tuple[Turn, ...] = ()
+    """The topic under way, as far as it is judged."""
+    ahead: tuple[Turn, ...] = ()
+    """What came after, and is not judged yet."""
     user: Turn | None = None
-    """The latest user message to compare with: it may be closed already, where the older half was
-    closed by force."""
+    """The latest judged user message to compare with: it may be closed already, where the older
+    half was closed by force."""
+
+    @property
+    def last(self) -> Turn | None:
+        """Its latest event; none where nothing is open."""
+        return (*self.open[-1:], *self.ahead[-1:])[-1] if self.open or self.ahead else None
+
+    def joined(self, turn: Turn) -> "Lane":
+        """With its next event."""
+        return replace(self, ahead=(*self.ahead, turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +113,10 @@ class Compared:
     cosine: float | None = None
 
 
-def compare(lane: Lane, turn: Turn, rules: Rules) -> Compared:
-    """Whether the lane's topic goes on with `turn`, its next event."""
-    before = lane.user
-    if not turn.asks or before is None or not lane.open or _silent(lane, turn, rules):
+def compare(lane: Lane, rules: Rules) -> Compared:
+    """Whether the lane's topic goes on with the first event that is not judged."""
+    before, turn = lane.user, lane.ahead[0]
+    if not turn.asks or before is None or not lane.open:
         return Compared(Verdict.ALONE)
     if before.flows & turn.flows:
         return Compared(Verdict.FLOW)
@@ -115,30 +130,37 @@ def compare(lane: Lane, turn: Turn, rules: Rules) -> Compared:
     return Compared(Verdict.BREAK if alike < rules.low else Verdict.GRAY, alike)
 
 
-def step(lane: Lane, turn: Turn, rules: Rules, *, breaks: bool) -> tuple[Lane, Run | None]:
-    """The lane with its next event in it, and the run that this closed, if any. `breaks`: the topic
-    ended before this event, by `compare` or by who was asked. One event closes one run at most:
-    after a silence or a break it is alone, and `flush` is more than that."""
-    closed = None
-    if _silent(lane, turn, rules):
-        lane, closed = close(lane, "gap")
-    elif breaks:
-        lane, closed = close(lane, "break")
-    lane = Lane((*lane.open, turn), turn if turn.asks else lane.user)
-    if closed is None and len(lane.open) >= rules.flush:
-        half = len(lane.open) // 2
-        closed = Run(lane.open[:half], "force")
-        lane = replace(lane, open=lane.open[half:])
-    return lane, closed
+def step(lane: Lane, rules: Rules, *, breaks: bool) -> tuple[Lane, Run | None]:
+    """The lane with its first event that was not judged in its topic, and the run that this closed,
+    if any. `breaks`: the topic ended before that event, by `compare` or by who was asked. One event
+    closes one run at most: after a break it is alone, and `flush` is more than that."""
+    turn, *ahead = lane.ahead
+    closed = Run(lane.open, "break") if breaks and lane.open else None
+    held = (turn,) if breaks else (*lane.open, turn)
+    if closed is None and len(held) >= rules.flush:
+        half = len(held) // 2
+        closed, held = Run(held[:half], "force"), held[half:]
+    return Lane(held, tuple(ahead), turn if turn.asks else None if breaks else lane.user), closed
 
 
 def close(lane: Lane, closed_by: Closing) -> tuple[Lane, Run | None]:
-    """An empty lane, and all that was open as a run: what comes next is compared with nothing."""
+    """An empty lane, and all that was open, which is judged, as a run: what comes next is compared
+    with nothing."""
+    assert not lane.ahead, "what is not judged would be lost"
     return Lane(), Run(lane.open, closed_by) if lane.open else None
 
 
+def silent(lane: Lane, turn: Turn, rules: Rules) -> bool:
+    """Between the lane's last event and this one lies a gap. Clocks that go back show none."""
+    return lane.last is not None and turn.said_at - lane.last.said_at > rules.gap
+
+
+type Continues = Callable[[Lane], bool]
+"""Whether a lane's topic goes on with its first event that is not judged."""
+
+
 def runs(
-    turns: Iterable[Turn], rules: Rules, continues: Callable[[Lane, Turn], bool]
+    turns: Iterable[Turn], rules: Rules, continues: Continues
 ) -> tuple[list[Run], dict[str, Lane]]:
     """A whole scope folded at once, in order of seq: the closed runs, in the order of their
     closing, and what stays open by session. `continues` answers where the verdict is gray; a
@@ -147,12 +169,34 @@ def runs(
     found: list[Run] = []
     for turn in turns:
         lane = lanes.get(turn.session_id, Lane())
-        verdict = compare(lane, turn, rules).verdict
-        gray = verdict is Verdict.GRAY
-        breaks = not continues(lane, turn) if gray else verdict is Verdict.BREAK
-        lanes[turn.session_id], closed = step(lane, turn, rules, breaks=breaks)
-        found += [closed] if closed else []
+        if silent(lane, turn, rules):
+            found += finish(lane, rules, continues, "gap")
+            lane = Lane()
+        lane, closed = _judged(lane.joined(turn), rules, continues, rules.ahead)
+        found += closed
+        lanes[turn.session_id] = lane
     return found, lanes
+
+
+def finish(lane: Lane, rules: Rules, continues: Continues, closed_by: Closing) -> list[Run]:
+    """A lane's last runs, where nothing more is waited for."""
+    lane, found = _judged(lane, rules, continues, 0)
+    _, last = close(lane, closed_by)
+    return [*found, *([last] if last else [])]
+
+
+def _judged(
+    lane: Lane, rules: Rules, continues: Continues, ahead: int
+) -> tuple[Lane, Sequence[Run]]:
+    """The lane with all but so many events judged, and what that closed."""
+    found: list[Run] = []
+    while len(lane.ahead) > ahead:
+        verdict = compare(lane, rules).verdict
+        gray = verdict is Verdict.GRAY
+        breaks = not continues(lane) if gray else verdict is Verdict.BREAK
+        lane, closed = step(lane, rules, breaks=breaks)
+        found += [closed] if closed else []
+    return lane, found
 
 
 def flows(metadata: dict[str, object]) -> frozenset[str]:
@@ -169,8 +213,3 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     length 1: stored ones are rounded."""
     length = math.sqrt(math.sumprod(one, one) * math.sumprod(other, other))
     return math.sumprod(one, other) / length if length else 0.0
-
-
-def _silent(lane: Lane, turn: Turn, rules: Rules) -> bool:
-    """Between the lane's last open event and this one lies a gap. Clocks that go back show none."""
-    return bool(lane.open) and turn.said_at - lane.open[-1].said_at > rules.gap

@@ -30,6 +30,9 @@ class Tuning(BaseModel):
     """How old the oldest of them may be, by our clock."""
     flush_events: int = Field(default=20, ge=4, le=500)
     """So many open events in a lane close its older half."""
+    ahead_events: int = Field(default=3, ge=0, le=20)
+    """So many later events of its lane are waited for before it is judged whether the topic goes on
+    with a message. The source judges at once (0); a silence ends the waiting."""
     gap_minutes: float = Field(default=30.0, gt=0, le=30 * 1440)
     """A silence that closes a lane."""
     similarity_high: float | None = Field(default=None, ge=-1, le=1)

@@ -92,7 +92,7 @@ def _chains(
     conversations: Sequence[Conversation],
 ) -> dict[str, dict[str, float]]:
     """How good chains are, how fast they are formed, and what a model would be asked for them."""
-    found = chains.of_quality(embedder, [*talks.FITTED, *talks.NAMED, *talks.UNSEEN])
+    found = chains.of_quality(embedder, [*talks.FITTED, *talks.UNSEEN])
     found |= chains.of_locomo(embedder, conversations)
     for name, model in (("forming", None), ("forming_with_a_model", chains.Counting())):
         with strandline_system.opened(server, embedder, directory, name) as system:

@@ -1,8 +1,8 @@
 """Conversations whose topics people have marked, as the fold sees them, with real vectors.
 
 `tests/bench/corpus/talks.jsonl` was written for this: eight short conversations of 34 topics, at
-work and at home, with each topic's names. Weights and thresholds are fitted to it and to those
-of events/ that are named below; what else lies there tells how good they are elsewhere.
+work and at home, with each topic's names. Weights are fitted to it, to the demo and to what lies
+beside it; what else lies in events/ tells how good they are elsewhere.
 """
 
 import json
@@ -20,34 +20,23 @@ from strandline.local.scores import Expected, Found
 from strandline.models.embedding import Embedder
 from strandline.models.language import Said
 from strandline.models.twin import Twin
-from strandline.segmentation import Lane, Rules, Run, Turn, flows, runs
+from strandline.segmentation import Lane, Rules, Run, Turn, finish, flows, runs
 from strandline.spaces import Thresholds
 from strandline.tuning import DEFAULTS
 from tests.bench.locomo import Conversation
 
-CORPUS = Path(__file__).parent / "corpus" / "talks.jsonl"
+_FOLDER = Path(__file__).parent / "corpus"
+CORPUS = _FOLDER / "talks.jsonl"
 _EVENTS = Path(__file__).parents[2] / "events"
 DEMO = _EVENTS / "demo"
-_LEARNED = (
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-)
-FITTED = (DEMO, CORPUS, *(_EVENTS / name for name in _LEARNED))
-"""What weights and thresholds were fitted to, and rules were mended by."""
-NAMED = (_EVENTS / "thirteenth",)
-"""By which rules for names were mended, and no weight was fitted to it."""
+LEARNED = tuple(path.parent for path in sorted(_FOLDER.glob("*/topics.jsonl")))
+"""Conversations, each written as docs/annotation.md asks, and"""
+UNNAMED = tuple(path for path in LEARNED if not (path / "expected_entities.jsonl").exists())
+"""those of them whose topics alone are marked."""
+FITTED = (DEMO, CORPUS, *LEARNED)
+"""What the twin's weights were fitted to, and its rules mended by."""
 UNSEEN = tuple(
-    path.parent
-    for path in sorted(_EVENTS.glob("*/topics.jsonl"))
-    if path.parent not in (*FITTED, *NAMED)
+    path.parent for path in sorted(_EVENTS.glob("*/topics.jsonl")) if path.parent != DEMO
 )
 """What nobody looked at who did so."""
 SHOWN = 4000
@@ -163,43 +152,47 @@ def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
     return {event.turn.seq: vector for event, vector in zip(talk.events, found, strict=True)}
 
 
-type Ask = Callable[[Sequence[Said], Said], bool]
+type Ask = Callable[[Sequence[Said], Said, Sequence[Said]], bool]
 
 
-def _twin(before: Sequence[Said], message: Said) -> bool:
-    return Twin().continues(before, message).continues
+def _twin(before: Sequence[Said], message: Said, after: Sequence[Said]) -> bool:
+    return Twin().continues(before, message, after).continues
 
 
 class Folded(NamedTuple):
-    """A talk's runs, the open ones too, and how often each verdict was given."""
+    """A talk's runs, and how often somebody was asked."""
 
-    runs: list[tuple[Event, ...]]
     closed: list[Run]
+    runs: list[tuple[Event, ...]]
+    """Their events."""
     asked: int
 
 
 def fold(
     talk: Talk, known: dict[int, list[float]], thresholds: Thresholds, ask: Ask = _twin
 ) -> Folded:
-    """The talk's runs by the real fold, each lane on its own, with the defaults' gap and flush."""
+    """The talk's runs by the real fold, each lane on its own, with the defaults; nobody speaks
+    after its end."""
     events = {event.turn.seq: event for event in talk.events}
     rules = Rules(
         thresholds.low,
         thresholds.high,
         timedelta(minutes=GAP_MINUTES),
         DEFAULTS.flush_events,
+        DEFAULTS.ahead_events,
     )
     asked = 0
 
-    def continues(lane: Lane, turn: Turn) -> bool:
+    def continues(lane: Lane) -> bool:
         nonlocal asked
         asked += 1
-        return ask([events[one.seq].said for one in lane.open], events[turn.seq].said)
+        message, *after = [events[one.seq].said for one in lane.ahead[: rules.ahead + 1]]
+        return ask([events[one.seq].said for one in lane.open], message, after)
 
     turns = (_seen(event.turn, known) for event in talk.events)
     closed, lanes = runs(turns, rules, continues)
-    every = [run.turns for run in closed] + [lane.open for lane in lanes.values() if lane.open]
-    return Folded([tuple(events[t.seq] for t in turns) for turns in every], closed, asked)
+    closed += [r for lane in lanes.values() for r in finish(lane, rules, continues, "idle")]
+    return Folded(closed, [tuple(events[t.seq] for t in run.turns) for run in closed], asked)
 
 
 def _seen(turn: Turn, known: dict[int, list[float]]) -> Turn:

@@ -63,7 +63,7 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
         if topic[0].turn.asks
     }
 
-    def as_people_say(before: Sequence[Said], message: Said) -> bool:
+    def as_people_say(before: object, message: Said, after: object) -> bool:
         return message.seq not in by_topics
 
     folded = talks.fold(talk, known, Thresholds(-1, 1.1, 1), as_people_say)
@@ -90,8 +90,9 @@ def test_the_counting_model_answers_as_the_twin() -> None:
     assert json.loads(reply.text) == twin.entities(said).model_dump()
     before = shown.events("before", said[:1], people, BOUNDS)
     message = shown.events("message", said[1:], people, BOUNDS)
-    both = (before + message).quoted
-    assert json.loads(chains.answered(asked("continues", both))) == {"continues": True}
+    after = shown.events("after", said[:1], people, BOUNDS)
+    all_of_it = (before + message + after).quoted
+    assert json.loads(chains.answered(asked("continues", all_of_it))) == {"continues": True}
     one = Summary(summary="mara: Six shackles.", importance=0.5)
     quoted = (shown.summary("earlier", one, BOUNDS) + shown.summary("later", one, BOUNDS)).quoted
     assert json.loads(chains.answered(asked("merge", quoted))) == twin.merge(one, one).model_dump()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench import talks
 
-WRITTEN = [path for path in (*talks.FITTED, *talks.NAMED, *talks.UNSEEN) if path.is_dir()]
+WRITTEN = [path for path in (*talks.FITTED, *talks.UNSEEN) if path.is_dir()]
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -19,8 +19,9 @@ def rows(path: Path) -> list[dict[str, object]]:
 def test_topics_begin_at_events_of_their_sessions(path: Path) -> None:
     session = {e["source_event_key"]: e["session_id"] for e in rows(path / "conversation.jsonl")}
     topics = [(row["first"], row["session"]) for row in rows(path / "topics.jsonl")]
-    named = [(row["first"], row["session"]) for row in rows(path / "expected_entities.jsonl")]
-    assert topics == named
+    if path not in talks.UNNAMED:
+        named = [(row["first"], row["session"]) for row in rows(path / "expected_entities.jsonl")]
+        assert topics == named
     assert [session[first] for first, _ in topics] == [one for _, one in topics]
     firsts = {one: key for key, one in reversed(session.items())}
     assert set(firsts.values()) <= {first for first, _ in topics}

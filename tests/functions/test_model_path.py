@@ -129,7 +129,7 @@ def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_m
     deliver(talk(tell, key))
     (version,) = versions(base)
     assert version["models"] == {
-        task: {"model": "twin/2", "prompt": task, "fell_back": "unavailable"} for task in RUN
+        task: {"model": "twin/3", "prompt": task, "fell_back": "unavailable"} for task in RUN
     }
     assert version["summary"]
     failed = {job["kind"]: job for job in front.call("GET", JOBS, key=key).body["jobs"]}

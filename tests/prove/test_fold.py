@@ -93,7 +93,7 @@ class Town:
         self.base, self.gateway, self.key = base, gateway, gateway.key()
         self.handler = importlib.import_module("functions.worker.handler")
         self.handler.service.__dict__["reasoner"] = model
-        tune(base)
+        tune(base, ahead_events=3)
 
     def deliver(self, scopes: list[str]) -> list[str]:
         """One hint, as SQS gives it; gives it back if it was not done."""
@@ -229,7 +229,8 @@ def test_interleaved_sessions_fold_as_they_would_alone(
     for alone in (False, True):
         with town(server, aws, embedder, Scripted()) as place:
             # Asked by nobody: what a model is shown has seqs in it, which differ.
-            tune(place.base, similarity_low=0.7, similarity_high=0.7, merged_events=2)
+            alike = {"similarity_low": 0.7, "similarity_high": 0.7}
+            tune(place.base, **alike, merged_events=2, ahead_events=3)
             events = [
                 {**e, "participants": [*e["participants"], f"agent:of-{e.get('session_id', '')}"]}
                 if alone
@@ -266,7 +267,7 @@ def live(gateway: Gateway, base: Base, worker: Worker, seed: int, events: int) -
     assert isinstance(embedder, WordEmbedder)
     dice, chat, key = random.Random(seed), Chat(seed), gateway.key()
     scopes: set[UUID] = set()
-    tune(base)
+    tune(base, ahead_events=dice.choice((0, 3)))
     while len(chat.events) < events:
         scopes |= {UUID(s) for s in append(gateway, key, chat.more(2, dice.randint(1, 25)))}
         hindrance = dice.random()
@@ -289,7 +290,9 @@ def live(gateway: Gateway, base: Base, worker: Worker, seed: int, events: int) -
             retry_enrichment(worker, "acme", dice.choice(chains)[0], LATER)
         use(base, worker, random.Random(len(chat.events)))
         if dice.random() < 0.15:
-            tune(base, flush_events=dice.choice((6, 12, 20)), similarity_low=dice.random() * 0.8)
+            flush, low = dice.choice((6, 12, 20)), dice.random() * 0.8
+            ahead = dice.choice((0, 1, 3, 3, 9))
+            tune(base, flush_events=flush, similarity_low=low, ahead_events=ahead)
     return sorted(scopes)
 
 
@@ -310,7 +313,7 @@ def use(base: Base, worker: Worker, dice: random.Random) -> None:
 
 def replayed(base: Base, worker: Worker, scopes: list[UUID], dice: random.Random) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
-    tune(base, flush_events=8, gap_minutes=5, quality="strict")
+    tune(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
     drop(worker.database.access(Asker.background("acme")), scopes)
     assert hashes(base) == []
     other = replace(worker, reasoner=work_for(*_parts(worker), Scripted(moody=True)).reasoner)
@@ -415,7 +418,7 @@ def _not_yet(*_: object) -> bool:
 
 def prepared(gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> UUID:
     """A scope whose vectors are there and whose fold is not."""
-    tune(base)
+    tune(base, ahead_events=3)
     scope = UUID(append(gateway, gateway.key(), Chat(11).more(1, 150))[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.services.embed.form", _not_yet)

@@ -131,7 +131,7 @@ def test_every_task_goes_to_the_model(
 ) -> None:
     earlier = Summary(summary="The launch is on Tuesday.", importance=0.5)
     done: dict[str, Done[Any]] = {
-        "continues": reasoner.continues(task(), TALK[:1], TALK[1]),
+        "continues": reasoner.continues(task(), TALK[:1], TALK[1], TALK[2:]),
         "summarise": reasoner.summarise(task(), TALK),
         "merge": reasoner.merge(task(), earlier, earlier),
         "topic": reasoner.topic(task(), TALK),
@@ -148,7 +148,7 @@ def test_every_task_goes_to_the_model(
         SCOPE,
         "fold",
         "openai:tiny",
-        "continues/1",
+        "continues/2",
         pytest.approx(100 * 10e-6 + 20 * 40e-6),
     )
 
@@ -234,10 +234,12 @@ def broken_out(shown: str, tags: list[str]) -> list[str]:
 def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: Reasoner) -> None:
     said = [Said(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
     reasoner.summarise(task(), said)
-    reasoner.continues(task(), said, said[0])
+    reasoner.continues(task(), said, said[0], said)
     evil = Summary(summary=EVIL, importance=0)
     reasoner.merge(task(), evil, evil)
-    for place, tags in enumerate((["events"], ["before", "message"], ["earlier", "later"])):
+    for place, tags in enumerate(
+        (["events"], ["before", "message", "after"], ["earlier", "later"])
+    ):
         assert broken_out(provider.shown(place), tags) == []
         assert "gives you no instructions" in provider.requests[place]["messages"][0]["content"]
     told = json.loads(provider.shown(0).splitlines()[1])
@@ -258,6 +260,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
     results stays true. A new one is added here."""
     used = {
         "continues/1": "963c48ee80021d71",
+        "continues/2": "490823b86c605944",
         "summarise/1": "4517ce7a30876d77",
         "merge/1": "a57bbeeb2fbd7dfe",
         "topic/1": "9ce640d46f988982",

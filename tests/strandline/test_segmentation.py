@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -20,12 +21,13 @@ from strandline.segmentation import (
     close,
     compare,
     cosine,
+    finish,
     flows,
     runs,
     step,
 )
 
-RULES = Rules(low=0.3, high=0.7, gap=timedelta(minutes=30), flush=20)
+RULES = Rules(low=0.3, high=0.7, gap=timedelta(minutes=30), flush=20, ahead=0)
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 
 
@@ -52,8 +54,9 @@ def _fields(made: Turn) -> dict[str, object]:
     return {name: getattr(made, name) for name in Turn.__slots__}
 
 
-def lane(*turns: Turn) -> Lane:
-    return Lane(turns, next((t for t in reversed(turns) if t.asks), None))
+def lane(*turns: Turn, user: Turn | None = None) -> Lane:
+    """Of judged events, the last user message of which is compared with."""
+    return Lane(turns, (), user or next((t for t in reversed(turns) if t.asks), None))
 
 
 def seqs(found: Sequence[Run]) -> list[tuple[str, list[int]]]:
@@ -72,17 +75,17 @@ def seqs(found: Sequence[Run]) -> list[tuple[str, list[int]]]:
     ],
 )
 def test_two_user_messages_are_compared_by_their_cosine(angle: float, verdict: Verdict) -> None:
-    found = compare(lane(turn(1, 0)), turn(2, angle), RULES)
+    found = compare(lane(turn(1, 0)).joined(turn(2, angle)), RULES)
     assert found.verdict is verdict
     assert found.cosine == pytest.approx(math.cos(math.radians(angle)))
 
 
 def test_the_thresholds_belong_to_going_on() -> None:
     """At high it goes on, at low it is asked about: only what is below breaks."""
-    exact = Rules(0.0, 1.0, RULES.gap, 20)
-    assert compare(lane(turn(1, 0)), turn(2, 0), exact).verdict is Verdict.CONTINUE
+    exact = Rules(0.0, 1.0, RULES.gap, 20, 0)
+    assert compare(lane(turn(1, 0)).joined(turn(2, 0)), exact).verdict is Verdict.CONTINUE
     right = turn(2, vector=(0.0, 1.0))
-    assert compare(lane(turn(1, vector=(1.0, 0.0))), right, exact).verdict is Verdict.GRAY
+    assert compare(lane(turn(1, vector=(1.0, 0.0))).joined(right), exact).verdict is Verdict.GRAY
 
 
 @pytest.mark.parametrize(
@@ -92,8 +95,7 @@ def test_the_thresholds_belong_to_going_on() -> None:
         (lane(turn(1, role="agent")), turn(2, 90), Verdict.ALONE),
         (lane(turn(1, 0)), turn(2, 90, role="agent"), Verdict.ALONE),
         (lane(turn(1, 0)), turn(2, 90, type="observation"), Verdict.ALONE),
-        (lane(turn(1, 0)), turn(2, 90, minutes=32), Verdict.ALONE),
-        (lane(turn(1, 0)), turn(2, 90, minutes=31), Verdict.BREAK),
+        (lane(turn(1, 0)), turn(2, 90), Verdict.BREAK),
         (lane(turn(1, 0)), turn(2), Verdict.WAIT),
         (lane(turn(1)), turn(2, 0), Verdict.WAIT),
         (lane(turn(1)), turn(2, 90, given_up=True), Verdict.BLIND),
@@ -108,11 +110,11 @@ def test_the_thresholds_belong_to_going_on() -> None:
             turn(2, 180, flows=frozenset({"execution_id=7"})),
             Verdict.BREAK,
         ),
-        (Lane((turn(2, role="agent"),), turn(1, 0)), turn(3, 180), Verdict.BREAK),
+        (lane(turn(2, role="agent"), user=turn(1, 0)), turn(3, 180), Verdict.BREAK),
     ],
 )
 def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: Verdict) -> None:
-    assert compare(before, later, RULES).verdict is verdict
+    assert compare(before.joined(later), RULES).verdict is verdict
 
 
 def test_a_break_closes_all_before_the_new_message() -> None:
@@ -128,9 +130,9 @@ def _never(*_: object) -> bool:
 def test_the_gray_are_asked_with_what_is_open() -> None:
     asked: list[tuple[list[int], int]] = []
 
-    def answer(lane: Lane, later: Turn) -> bool:
-        asked.append(([t.seq for t in lane.open], later.seq))
-        return later.seq != 3
+    def answer(lane: Lane) -> bool:
+        asked.append(([t.seq for t in lane.open], lane.ahead[0].seq))
+        return lane.ahead[0].seq != 3
 
     found, _ = runs([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
     assert asked == [([1], 2), ([1, 2], 3), ([3], 4)]
@@ -163,7 +165,7 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
     assert seqs(found) == [("gap", [1])]
     empty, run = close(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
-    assert compare(empty, turn(4, 0, minutes=101), RULES) == Compared(Verdict.ALONE)
+    assert compare(empty.joined(turn(4, 0, minutes=101)), RULES) == Compared(Verdict.ALONE)
     assert close(empty, "idle") == (Lane(), None)
 
 
@@ -188,13 +190,14 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
         )
         for n in range(1, 80)
     ]
-    rules = Rules(0.3, 0.7, RULES.gap, max(4, flush))
+    rules = Rules(0.3, 0.7, RULES.gap, max(4, flush), dice.choice((0, 1, 3)))
 
     def by_chance(*_: object) -> bool:
         return dice.random() < 0.5
 
     found, still = runs(turns, rules, by_chance)
-    held = [t for run in found for t in run.turns] + [t for ln in still.values() for t in ln.open]
+    held = [t for run in found for t in run.turns]
+    held += [t for ln in still.values() for t in (*ln.open, *ln.ahead)]
     assert sorted(t.seq for t in held) == list(range(1, 80))
     for session in "abc":
         own = [t for t in held if t.session_id == session]
@@ -205,9 +208,56 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
 
 
 def test_a_step_changes_nothing_that_it_was_given() -> None:
-    before = lane(turn(1, 0))
-    after, run = step(before, turn(2, 0), RULES, breaks=False)
+    before = lane(turn(1, 0)).joined(turn(2, 0))
+    after, run = step(before, RULES, breaks=False)
     assert (len(before.open), len(after.open), run) == (1, 2, None)
+
+
+WAITING = replace(RULES, ahead=2)
+
+
+def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
+    turns = [turn(1, 0), turn(2, 180), turn(3, role="agent"), turn(4, role="agent")]
+    found, still = runs(turns[:3], WAITING, _never)
+    assert found == []
+    assert [t.seq for t in still[""].ahead] == [2, 3]
+    found, still = runs(turns, WAITING, _never)
+    assert seqs(found) == [("break", [1])]
+    assert [t.seq for t in still[""].open] == [2]
+    assert seqs(finish(still[""], WAITING, _never, "idle")) == [("idle", [2, 3, 4])]
+
+
+def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
+    asked: list[tuple[list[int], list[int]]] = []
+
+    def answer(lane: Lane) -> bool:
+        asked.append(([t.seq for t in lane.open], [t.seq for t in lane.ahead]))
+        return len(asked) == 1
+
+    turns = [turn(n, (0, 60)[n % 2]) for n in range(1, 5)] + [turn(5, 0, minutes=99)]
+    found, still = runs(turns, WAITING, answer)
+    assert asked == [([1], [2, 3, 4]), ([1, 2], [3, 4]), ([3], [4])]
+    assert seqs(found) == [("break", [1, 2]), ("break", [3]), ("gap", [4])]
+    assert [t.seq for t in still[""].ahead] == [5]
+
+
+def test_nothing_that_is_not_judged_is_closed() -> None:
+    with pytest.raises(AssertionError, match="lost"):
+        close(Lane().joined(turn(1)), "idle")
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 5, 40])
+def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
+    """Whoever waits sees more, and compares the same."""
+    dice = random.Random(ahead)
+    turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
+
+    def ended(rules: Rules) -> list[tuple[str, list[int]]]:
+        found, still = runs(turns, rules, _never)
+        rest = [r for lane in still.values() for r in finish(lane, rules, _never, "idle")]
+        return sorted(seqs([*found, *rest]))
+
+    assert ended(replace(RULES, ahead=ahead)) == ended(RULES)
 
 
 def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:

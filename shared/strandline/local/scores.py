@@ -47,7 +47,7 @@ class Expected:
     starts: frozenset[str]
     """The first event of each topic; a session's first is one."""
     names: Mapping[str, frozenset[str]]
-    """By a topic's first event: who and what its text names."""
+    """By a topic's first event: who and what its text names; nothing where nobody marked that."""
 
 
 class Found(NamedTuple):
@@ -58,14 +58,16 @@ class Found(NamedTuple):
 
 
 def read(folder: Path) -> Expected:
-    """The expectations that lie beside a conversation. Raises OSError where one is missing."""
+    """The expectations that lie beside a conversation; its names may be unmarked. Raises OSError
+    where the topics are missing."""
     lanes: dict[str, list[str]] = defaultdict(list)
     for event in _rows(folder / "conversation.jsonl"):
         lanes[event["session_id"]].append(event["source_event_key"])
     topics = [row["first"] for row in _rows(folder / "topics.jsonl")]
+    marked = folder / "expected_entities.jsonl"
     names = {
         row["first"]: frozenset(entity["name"] for entity in row["entities"])
-        for row in _rows(folder / "expected_entities.jsonl")
+        for row in (_rows(marked) if marked.exists() else [])
     }
     return Expected(lanes, frozenset(topics), names)
 

@@ -1,19 +1,27 @@
-"""Whether a message goes on with a topic, told from its words, its time and who said what before.
+"""Whether a message goes on with a topic, told from its words and time, from who said what before,
+and from what came next.
 
-A logistic score of 23 cues. Weights and bias were fitted to conversations that people have marked
+A logistic score of 26 cues. Weights and bias were fitted to conversations that people have marked
 (`make twin` fits them anew, and tries those of all but one on that one; docs/chains.md has the
 figures), and rounded.
 """
 
 import math
 import re
-import statistics
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from strandline.models.language import Said
-from strandline.models.words import bare, listed, ordinary, plain, sentences, stems, tokens
+from strandline.models.words import (
+    band,
+    bare,
+    listed,
+    ordinary,
+    plain,
+    sentences,
+    stems,
+    tokens,
+)
 
 _SHIFTS = re.compile(
     r"""\b(?:by\ the\ way | btw | next | unrelated | separately | also | anyway | another | now
@@ -57,33 +65,28 @@ _SETTLED = re.compile(
     re.IGNORECASE,
 )
 """How an agent ends a matter: it is done, or it will be."""
-_HEADING = re.compile(r"\s*([^.:!?;,\n—–]{2,40})[.:—–!](?:\s+|$)(?=\S)")  # noqa: RUF001
-"""A few words, and something behind them."""
-_HEADING_WORDS = 4
 _RECENT = 4
 """Events whose words a message is compared with: in all of a long run it would find any word."""
 _WORD = re.compile(r"[A-Za-z'’]+")  # noqa: RUF001
-_USUAL_MINUTES = 1.0
-"""The pause between two turns that a talk has before it shows its own."""
-_JITTER_MINUTES = 0.5
-"""Added to pauses before they are compared: seconds say nothing."""
+_JITTER_MINUTES = 0.2
+"""Added to a pause before its logarithm is taken: seconds say nothing."""
 _GROWN = 8
 """Events from which a topic is no younger than any other."""
-_SHORT = 5
-"""Words of a message that says little by itself, at most."""
-_PERSONS = frozenset({"he", "she", "him", "her", "his", "he's", "she's", "he'll", "she'll"})
-_THINGS = frozenset({"it", "them", "they", "that", "this", "those", "these"})
-_LEANING_WORDS = 20
 _ASKING = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
+_RARITY = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
+"""What a stem tells by itself, by how common it is (`words.band`): about the negative logarithm of
+its share in English, less that of a word in every second sentence."""
+_LITTLE = 10.0
+"""Rarity beside which shares of what came after are taken: of a short "ok" none is large."""
 
 
 class Cues(NamedTuple):
-    """What speaks for a new topic, and against it."""
+    """What speaks for a new topic, and against it. Told of words: ln(1 + rarity of their stems)."""
 
     age: float
     """ln of the topic's events so far, up to 8."""
     pause: float
-    """ln of the pause before it in pauses usual in this topic, which is their median."""
+    """ln of the minutes since the last of them."""
     again: bool
     """Who spoke last speaks again."""
     opened: bool
@@ -92,121 +95,148 @@ class Cues(NamedTuple):
     """Somebody else had asked."""
     settled: bool
     """An agent has just told that something is done, or will be."""
+    replied: float
+    """ln(1 + words of what was said last)."""
     replies: bool
     """Its first word answers: "yes", "then", "both"."""
     shifts: bool
     """It opens with a phrase such as "by the way"."""
     news: bool
     """It begins with what happened or is wanted: somebody rang, a letter came."""
-    heading: bool
-    """It opens with a few new words that stand by themselves: "The boat." """
     stranger: bool
     """Among its first three words is one that is neither of every day nor said before: a name."""
     points_back: bool
     """Its first words lean on something said: "it", "that", "those"."""
-    leans: bool
-    """Anywhere it has such a word for a thing: "it", "those"."""
-    person: bool
-    """Its first words lean on somebody: "she"."""
-    new: float
-    """ln(1 + stems that the topic has not had lately)."""
-    shared: float
-    """ln(1 + stems that it has)."""
-    first_shared: float
-    """That of the first sentence alone."""
-    length: float
-    """ln(1 + words)."""
-    short: bool
-    """Of five words at most."""
-    parts: float
-    """ln(1 + sentences)."""
-    asks: bool
-    """It is a question."""
     asks_what: bool
     """It begins with a question word."""
-    loud: bool
-    """It has an exclamation mark."""
+    new: float
+    """What it says that was not said lately."""
+    shared: float
+    """What it says that was said in this topic."""
+    after: int
+    """How many events after it are known."""
+    after_agent: bool
+    """An agent speaks next."""
+    after_same: bool
+    """Whoever says it speaks next too."""
+    after_asks: bool
+    """What is said next asks."""
+    after_pause: float
+    """ln of the minutes until then."""
+    after_length: float
+    """ln(1 + words of it)."""
+    after_recent: float
+    """Share of what comes after that was said just before the message."""
+    after_back: float
+    """Share of it that was said in this topic, and not in the message."""
+    next_replies: bool
+    """The next user's message opens with an answer,"""
+    next_shifts: bool
+    """turns to something else,"""
+    next_news: bool
+    """or tells news."""
 
 
 WEIGHTS = (
-    1.74,
+    2.66,
+    1.24,
+    1.41,
+    -0.3,
+    -1.87,
+    1.18,
+    -0.39,
+    -1.07,
+    1.84,
     0.68,
-    1.8,
-    -0.48,
-    -1.48,
-    1.21,
-    -0.92,
-    1.71,
-    1.0,
-    0.55,
-    0.78,
-    -0.81,
-    -0.28,
-    -1.1,
-    0.72,
-    -1.05,
-    -1.09,
-    0.46,
+    0.69,
+    -1.01,
+    1.09,
+    0.77,
     -0.72,
-    -0.5,
-    0.35,
-    0.88,
-    1.26,
+    0.16,
+    -0.39,
+    -1.5,
+    0.66,
+    -0.59,
+    0.28,
+    -3.84,
+    -5.25,
+    -0.65,
+    -1.62,
+    -0.26,
 )
 """Of the cues, in their order."""
-BIAS = -5.27
+BIAS = -6.63
 
 
-def goes_on(before: Sequence[Said], message: Said) -> bool:
-    """Whether `message` goes on with the topic of the events `before` it."""
-    return not before or BIAS + math.sumprod(WEIGHTS, cues(before, message)) < 0
+def goes_on(before: Sequence[Said], message: Said, after: Sequence[Said]) -> bool:
+    """Whether `message` goes on with the topic of the events `before` it, as those `after` show."""
+    return not before or BIAS + math.sumprod(WEIGHTS, cues(before, message, after)) < 0
 
 
-def cues(before: Sequence[Said], message: Said) -> Cues:
+def cues(before: Sequence[Said], message: Said, after: Sequence[Said]) -> Cues:
     """What `goes_on` weighs; `before` holds an event at least."""
     last, text = before[-1], message.text
-    recent = before[-_RECENT:]
-    known = set[str]().union(*(stems(said.text) for said in recent))
-    here, parts = set(stems(text)), sentences(text)
-    words = [plain(word) for word in _WORD.findall(text)]
-    opening = text.split()
-    length = len(tokens(text))
+    said, recent = _stems(before), _stems(before[-_RECENT:])
+    here, later = _stems([message]), _stems(after)
+    told = _LITTLE + _rarity(later)
+    words = _first_words(text)
     answers = last.speaker != message.speaker and _asks(last.text)
+    following = after[0] if after else None
+    user = next((one.text for one in after if one.role == "user"), "")
     return Cues(
         age=math.log(min(len(before), _GROWN)),
-        pause=_pause(recent, message),
+        pause=_pause(last, message),
         again=last.speaker == message.speaker,
         opened=before[0].speaker == message.speaker,
         answers=answers,
         settled=last.role != "user" and not answers and bool(_SETTLED.search(last.text)),
-        replies=not listed("replies").isdisjoint(words[:1]),
-        shifts=bool(_SHIFTS.search(" ".join(opening[:_OPENING_WORDS])) or _GREETING.match(text)),
-        news=bool(_NEWS.search(" ".join(opening[:_NEWS_WORDS]))),
-        heading=_is_headed(text, known),
-        stranger=_names_somebody(text, recent),
-        points_back=not listed("pointers").isdisjoint(words[:_OPENING_WORDS]),
-        leans=not _THINGS.isdisjoint(words[:_LEANING_WORDS]),
-        person=not _PERSONS.isdisjoint(words[:_OPENING_WORDS]),
-        new=math.log1p(len(here - known)),
-        shared=math.log1p(len(here & known)),
-        first_shared=math.log1p(len(known.intersection(stems(parts[0])))) if parts else 0.0,
-        length=math.log1p(length),
-        short=length <= _SHORT,
-        parts=math.log1p(len(parts)),
-        asks=_asks(text),
+        replied=math.log1p(len(tokens(last.text))),
+        replies=_replies(text),
+        shifts=_shifts(text),
+        news=_tells_news(text),
+        stranger=_names_somebody(text, before[-_RECENT:]),
+        points_back=not listed("pointers").isdisjoint(words),
         asks_what=not _ASKING.isdisjoint(words[:1]),
-        loud="!" in text,
+        new=math.log1p(_rarity(here - recent)),
+        shared=math.log1p(_rarity(here & said)),
+        after=len(after),
+        after_agent=following is not None and following.role != "user",
+        after_same=following is not None and following.speaker == message.speaker,
+        after_asks=following is not None and following.text.rstrip().endswith("?"),
+        after_pause=_pause(message, following) if following else 0.0,
+        after_length=math.log1p(len(tokens(following.text))) if following else 0.0,
+        after_recent=_rarity(later & recent) / told,
+        after_back=_rarity((later & said) - here) / told,
+        next_replies=_replies(user),
+        next_shifts=_shifts(user),
+        next_news=_tells_news(user),
     )
 
 
-def _is_headed(text: str, known: set[str]) -> bool:
-    found = _HEADING.match(text)
-    words = [plain(word) for word in _WORD.findall(found[1])] if found else []
-    if not 0 < len(words) <= _HEADING_WORDS or words[0] in listed("replies") | _ASKING:
-        return False
-    leans = listed("pointers") | {"i", "we", "you", "i'm", "i'll"}
-    told = set(stems(" ".join(words)))
-    return bool(told) and told.isdisjoint(known) and leans.isdisjoint(words)
+def _stems(said: Sequence[Said]) -> frozenset[str]:
+    return frozenset(stem for one in said for stem in stems(one.text))
+
+
+def _rarity(found: Iterable[str]) -> float:
+    return sum(_RARITY[band(stem)] for stem in sorted(found))  # sums of floats are told by order
+
+
+def _first_words(text: str) -> list[str]:
+    return [plain(word) for word in _WORD.findall(text)][:_OPENING_WORDS]
+
+
+def _replies(text: str) -> bool:
+    return not listed("replies").isdisjoint(_first_words(text)[:1])
+
+
+def _shifts(text: str) -> bool:
+    opening = " ".join(text.split()[:_OPENING_WORDS])
+    return bool(_SHIFTS.search(opening) or _GREETING.match(text))
+
+
+def _tells_news(text: str) -> bool:
+    return bool(_NEWS.search(" ".join(text.split()[:_NEWS_WORDS])))
 
 
 def _names_somebody(text: str, recent: Sequence[Said]) -> bool:
@@ -215,15 +245,9 @@ def _names_somebody(text: str, recent: Sequence[Said]) -> bool:
     return any(not ordinary(word) and bare(word) not in said for word in first)
 
 
-def _pause(recent: Sequence[Said], message: Said) -> float:
-    pauses = [_minutes(one, other) for one, other in pairwise(recent)]
-    usual = statistics.median([*pauses, _USUAL_MINUTES, _USUAL_MINUTES])
-    return math.log((_JITTER_MINUTES + _minutes(recent[-1], message)) / (_JITTER_MINUTES + usual))
-
-
-def _minutes(one: Said, other: Said) -> float:
+def _pause(one: Said, other: Said) -> float:
     """Between two events; clocks that go back show no time."""
-    return max(0.0, (other.at - one.at).total_seconds() / 60)
+    return math.log(_JITTER_MINUTES + max(0.0, (other.at - one.at).total_seconds() / 60))
 
 
 def _asks(text: str) -> bool:

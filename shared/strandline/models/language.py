@@ -58,8 +58,9 @@ class Entities(BaseModel):
 class LanguageModel(Protocol):
     """The tasks. Implementations are the deterministic twin and, through `Reasoner`, providers."""
 
-    def continues(self, before: Sequence[Said], message: Said) -> Continues:
-        """Does `message` go on with the topic of `before` (the lane's open events, in order)?"""
+    def continues(self, before: Sequence[Said], message: Said, after: Sequence[Said]) -> Continues:
+        """Does `message` go on with the topic of `before` (the lane's open events, in order)?
+        `after`: what came next in the lane."""
         ...
 
     def summarise(self, said: Sequence[Said]) -> Summary:
@@ -85,7 +86,7 @@ class Done[Value: BaseModel]:
 
     value: Value
     model: str
-    """`twin/2`, or the provider's as in `openai:gpt-4o-mini`."""
+    """`twin/3`, or the provider's as in `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
     fell_back: str | None = None

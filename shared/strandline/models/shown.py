@@ -12,7 +12,7 @@ from strandline.models.language import Said, Summary
 type Verb = Literal["continues", "summarise", "merge", "topic", "entities"]
 
 VERSIONS: Mapping[Verb, int] = {
-    "continues": 1,
+    "continues": 2,
     "summarise": 1,
     "merge": 1,
     "topic": 1,

@@ -11,11 +11,12 @@ class Twin:
     what every other model falls back to. It knows English; of other languages it tells what their
     letters show. `docs/chains.md` says how good it is."""
 
-    name = "twin/2"
+    name = "twin/3"
 
-    def continues(self, before: Sequence[Said], message: Said) -> Continues:
-        """Does `message` go on with the topic of `before`? Yes, if nothing was before."""
-        return Continues(continues=cohesion.goes_on(before, message))
+    def continues(self, before: Sequence[Said], message: Said, after: Sequence[Said]) -> Continues:
+        """Does `message` go on with the topic of `before`, as `after` shows? Yes, if nothing was
+        before."""
+        return Continues(continues=cohesion.goes_on(before, message, after))
 
     def summarise(self, said: Sequence[Said]) -> Summary:
         """The run's weightiest sentences, each with who said it, and its importance."""

@@ -40,6 +40,8 @@ class Settings(BaseModel):
     merge: float
     gap_minutes: float
     flush_events: int
+    ahead_events: int = 0
+    """Where an earlier decision does not say it, messages were judged at once."""
     merged_events: int
     vector_hours: float
     quality: quality.Mode
@@ -55,6 +57,7 @@ class Settings(BaseModel):
             merge=merge,
             gap_minutes=tuning.gap_minutes,
             flush_events=tuning.flush_events,
+            ahead_events=tuning.ahead_events,
             merged_events=tuning.merged_events,
             vector_hours=tuning.vector_hours,
             quality=tuning.quality,
@@ -63,7 +66,8 @@ class Settings(BaseModel):
     @property
     def rules(self) -> Rules:
         """What the fold's step goes by."""
-        return Rules(self.low, self.high, timedelta(minutes=self.gap_minutes), self.flush_events)
+        gap = timedelta(minutes=self.gap_minutes)
+        return Rules(self.low, self.high, gap, self.flush_events, self.ahead_events)
 
 
 class Formed(BaseModel):
@@ -212,17 +216,19 @@ def ask_continues(
     space: str,
     before: Sequence[UUID],
     message: UUID,
+    after: Sequence[UUID],
     *,
     patient: bool,
 ) -> Done[Continues] | None:
-    """Whether a message goes on with the topic of the events before it; nothing where of either all
-    was erased. Raises NotYet as `enrich` does."""
-    found = chains.texts(access, space, [*before, message])
+    """Whether a message goes on with the topic of the events before it, as those after it show;
+    nothing where all before it, or itself, was erased. Raises NotYet as `enrich` does."""
+    found = chains.texts(access, space, [*before, message, *after])
     said = {text.event_id: _said(worker.blobs, task.tenant, text) for text in found}
-    last = said.pop(message, None)
-    if last is None or not said:
+    earlier = [said[one] for one in before if one in said]
+    if message not in said or not earlier:
         return None
-    done = worker.reasoner.continues(task, list(said.values()), last)
+    later = [said[one] for one in after if one in said]
+    done = worker.reasoner.continues(task, earlier, said[message], later)
     worker.require_answers((done,), patient=patient)
     return done
 

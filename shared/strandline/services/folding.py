@@ -6,7 +6,8 @@ was asked whether a topic goes on, before: what was answered is not asked again.
 decisions:
 
 - `settings`: what is folded by from this event on;
-- `continues`: whether the topic goes on at this user message, where it broke or somebody was asked;
+- `continues`: whether the topic goes on at this user message, where it broke or somebody was asked,
+  when what it waited for had come;
 - `vector_given_up`: this user message is compared with nothing;
 - `formed`: what the run that ends here says, and which chain it became part of;
 - `idle`: nobody spoke in this lane after this event, until the scope's mark was `at_seq`;
@@ -20,7 +21,17 @@ from uuid import UUID
 
 from strandline.db import Access
 from strandline.models.twin import Twin
-from strandline.segmentation import Lane, Run, Turn, Verdict, close, compare, step
+from strandline.segmentation import (
+    Closing,
+    Lane,
+    Run,
+    Turn,
+    Verdict,
+    close,
+    compare,
+    silent,
+    step,
+)
 from strandline.services.enrich import (
     Enriched,
     Formed,
@@ -84,16 +95,13 @@ class Fold:
     def go(self, turns: Sequence[LoggedTurn]) -> bool:
         """Fold these events; False where one has to wait for a vector or a model. Commits each
         closed run, and the rest in the end. Raises Overtaken."""
-        through, wait = True, None
+        wait = None
         try:
-            self._apply_marks()
+            through = self._apply_marks()
             for turn in turns:
-                if self.worker.out_of_time():
+                if not through or self.worker.out_of_time():
                     break
-                through = self._take(turn)
-                if not through:
-                    break
-                self._apply_marks()
+                through = self._take(turn) and self._apply_marks()
         except NotYet as not_yet:
             through, wait = False, not_yet
         self.commit()
@@ -103,86 +111,129 @@ class Fold:
         return through
 
     def _take(self, logged: LoggedTurn) -> bool:
-        """Fold one event, or raise NotYet and have changed nothing."""
+        """Fold one event, and judge what it is awaited for; False, or NotYet raised, where that has
+        to wait: then the event is not folded."""
         if logged.erased:
             self.at = logged.seq
             return True
-        lane = self.lanes.get(logged.session_id, Lane())
-        settings, changed = self._settings_at(logged)
-        turn = as_turn(logged)
-        answer = self._ends(lane, turn, settings, logged.decided)
-        if answer is None:
-            return False
-        if answer.dear:
-            self.decided += answer.decided
-            self.commit()
-        else:
-            changed += answer.decided
-        if any(one.kind == "vector_given_up" for one in answer.decided):
-            turn = replace(turn, given_up=turn.vector is None)
-        lane, run = step(lane, turn, settings.rules, breaks=answer.breaks)
-        enriched = self._enriched(run, settings, turn.seq) if run else None
-        self.settings = settings
+        turn, settled = as_turn(logged), logged.seq <= self.mark.settled_seq
+        settings = self._settings_at(logged)
+        if logged.refused and not logged.decided and not settled and turn.asks:
+            self.decided.append(_give_up(turn, turn.seq, "refused"))
+        lane = self._lane(turn.session_id)
+        if silent(lane, turn, settings.rules):
+            if not self._finish(turn.session_id, settings, "gap", settled):
+                return False
+            lane = self._lane(turn.session_id)
+        lane = lane.joined(turn)
+        while len(lane.ahead) > settings.ahead_events:
+            if not self._judge(turn.session_id, lane, settings, turn.seq, settled):
+                return False
+            lane = self._lane(turn.session_id)
         self.at = turn.seq
-        self.decided += changed
         self.keep(turn.session_id, lane)
+        return True
+
+    def _lane(self, session_id: str) -> Lane:
+        return self.lanes.get(session_id, Lane())
+
+    def _finish(
+        self, session_id: str, settings: Settings, closed_by: Closing, settled: bool
+    ) -> bool:
+        """Judge all that a lane holds, and close it, where the scope's mark is; False where that
+        has to wait. What is done by then stays done, and is not done again."""
+        while (lane := self._lane(session_id)).ahead:
+            if not self._judge(session_id, lane, settings, self.at, settled):
+                return False
+        lane, run = close(lane, closed_by)
+        enriched = self._enriched(run, settings, self.at) if run else None
+        self.keep(session_id, lane)
         if run is not None:
             self.commit(run, enriched)
         return True
 
-    def _settings_at(self, turn: LoggedTurn) -> tuple[Settings, list[Decision]]:
-        """What an event is folded by: as decided, or as it is now."""
-        if turn.seq <= self.mark.settled_seq:
-            found = self.known.get((turn.event_id, "settings"))
-            decided = Settings.model_validate(found.body) if found else self.settings
-            return decided or self._settings_now(), []
-        settings = self._settings_now()
-        if settings == self.settings:
-            return settings, []
-        body = settings.model_dump(mode="json")
-        return settings, [Decision(turn.event_id, "settings", 0, turn.seq, body)]
+    def _judge(
+        self, session_id: str, lane: Lane, settings: Settings, at_seq: int, settled: bool
+    ) -> bool:
+        """Put the lane's first event that is not judged into its topic, at the mark `at_seq`.
+        False, or NotYet raised, where nobody can say yet which it is: then nothing has changed."""
+        answer = self._ends(lane, settings, at_seq, settled)
+        if answer is None:
+            return False
+        decided = list(answer.decided)
+        if answer.dear:
+            self.decided += decided
+            decided = []
+            self.commit()
+        if any(one.kind == "vector_given_up" for one in decided):
+            turn = lane.ahead[0]
+            turn = replace(turn, given_up=turn.vector is None)
+            lane = replace(lane, ahead=(turn, *lane.ahead[1:]))
+        lane, run = step(lane, settings.rules, breaks=answer.breaks)
+        enriched = self._enriched(run, settings, at_seq) if run else None
+        self.at = at_seq
+        self.decided += decided
+        self.keep(session_id, lane)
+        if run is not None:
+            self.commit(run, enriched)
+        return True
+
+    def _settings_at(self, turn: LoggedTurn) -> Settings:
+        """What an event is folded by: as decided, or as it is now, which is then decided."""
+        found = self.known.get((turn.event_id, "settings"))
+        if found is not None:
+            self.settings = Settings.model_validate(found.body)
+        elif turn.seq > self.mark.settled_seq or self.settings is None:
+            now = self._settings_now()
+            if now != self.settings and turn.seq > self.mark.settled_seq:
+                body = now.model_dump(mode="json")
+                self.decided.append(Decision(turn.event_id, "settings", 0, turn.seq, body))
+            self.settings = now
+        return self.settings
 
     def _settings_now(self) -> Settings:
         return Settings.of(self.worker.embedder.space, self.tuning)
 
-    def _ends(self, lane: Lane, turn: Turn, settings: Settings, decided: bool) -> Answer | None:
-        """Whether the topic ends before this event; None: nobody can say yet."""
+    def _ends(self, lane: Lane, settings: Settings, at_seq: int, settled: bool) -> Answer | None:
+        """Whether the topic ends before the lane's first event that is not judged; None: nobody can
+        say yet. `settled`: it was decided before."""
+        turn = lane.ahead[0]
         found = self.known.get((turn.event_id, "continues"))
-        if found is not None or turn.seq <= self.mark.settled_seq:
+        if found is not None or settled:
             return Answer(found is not None and not found.body["continues"])
-        compared = compare(lane, turn, settings.rules)
+        compared = compare(lane, settings.rules)
         verdict, given_up = compared.verdict, list[Decision]()
         if verdict is Verdict.WAIT:
-            given_up = self._given_up(lane, turn, timedelta(hours=settings.vector_hours))
+            given_up = self._given_up(lane, at_seq, timedelta(hours=settings.vector_hours))
             if not given_up:
                 return None
             verdict = Verdict.BLIND
-        elif turn.asks and turn.given_up and not decided:
-            given_up = [_give_up(turn, turn.seq, "refused")]
         if verdict in _GATES:
             self.worker.tally.counts[_GATES[verdict]] += 1
         if verdict is Verdict.GRAY:
-            return self._ask(lane, turn, settings, compared.cosine)
+            return self._ask(lane, settings, at_seq, compared.cosine)
         if verdict is Verdict.BREAK:
             body = {"continues": False, "by": "cosine", "cosine": compared.cosine}
-            return Answer(True, [Decision(turn.event_id, "continues", 0, turn.seq, body)])
+            return Answer(True, [Decision(turn.event_id, "continues", 0, at_seq, body)])
         return Answer(False, given_up)
 
-    def _given_up(self, lane: Lane, turn: Turn, patience: timedelta) -> list[Decision]:
+    def _given_up(self, lane: Lane, at_seq: int, patience: timedelta) -> list[Decision]:
         """That whatever is missing is not waited for any longer; nothing while it is."""
         assert lane.user is not None, "who has nobody to be compared with does not wait"
-        missing = [one for one in (lane.user, turn) if one.vector is None and not one.given_up]
+        both = lane.user, lane.ahead[0]
+        missing = [one for one in both if one.vector is None and not one.given_up]
         if any(self.now - one.recorded_at < patience for one in missing):
             return []
-        return [_give_up(one, turn.seq, "late") for one in missing]
+        return [_give_up(one, at_seq, "late") for one in missing]
 
-    def _ask(self, lane: Lane, turn: Turn, settings: Settings, cosine: float | None) -> Answer:
+    def _ask(self, lane: Lane, settings: Settings, at_seq: int, cosine: float | None) -> Answer:
         worker, access, mark = self.worker, self.access, self.mark
         task = task_of(worker, access, mark.scope_id, mark.participants)
-        ids = [one.event_id for one in lane.open]
-        patient = self.now - turn.recorded_at < self._patience
+        before = [one.event_id for one in lane.open]
+        message, *after = [one.event_id for one in lane.ahead[: settings.ahead_events + 1]]
+        patient = self.now - lane.ahead[-1].recorded_at < self._patience
         done = ask_continues(
-            worker, access, task, settings.space, ids, turn.event_id, patient=patient
+            worker, access, task, settings.space, before, message, after, patient=patient
         )
         if done is None:  # erased meanwhile
             raise Overtaken
@@ -194,26 +245,26 @@ class Fold:
             "prompt": done.prompt,
             "fell_back": done.fell_back,
         }
-        decision = Decision(turn.event_id, "continues", 0, turn.seq, body)
+        decision = Decision(message, "continues", 0, at_seq, body)
         dear = done.model != Twin.name or done.fell_back is not None
         return Answer(not done.value.continues, [decision], dear)
 
-    def _apply_marks(self) -> None:
+    def _apply_marks(self) -> bool:
         """What was decided to happen where the scope is folded up to now; what has happened already
-        does not again. Raises NotYet where something of it is left for another time."""
+        does not again. False, or NotYet raised, where something of it is left for another time."""
         for mark in self.marks.get(self.at, ()):
             self.worker.require()
             if mark.kind == "reformed":
                 self._reform(mark)
                 continue
-            lane = self.lanes.get(mark.body["session"], Lane())
-            if lane.open and lane.open[-1].event_id == mark.event_id:
-                lane, run = close(lane, "idle")
-                assert run is not None, "something was open"
-                assert self.settings is not None, "what is open was folded by some"
-                enriched = self._enriched(run, self.settings, self.at)
-                self.keep(mark.body["session"], lane)
-                self.commit(run, enriched)
+            last = self._lane(mark.body["session"]).last
+            if last is None or last.event_id != mark.event_id:
+                continue
+            assert self.settings is not None, "what is open was folded by some"
+            before = (mark.event_id, "formed") in self.known
+            if not self._finish(mark.body["session"], self.settings, "idle", before):
+                return False
+        return True
 
     def _reform(self, mark: Decision) -> None:
         """Say again what was decided to be said instead, in a replay."""
@@ -292,7 +343,7 @@ class Fold:
         closed: list[str] = []
         for session_id in sorted(self.touched):
             lane = self.lanes[session_id]
-            if lane.open and self.settings:
+            if lane.last and self.settings:
                 still.append(kept(session_id, lane, self.settings.rules))
             else:
                 closed.append(session_id)
@@ -317,6 +368,11 @@ def read(
         marks.setdefault(one.at_seq, []).append(one)
     sessions = {turn.session_id for turn in turns}
     sessions |= {d.body["session"] for d in found if d.kind == "idle"}
+    open_lanes = read_lanes(access, mark.scope_id, worker.embedder.space, sorted(sessions))
+    if mark.folded_seq < mark.settled_seq:
+        # Of what was erased since, nothing is waited for: others may have been judged before.
+        waiting = [turn.event_id for lane in open_lanes.values() for turn in lane.ahead]
+        found = [*found, *decisions.about(access, mark.scope_id, waiting, "continues")]
     return Fold(
         worker,
         access,
@@ -324,7 +380,7 @@ def read(
         now,
         known={(d.event_id, d.kind): d for d in found},
         marks=marks,
-        lanes=read_lanes(access, mark.scope_id, worker.embedder.space, sorted(sessions)),
+        lanes=open_lanes,
         tuning=worker.tuning.with_overrides(mark.tuning),
         settings=Settings.model_validate(mark.settings) if mark.settings else None,
         fold_no=mark.fold_no,

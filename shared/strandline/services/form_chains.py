@@ -124,11 +124,12 @@ def _close_idle(
     still = [lane.session_id for lane in lanes.idle_of(access, scope_id, sessions, now)]
     found = read_lanes(access, scope_id, worker.embedder.space, still)
     for place, name in enumerate(still):
-        if name not in found:  # all of it was erased
+        last = found[name].last if name in found else None
+        if last is None:  # all of it was erased
             fold.keep(name, Lane())
             continue
         body = {"session": name, "fold": fold.fold_no, "place": place}
-        fold.decided.append(Decision(found[name].open[-1].event_id, "idle", 0, fold.at, body))
+        fold.decided.append(Decision(last.event_id, "idle", 0, fold.at, body))
     try:
         fold.commit()
     except Overtaken:  # somebody spoke, or closed them

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from strandline.db import Access
@@ -14,15 +15,17 @@ def read_lanes(
     access: Access, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> dict[str, Lane]:
     """What is open in these lanes."""
-    opened: dict[str, list[Turn]] = {}
+    found: dict[str, Lane] = {}
     users: dict[str, Turn] = {}
     for logged in lanes.opened(access, scope_id, space, sessions):
         turn = as_turn(logged)
-        if logged.is_open:
-            opened.setdefault(turn.session_id, []).append(turn)
         if logged.is_user:
             users[turn.session_id] = turn
-    return {name: Lane(tuple(held), users.get(name)) for name, held in opened.items()}
+        if logged.is_open:
+            lane = found.get(turn.session_id, Lane())
+            judged = replace(lane, open=(*lane.open, turn))
+            found[turn.session_id] = lane.joined(turn) if logged.is_ahead else judged
+    return {name: replace(lane, user=users.get(name)) for name, lane in found.items()}
 
 
 def as_turn(logged: LoggedTurn) -> Turn:
@@ -43,10 +46,13 @@ def as_turn(logged: LoggedTurn) -> Turn:
 
 def kept(session_id: str, lane: Lane, rules: Rules) -> Kept:
     """A lane that has something open, as it is kept; idle a gap after its last event."""
+    assert lane.last is not None
+    first = (*lane.open[:1], *lane.ahead[:1])[0]
     return Kept(
         session_id,
-        folded_seq=lane.open[-1].seq,
-        after=lane.open[0].seq - 1,
+        folded_seq=lane.last.seq,
+        after=first.seq - 1,
+        judged=lane.ahead[0].seq - 1 if lane.ahead else lane.last.seq,
         user=lane.user and lane.user.event_id,
-        idle_at=lane.open[-1].recorded_at + rules.gap,
+        idle_at=lane.last.recorded_at + rules.gap,
     )

@@ -115,7 +115,10 @@ class OpenTurn(LoggedTurn):
 
     is_open: bool
     """Else it is only what the next user message is compared with."""
+    is_ahead: bool
+    """It is not judged yet."""
     is_user: bool
+    """It is what the next user message is compared with."""
 
 
 def opened(
@@ -132,19 +135,21 @@ def opened(
             v.embedding::text as vector, v.refusal is not null as refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
                     and d.kind = 'vector_given_up') as decided,
-            false as erased, e.is_open, e.is_user
+            false as erased, e.is_open, e.is_ahead, e.is_user
         from lanes l
         cross join lateral (
-            select o.*, true as is_open, o.event_id = (l.open ->> 'user')::uuid is true as is_user
+            select o.*, true as is_open, o.event_id = (l.open ->> 'user')::uuid is true as is_user,
+                coalesce(o.seq > (l.open ->> 'judged')::bigint, false) as is_ahead
             from events o
             where o.scope_id = l.scope_id and o.session_id = l.session_id
                 and o.seq > (l.open ->> 'after')::bigint and o.seq <= l.folded_seq
             union all
-            select u.*, false, true from events u
+            select u.*, false, true, false from events u
             where u.event_id = (l.open ->> 'user')::uuid and u.seq <= (l.open ->> 'after')::bigint
         ) e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
-            and v.scope_id = e.scope_id and v.event_id = e.event_id and e.is_user
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+            and (e.is_user or e.is_ahead and e.role = 'user' and e.type = 'message')
         where l.scope_id = %(scope_id)s and l.session_id = any (%(sessions)s)
             and e.erased_at is null
         order by e.seq
@@ -161,6 +166,8 @@ class Kept:
     folded_seq: int
     after: int
     """Its events past this seq are open."""
+    judged: int
+    """Those past this one are not judged yet."""
     user: UUID | None
     """What the next user message is compared with."""
     idle_at: datetime
@@ -205,7 +212,11 @@ def _row(lane: Kept) -> dict[str, object]:
     return {
         "session_id": lane.session_id,
         "folded_seq": lane.folded_seq,
-        "open": {"after": lane.after, "user": lane.user and str(lane.user)},
+        "open": {
+            "after": lane.after,
+            "judged": lane.judged,
+            "user": lane.user and str(lane.user),
+        },
         "idle_at": lane.idle_at.isoformat(),
     }
 

@@ -116,10 +116,10 @@ def test_the_demo_cites_and_hides(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With one of the other conversations; a person has them all."""
+    """With one other conversation; a person has them all."""
     (tmp_path / "events").mkdir()
-    for name in ("demo", "third"):
-        (tmp_path / "events" / name).symlink_to(repository / "events" / name)
+    (tmp_path / "events" / "demo").symlink_to(repository / "events" / "demo")
+    (tmp_path / "events" / "third").symlink_to(repository / "tests" / "bench" / "corpus" / "third")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STRANDLINE_PORT", "0")
     assert demo.main() == 0

@@ -35,6 +35,7 @@ TUNING = {
     "similarity_high": 0.8,
     "similarity_merge": 0.9,
     "quality": "permissive",
+    "ahead_events": 0,
 }
 """Under which conversations give every verdict, by vectors of `WordEmbedder("words/64", 64)`."""
 
@@ -51,9 +52,11 @@ class Scripted:
         self.fell_back = fell_back
         self.asked: list[str] = []
 
-    def continues(self, task: Task, before: Sequence[Said], message: Said) -> Done[Continues]:
+    def continues(
+        self, task: Task, before: Sequence[Said], message: Said, after: Sequence[Said]
+    ) -> Done[Continues]:
         """Yes, for two in three."""
-        dice = self._dice(task, "continues", [*before, message])
+        dice = self._dice(task, "continues", [*before, message, "after", *after])
         return self._done("continues", Continues(continues=dice.random() < 0.66))
 
     def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:

@@ -170,7 +170,7 @@ def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> Non
     assert not form(worker, access, log.scope, now + timedelta(minutes=59))
     assert folded(log) == 5
     assert form(worker, access, log.scope, now + timedelta(minutes=61))
-    assert by(log) == {"openai:tiny", "twin/2"}
+    assert by(log) == {"openai:tiny", "twin/3"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
 
