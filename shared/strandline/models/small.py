@@ -9,15 +9,22 @@ from strandline.models.spans import is_number_of
 from strandline.models.spelling import derived, misspelt
 from strandline.models.words import GENITIVE, listed, ordinary
 
-_MODEL = re.compile(r"[a-z]{1,2}\d{1,4}")
+_MODEL = re.compile(r"(?!v)[a-z]{1,2}\d{1,4}")
+"""Of a make; not its version: orvig v4."""
 _IS = frozenset({"a", "an", "been", "fine", "gone", "got", "just", "not", "so", "still", "there"})
 """Behind a name with a last s they say that it is short for is: femkes still there."""
+_OWNED = frozenset(
+    {"best", "first", "last", "little", "new", "next", "old", "other", "own", "whole"}
+)
+"""Behind a name with a last s, before what somebody has: nunos last day."""
 _SOUND = re.compile(
     r"(?=.*[aeiouyà-ÿ])\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$"
 )
 """Four letters, or three that can be said: leo, ida, tom; not btw."""
 _OWNERS = frozenset({"her", "his", "its", "my", "our", "their", "your"})
 """Before a title they say that it is somebody's: my doctor velmo."""
+_SHORT = 3
+"""Letters of a speaker's short form."""
 _OWN_S = re.compile(r"(?:[iu]|s)s$")
 """A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""
 
@@ -79,29 +86,59 @@ class _Strangers:
         name = [GENITIVE.sub("", word) for word in words[start:end]]
         after = words[end] if end < len(words) else ""
         behind = words[end + 1] if end + 1 < len(words) else ""
+        if after in listed("auxiliaries"):
+            name[-1] = words[end - 1]  # orvig's could
         if after in listed("heads") and name[-1] == words[end - 1]:
             name.append(after)
         elif behind in listed("firms") and after.isalpha() and not _is_said_of(after):
             name += (after, behind)  # orvig savings bank
         elif after == "&" and {*words[end + 1 : end + 2]} & listed("partners"):
             name += words[end : end + 2]
-        elif after in _IS or (after.isalpha() and ordinary(after) and not _is_said_of(after)):
-            name[-1] = name[-1] if _OWN_S.search(name[-1]) else name[-1].removesuffix("s")
-        elif is_number_of(words, start, end) or _MODEL.fullmatch(after):
+        elif self._has_what_follows(name[-1], after):
+            name[-1] = name[-1].removesuffix("s")
+        elif self._has_number(start, end):
             name.append(after)
         return " ".join(name)
+
+    def _has_what_follows(self, last: str, after: str) -> bool:
+        """The last s is of who has it, or short for is: nunos key, nunos new key, nunos 22."""
+        owner = last.removesuffix("s")
+        if owner != last and (owner in self._speakers or owner in self._capitals):
+            return True
+        if owner == last or _OWN_S.search(last):
+            return False
+        if after in _IS or after in _OWNED or after.isdecimal():
+            return True
+        return after.isalpha() and not _is_said_of(after) and (ordinary(after) or misspelt(after))
+
+    def _has_number(self, start: int, end: int) -> bool:
+        """A model's behind it: velmo r5. Nobody with a title has one; what comes twice counts."""
+        words = self._words
+        if words[start].rstrip(".") in listed("titles") or end == len(words):
+            return False
+        if words[end].isdecimal() and list(words).count(words[end]) > 1:
+            return False
+        return is_number_of(words, start, end) or bool(_MODEL.fullmatch(words[end]))
 
     def _is_name(self, place: int) -> bool:
         """No word of every day; or a short form of who speaks."""
         word = GENITIVE.sub("", self._words[place])
         if not (word.islower() and word.replace("-", "").isalpha()):
             return False
-        short = len(word) == 3 and any(one.startswith(word) for one in self._speakers)
-        if short or word in self._speakers - listed("stop"):
+        if self._is_speakers(word):
             return True
-        if not _SOUND.match(word) or ordinary(word) or derived(word) or word in listed("peoples"):
+        if not _SOUND.match(word) or ordinary(word) or derived(word):
+            return False
+        if word in listed("peoples") or word in listed("standards"):  # orvig wifi
             return False
         return word in self._capitals or not misspelt(word)
+
+    def _is_speakers(self, word: str) -> bool:
+        """Who speaks, or a short form of that: the is none of Theo, nor art of Arthur."""
+        if word in self._speakers:
+            return word not in listed("stop")
+        started = len(word) == _SHORT and any(one.startswith(word) for one in self._speakers)
+        return started and not ordinary(word)
 
 
 def _is_said_of(word: str) -> bool:

@@ -19,6 +19,9 @@ _COMMON = {4: 10, 5: 20}
 """The band up to which a word of so many letters and one more is common enough to be meant; longer
 ones of any band are, shorter ones are all alike."""
 _VOWELS = "aeiou"
+_KNOWN = 20
+"""The band up to which a word is common enough to be written in haste."""
+_RARE = 99
 
 
 def derived(word: str) -> bool:
@@ -34,11 +37,29 @@ def derived(word: str) -> bool:
 
 
 def misspelt(word: str) -> bool:
-    """A small word that a common one becomes by a letter left out or by two that changed places."""
+    """A small word that a common one becomes by a letter left out, said twice or cut off (goin), or
+    by two that changed places."""
     if len(word) < min(_COMMON) or not (word.isascii() and word.isalpha() and word.islower()):
         return False
+    if any(map(_is_common, _undone(word))):
+        return True
     bands = map(band_as_spelt, _meant(word))
     return any(band and band <= _COMMON.get(len(word), band) for band in bands)
+
+
+def _is_common(word: str) -> bool:
+    return (band_as_spelt(word) or _RARE) <= _KNOWN
+
+
+def _undone(word: str) -> Iterator[str]:
+    """Words of which a letter is not doubled, or is, and whose ending lacks its last."""
+    for at in range(1, len(word)):
+        if word[at] == word[at - 1]:
+            yield word[:at] + word[at + 1 :]
+        elif word[at] not in _VOWELS:
+            yield word[:at] + word[at] + word[at:]
+    if word.endswith("in"):
+        yield word + "g"
 
 
 def _meant(word: str) -> Iterator[str]:
