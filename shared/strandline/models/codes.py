@@ -8,16 +8,19 @@ from strandline.models.words import GENITIVE, listed, ordinary
 
 VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
 """Of three parts, or with a v."""
-_PATH = re.compile(r"(?:[\w.-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,8}")
+_PATH = re.compile(
+    r"(?:[\w.-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,8}|[A-Z0-9_]{3,}\.[A-Z]{2,4}"
+)
 _CODE = re.compile(
     r"#\d{2,}|[A-Z]+-?\d{2,}\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
     r"|[A-Z]+\d+-\d\w*|[A-Z]{2,}\d\w*|[A-Z]\.\d{2,}|[B-PR-Z]\d{1,3}"
     r"|\d{4}-\d{3,}|\d{3,}(?:-\d{2,}){2,}|[A-Z]{2,}(?:/\w+)*/\d+|[1-9][ABCEF]|[A-Z]\d{1,3}[A-Z]"
     r"|[A-Z]+[/_]\w*\d{2,}\w*|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
+    r"|\d{3,}-[A-Z]{1,3}-\d+|[A-Z]+-\d{2,}-[A-Z]+|[a-z]+_[a-z]+\d+"
     r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
 )
 _MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
-_COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+")
+_COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_/][a-z0-9]+)+")
 _BETWEEN = frozenset('"“`=:')
 """What may stand between a thing and its label; so may the verbs."""
 _DATE = re.compile(
@@ -60,7 +63,7 @@ def _is_file(path: str) -> bool:
     if path[0].isdigit() and "_" not in path:
         return False
     *before, last = path.split(".")
-    return last in listed("endings") or not (ordinary(last) and all(map(ordinary, before)))
+    return last.lower() in listed("endings") or not (ordinary(last) and all(map(ordinary, before)))
 
 
 def _is_word(code: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from strandline.models.language import Said
-from strandline.models.words import sentences
+from strandline.models.words import listed, sentences
 
 _PROSE = 4000
 """Characters of an event that are looked at."""
@@ -19,10 +19,14 @@ _TOKEN = re.compile(  # a title keeps its dot
 )
 _FILED = re.compile(r"\b\d{1,3} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}\b")
 """A court's or an office's number of several parts: 4 Ca 318/27."""
+_NUMBERED = re.compile(
+    r"\b[A-Z]{2,4}(?: \d{2,5}/\d{2,4}| \d{2,5}(?: \d{3,6})+|(?: [A-Z]{2}|-[A-Z]) \d{2,6})\b"
+)
+"""A permit's, a claim's or a register's: ABT 118/28, LX 118 40726, LK VS 206, HR-B 20917."""
 _LINKED = r"(?:(?: (?:a|and|at|for|in|of|on|the|to))* [A-Z][\w'’-]+)"  # noqa: RUF001
 _TITLED = re.compile(rf"[\"“](The{_LINKED}+)[.,!?]?[\"”]")
 """What is called so, its article with it: "The Salt Ledger"."""
-_WHOLE = (_FILED, _TITLED)
+_WHOLE = (_FILED, _TITLED, _NUMBERED)
 
 
 class Line(NamedTuple):
@@ -39,7 +43,7 @@ def lines(said: Sequence[Said]) -> list[Line]:
     hasty = _hasty(said)
     found: list[Line] = []
     for one in said:
-        text = _FILED.sub("…", _TITLED.sub("…", _prose(one)))
+        text = _NUMBERED.sub(_unless_told, _FILED.sub("…", _TITLED.sub("…", _prose(one))))
         small = one.role == "user" and one.speaker in hasty
         found += [Line(_TOKEN.findall(part), small) for part in sentences(text)]
     return found
@@ -49,7 +53,20 @@ def whole(said: Sequence[Said]) -> Iterator[str]:
     """Names that are told by more than their words: files' numbers, titles in quotation marks."""
     for one in said:
         for form in _WHOLE:
-            yield from form.findall(_prose(one))
+            yield from (name for name in form.findall(_prose(one)) if not _is_amount(name))
+
+
+def _is_amount(name: str) -> bool:
+    """Or shouted: EUR 48 000; IT IS 2028."""
+    if not name.isupper():
+        return False
+    first, second, *_ = words = re.split(r"[ -]", name.lower())
+    amount = first in listed("shouted") and second.isdecimal()
+    return amount or any(word in listed("stop") for word in words)
+
+
+def _unless_told(found: re.Match[str]) -> str:
+    return found[0] if _is_amount(found[0]) else "…"
 
 
 def _hasty(said: Sequence[Said]) -> set[str]:

@@ -108,12 +108,12 @@ def _is_due(words: Sequence[str], lower: set[str], inside: set[str]) -> bool:
     """The first capital is the sentence's, not the name's: Invoice Halberg."""
     first, second = words[0].lower(), words[1].lower()
     if first in inside or any(
-        first in listed(heads) for heads in ("titles", "places", "companies")
+        first in listed(heads) for heads in ("titles", "places", "companies", "ventures")
     ):
         return False
     if second == "&" or second in listed("stop"):
         return False
-    if first in lower or first in listed("does"):
+    if first in lower or first in listed("does") or first in listed("fond"):
         return True
     return ordinary(first) and (second in listed("links") or not ordinary(second))
 

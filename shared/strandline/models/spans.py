@@ -13,8 +13,8 @@ from strandline.models.words import GENITIVE, bare, listed, ordinary, plain
 
 _SAINTS = frozenset({"st", "saint"})
 """A genitive goes on to what is called after them: St Olaf's Church."""
-_MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}")
-"""Of a make: Velmo R5, Halden TX300."""
+_MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}|[A-Z]{2}-\d{1,2}|\d[xX]\d")
+"""Of a make: Velmo R5, Halden TX300, Halden GT-4, Velmo 4x4."""
 _LETTERED = re.compile(r"[1-9]\d{0,3}[a-eA-Z]")
 """A model's number with a letter, not of a unit: Petrel 7a, Halden 30S."""
 _PART = re.compile(r"\d+\.\d+")
@@ -105,6 +105,8 @@ def _is_theirs(words: Sequence[str], start: int, place: int) -> bool:
 def _is_last(words: Sequence[str], start: int, place: int) -> bool:
     """A noun that is no name by itself and has a capital as the end of one: Perigee Night."""
     last = words[place]
+    if place > start and last in listed("forms"):
+        return not words[place - 1].isupper()  # Velmo AS; not VELMO AS EVER
     return place > start and last.istitle() and plain(last) in listed("lasts") | listed("units")
 
 
@@ -140,7 +142,7 @@ def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
     if place == len(words):
         return False
     word, before = words[place], words[place - 1]
-    if _MODEL.fullmatch(word):
+    if _MODEL.fullmatch(word) or _is_lettered(words, start, place):
         return True
     if VERSION.fullmatch(word) or _LETTERED.fullmatch(word):
         own = not ordinary(before) or _is_inside(words, start, ",;&")
@@ -154,6 +156,14 @@ def is_number_of(words: Sequence[str], start: int, place: int) -> bool:
     if acronym(before):
         return not counts or len(word) > 2
     return _is_called_by_figures(words, start, place, after if counts else "")
+
+
+def _is_lettered(words: Sequence[str], start: int, place: int) -> bool:
+    """A gate or a block, by its letter: Gate F. Before a dot it is an initial's."""
+    after = words[place + 1] if place + 1 < len(words) else ""
+    kind = place == start + 1 and ordinary(words[start])
+    apart = not after or after[0].islower() or after in ",;:!?)"
+    return kind and apart and bool(re.fullmatch(r"[B-HJ-Z]", words[place]))
 
 
 def _is_called_by_figures(words: Sequence[str], start: int, place: int, counted: str) -> bool:
@@ -193,7 +203,9 @@ def _is_prefix(words: Sequence[str], place: int) -> bool:
         return False
     if GENITIVE.search(word):
         return False
-    return plain(word) in listed("titles") or (place > 0 and words[place - 1][0].isalnum())
+    return plain(word) in listed("titles") or (
+        place > 0 and (words[place - 1][0].isalnum() or words[place - 1] == ",")
+    )
 
 
 def _span(words: Sequence[str], start: int, end: int) -> Span:
@@ -208,7 +220,8 @@ def _span(words: Sequence[str], start: int, end: int) -> Span:
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])
     does = verb in listed("does") and not derived(name[-1])
     kind = _kind(name, before.lower(), does or addressed)
-    opens = not before or not (before[0].isalnum() or before in ",;&/-'’")  # noqa: RUF001
+    alone = before == "(" and after[:1] == [")"] and start > 1  # one cat (Velmo)
+    opens = not (alone or (before and (before[0].isalnum() or before in ",;&/-'’")))  # noqa: RUF001
     return Span(name, opens, in_list or addressed or does or name[-1] != last, kind)
 
 

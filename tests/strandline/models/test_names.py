@@ -77,6 +77,18 @@ def test_what_shouts_says_nothing_of_who_writes_small() -> None:
         ("See hill_tunes.musicxml on acs.velmo.example.", 2),
         ("It was from 2027-2028, on 2028-01-11. We are done.thanks", set[str]()),
         ("Set the flag send-reminders; the branch is fix-long-wait.", 2),
+        ("It is ABT 118/28, LX 118 40726, LK VS 206 and HR-K 20917.", 4),
+        ("It was EUR 48 000 for all. AND IT IS 2028!", set[str]()),
+        ("They cite 2031-B-7713 and FL-20418-C in the folder fotos/harbour.", 3),
+        ("See DATA_SET.XML, rows_velmo5 and a Halden GT-4 or the Velmo 4x4.", 4),
+        ("We asked Velmo Seafood AS, Halvik Oy and Corb GmbH.", 3),
+        ("Project Velmo is late. Then wait at Gate F for it.", {"Project Velmo", "Gate F"}),
+        ("Poor Dumpling, nobody knew. It says one cat (Dumpling) only.", {"Dumpling"}),
+        (
+            "In Torvik, The Hare and Anchor has a Velmo SIM.",
+            {"Torvik", "The Hare and Anchor", "Velmo"},
+        ),
+        ("Chez Orvig is full.", {"Chez Orvig"}),
         ("A well-known long-term plan over wifi.", {"wifi"}),
     ],
 )
