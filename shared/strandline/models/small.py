@@ -18,7 +18,7 @@ _OWNED = frozenset(
 )
 """Behind a name with a last s, before what somebody has: nunos last day."""
 _SOUND = re.compile(
-    r"(?=.*[aeiouyà-ÿ])\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[aeiou][^aeiou][aeiou]$"
+    r"(?=.*[aeiouyà-ÿ])\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[^aeiou]{2}[aeiou]$|[aeiou][^aeiou][aeiou]$"
 )
 """Four letters, or three that can be said: leo, ida, tom; not btw."""
 _OWNERS = frozenset({"her", "his", "its", "my", "our", "their", "your"})
@@ -129,8 +129,8 @@ class _Strangers:
             return True
         if not _SOUND.match(word) or ordinary(word) or derived(word):
             return False
-        if word in listed("peoples") or word in listed("standards"):  # orvig wifi
-            return False
+        if any(word in listed(those) for those in ("peoples", "standards", "shouted")):
+            return False  # orvig wifi
         return word in self._capitals or not misspelt(word)
 
     def _is_speakers(self, word: str) -> bool:

@@ -19,6 +19,10 @@ _LETTERED = re.compile(r"[1-9]\d{0,3}[a-eA-Z]")
 """A model's number with a letter, not of a unit: Petrel 7a, Halden 30S."""
 _PART = re.compile(r"\d+\.\d+")
 _HOUSE = re.compile(r"[1-9]\d{0,2}[a-eA-E]?")
+_CLEAR = frozenset({"a", "an", "and", "this", "these", "to"})
+"""Behind a figure they say that it counts nothing."""
+_PRESSED = frozenset({"click", "clicked", "hit", "press", "select", "tap", "under"})
+"""Before a word that is on a screen: under Settings."""
 _NO_NAMES = ("stop", "openers", "calendar", "units")
 
 
@@ -49,9 +53,17 @@ def spans(words: Sequence[str]) -> Iterator[Span]:
             end += _is_link(words, end)
         if end > place and is_number_of(words, place, end):
             end += 1
-        if end > place:
+        if end > place and not _is_common(words, place, end):
             yield _span(words, place, end)
         place = max(end, place + 1)
+
+
+def _is_common(words: Sequence[str], start: int, end: int) -> bool:
+    """An ordinary word by itself on a screen, or an institution without its name: the Trust."""
+    if end - start > 1 or not start or not ordinary(words[start]):
+        return False
+    before, word = words[start - 1].lower(), words[start].lower()
+    return before in _PRESSED or (before == "the" and word in listed("companies"))
 
 
 def _opens_street(words: Sequence[str], place: int) -> bool:
@@ -103,11 +115,17 @@ def _is_theirs(words: Sequence[str], start: int, place: int) -> bool:
 
 
 def _is_last(words: Sequence[str], start: int, place: int) -> bool:
-    """A noun that is no name by itself and has a capital as the end of one: Perigee Night."""
+    """A word that is no name by itself and has a capital as the end of one: Perigee Night; behind
+    a name that is no word, any is: Velmo Go."""
     last = words[place]
     if place > start and last in listed("forms"):
         return not words[place - 1].isupper()  # Velmo AS; not VELMO AS EVER
-    return place > start and last.istitle() and plain(last) in listed("lasts") | listed("units")
+    if place == start or not last.istitle() or len(last) == 1:
+        return False
+    if plain(last) in listed("lasts") | listed("units"):
+        return True
+    strange = place == start + 1 and not ordinary(words[start]) and words[start].isalpha()
+    return strange and last.isalpha() and _is_of_title(last)
 
 
 def _is_link(words: Sequence[str], place: int) -> bool:
@@ -170,15 +188,21 @@ def _is_called_by_figures(words: Sequence[str], start: int, place: int, counted:
     """Other figures count something, are part of an amount, or are readings of what is named, one
     after the other. Behind an article one thing is called so: the Orion 60 manual."""
     article = start > 0 and plain(words[start - 1]) in listed("articles")
-    thing = ordinary(counted) and not counted.endswith("s") and counted not in listed("stop")
-    if counted:
-        return article and thing
     before = words[place - 1]
+    street = before.lower() in listed("places") and place - start > 1
+    if counted:
+        clear = counted in _CLEAR
+        one = ordinary(counted) and not _is_many(counted)
+        one = one and not (place - start > 1 and ordinary(before) and counted in listed("stop"))
+        return (article and one) or (street and clear)
     if ordinary(before):
-        street = before.lower() in listed("places") and place - start > 1
         return street or _is_inside(words, start)
     figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
     return figures <= 1 or article
+
+
+def _is_many(counted: str) -> bool:
+    return counted.endswith("s") and counted not in listed("stop")
 
 
 def _is_inside(words: Sequence[str], start: int, marks: str = "") -> bool:
@@ -220,9 +244,20 @@ def _span(words: Sequence[str], start: int, end: int) -> Span:
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])
     does = verb in listed("does") and not derived(name[-1])
     kind = _kind(name, before.lower(), does or addressed)
-    alone = before == "(" and after[:1] == [")"] and start > 1  # one cat (Velmo)
-    opens = not (alone or (before and (before[0].isalnum() or before in ",;&/-'’")))  # noqa: RUF001
+    opens = _is_due(words, start, end)
     return Span(name, opens, in_list or addressed or does or name[-1] != last, kind)
+
+
+def _is_due(words: Sequence[str], start: int, end: int) -> bool:
+    """A sentence or what is quoted opens here. Behind a colon one may, and several capitals are a
+    name; what is alone between brackets is one: one cat (Velmo)."""
+    if not start:
+        return True
+    before = words[start - 1]
+    if before == "(" and start > 1 and "".join(words[end : end + 1]) == ")":
+        return False
+    several = before == ":" and end - start > 1
+    return not (several or before[0].isalnum() or before in ",;&/-'’")  # noqa: RUF001
 
 
 def _kind(name: Sequence[str], before: str, person: bool) -> EntityKind:

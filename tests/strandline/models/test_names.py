@@ -39,6 +39,7 @@ def found(*texts: str) -> set[str]:
         ("so 2 by mrs velmo 1 by the hut", {"mrs velmo"}),
         ("then 50 for orvig 50 for halvik", {"orvig", "halvik"}),
         ("velmo wifi is down, they write orvig v4", {"velmo", "wifi", "orvig"}),
+        ("the rma for the cams at orvig systems. bre velmo too", {"orvig systems", "bre velmo"}),
         ("velmo's did the brakes. mister pearl rang", {"velmo's", "mister pearl"}),
     ],
 )
@@ -89,6 +90,10 @@ def test_what_shouts_says_nothing_of_who_writes_small() -> None:
             {"Torvik", "The Hare and Anchor", "Velmo"},
         ),
         ("Chez Orvig is full.", {"Chez Orvig"}),
+        ("So it is under Tables, but the Union said no. Error in line 4.", set[str]()),
+        ("Try the Velmo 510 this week. It has the key to Orvig Row 8 and more.", 2),
+        ("Is it the Velmo Go, or did velmo_gus have it?", {"Velmo Go", "velmo_gus"}),
+        ("I have it in writing: Prudence Orvig said yes.", {"Prudence Orvig"}),
         ("A well-known long-term plan over wifi.", {"wifi"}),
     ],
 )
