@@ -31,11 +31,12 @@ _DATE = re.compile(
 
 def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
     """Versions, paths, order numbers and the like."""
+    standards = listed("standards")
     for words in parts:
         for place, word in enumerate(words):
-            word = GENITIVE.sub("", word)
-            if word.isalpha() and word.lower() not in listed("standards"):
+            if word.isalpha() and word.lower() not in standards:
                 continue
+            word = GENITIVE.sub("", word)
             if VERSION.fullmatch(word):
                 yield word, "product"
             elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):
@@ -44,7 +45,7 @@ def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
                 yield name, "product" if _MODEL.fullmatch(word) else "other"
             elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"
-            elif word.lower() in listed("standards"):
+            elif word.lower() in standards:
                 yield word, "technology"
             elif _COMPOUND.fullmatch(word) and _is_label(words, place):
                 yield word, "other"

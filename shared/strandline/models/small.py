@@ -62,15 +62,18 @@ class _Strangers:
         """A title opens a name, whatever word follows; one that is a common noun too, only of what
         is strange: judge rehling."""
         words = self._words
-        if place + 1 >= len(words) or not words[place + 1].replace("-", "").isalpha():
+        title = words[place].rstrip(".").lower()
+        if place + 1 >= len(words) or not (title in listed("hails") or title in listed("offices")):
             return False
-        title, after = words[place].rstrip(".").lower(), words[place + 1]
-        if not words[place + 1].islower() or after in listed("stop") | listed("does"):
+        after = words[place + 1]
+        if not (after.islower() and after.replace("-", "").isalpha()):
+            return False
+        if after in listed("stop") or after in listed("does"):
             return False
         if title in listed("hails"):
             return True
         own = place > 0 and words[place - 1] in _OWNERS  # my doctor velmo
-        return not own and title in listed("offices") and self._is_name(place + 1)
+        return not own and self._is_name(place + 1)
 
     def _has_head_before(self, place: int) -> bool:
         """What kind of thing it is, before it: studio velmo, loch orvig."""
