@@ -115,17 +115,13 @@ def _is_theirs(words: Sequence[str], start: int, place: int) -> bool:
 
 
 def _is_last(words: Sequence[str], start: int, place: int) -> bool:
-    """A word that is no name by itself and has a capital as the end of one: Perigee Night; behind
-    a name that is no word, any is: Velmo Go."""
+    """A noun that is no name by itself and has a capital as the end of one: Perigee Night."""
     last = words[place]
     if place > start and last in listed("forms"):
         return not words[place - 1].isupper()  # Velmo AS; not VELMO AS EVER
     if place == start or not last.istitle() or len(last) == 1:
         return False
-    if plain(last) in listed("lasts") | listed("units"):
-        return True
-    strange = place == start + 1 and not ordinary(words[start]) and words[start].isalpha()
-    return strange and last.isalpha() and _is_of_title(last)
+    return plain(last) in listed("lasts") | listed("units")
 
 
 def _is_link(words: Sequence[str], place: int) -> bool:
