@@ -13,8 +13,8 @@ from strandline.models.words import GENITIVE, bare, listed, ordinary, plain
 
 _SAINTS = frozenset({"st", "saint"})
 """A genitive goes on to what is called after them: St Olaf's Church."""
-_MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}|[A-Z]{2}-\d{1,2}|\d[xX]\d")
-"""Of a make: Velmo R5, Halden TX300, Halden GT-4, Velmo 4x4."""
+_MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}|\d[xX]\d")
+"""Of a make: Velmo R5, Halden TX300, Velmo 4x4."""
 _LETTERED = re.compile(r"[1-9]\d{0,3}[a-eA-Z]")
 """A model's number with a letter, not of a unit: Petrel 7a, Halden 30S."""
 _PART = re.compile(r"\d+\.\d+")
