@@ -127,7 +127,8 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
     them. `keys` are the events' by their ids."""
     expected = scores.read(folder)
     chains = _settled(client, list(expected.lanes))
-    print(f"\n{len(chains)} chains of {folder.name}'s sessions; the end of each is still open:")
+    print(f"\n{len(chains)} chains of {folder.name}'s sessions; the end of each is still open, and")
+    print("not judged before nobody has spoken in it for half an hour:")
     for chain in sorted(chains.values(), key=lambda one: one["started_at"]):
         named = ", ".join(entity["name"] for entity in chain["entities"][:_NAMED])
         print(

@@ -74,11 +74,13 @@ def read(folder: Path) -> Expected:
 
 def boundaries(expected: Expected, chains: Iterable[Found], tolerance: int = TOLERANCE) -> Score:
     """Where a lane's events change chain, against where its topics change; that a lane begins is
-    not counted, for that is given. Events of no chain are the open tail, a run of its own."""
+    not counted, for that is given. Events of no chain are the open tail: that it begins is counted,
+    and what changes in it is not, for that is not judged yet."""
     chain = {key: place for place, found in enumerate(chains) for key in found.keys}
     right = made = wanted = 0
     for keys in expected.lanes.values():
-        places = range(1, len(keys))
+        settled = max((at for at, key in enumerate(keys) if key in chain), default=-1)
+        places = range(1, min(len(keys), settled + 2))
         cuts = [at for at in places if chain.get(keys[at]) != chain.get(keys[at - 1])]
         topics = [at for at in places if keys[at] in expected.starts]
         made, wanted = made + len(cuts), wanted + len(topics)

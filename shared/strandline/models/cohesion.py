@@ -1,7 +1,7 @@
 """Whether a message goes on with a topic, told from its words and time, from who said what before,
 and from what came next.
 
-A logistic score of 26 cues. Weights and bias were fitted to conversations that people have marked
+A logistic score of 33 cues. Weights and bias were fitted to conversations that people have marked
 (`make twin` fits them anew, and tries those of all but one on that one; docs/chains.md has the
 figures), and rounded.
 """
@@ -70,6 +70,8 @@ _RECENT = 4
 _WORD = re.compile(r"[A-Za-z'’]+")  # noqa: RUF001
 _JITTER_MINUTES = 0.2
 """Added to a pause before its logarithm is taken: seconds say nothing."""
+_FIRST_WORDS = 5
+_LEANING_WORDS = 12
 _GROWN = 8
 """Events from which a topic is no younger than any other."""
 _ASKING = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
@@ -107,6 +109,18 @@ class Cues(NamedTuple):
     """Among its first three words is one that is neither of every day nor said before: a name."""
     points_back: bool
     """Its first words lean on something said: "it", "that", "those"."""
+    leans: int
+    """Words that lean on what was said, such as "him" and "I'll", among its first five"""
+    leans_later: int
+    """and among its first twelve."""
+    turns: int
+    """Words that bring something up, such as "has" and "how", among its first five."""
+    thing: bool
+    """"Thing" is one of them."""
+    approves: bool
+    """It opens with thanks or praise."""
+    asks: bool
+    """It asks, in any of its sentences."""
     asks_what: bool
     """It begins with a question word."""
     new: float
@@ -117,6 +131,8 @@ class Cues(NamedTuple):
     """How many events after it are known."""
     after_agent: bool
     """An agent speaks next."""
+    after_settled: bool
+    """and tells that something is done, or will be."""
     after_same: bool
     """Whoever says it speaks next too."""
     after_asks: bool
@@ -138,35 +154,42 @@ class Cues(NamedTuple):
 
 
 WEIGHTS = (
-    2.66,
-    1.24,
-    1.41,
-    -0.3,
-    -1.87,
-    1.18,
-    -0.39,
+    2.7,
+    1.25,
+    1.46,
+    -0.27,
+    -1.77,
+    1.15,
+    -0.37,
     -1.06,
-    1.84,
-    0.67,
-    0.71,
-    -1.01,
-    1.09,
-    0.77,
-    -0.72,
-    0.16,
+    1.81,
+    0.75,
+    0.69,
+    -0.23,
+    -0.63,
     -0.39,
-    -1.5,
-    0.65,
-    -0.59,
-    0.28,
-    -3.83,
-    -5.26,
-    -0.65,
-    -1.62,
-    -0.26,
+    0.88,
+    1.75,
+    -1.31,
+    0.72,
+    0.66,
+    0.82,
+    -0.7,
+    0.12,
+    -0.2,
+    -1.14,
+    -1.33,
+    0.73,
+    -0.6,
+    0.26,
+    -3.87,
+    -5.35,
+    -0.61,
+    -1.41,
+    -0.1,
 )
 """Of the cues, in their order."""
-BIAS = -6.63
+BIAS = -6.87
 
 
 def goes_on(before: Sequence[Said], message: Said, after: Sequence[Said]) -> bool:
@@ -190,18 +213,25 @@ def cues(before: Sequence[Said], message: Said, after: Sequence[Said]) -> Cues:
         again=last.speaker == message.speaker,
         opened=before[0].speaker == message.speaker,
         answers=answers,
-        settled=last.role != "user" and not answers and bool(_SETTLED.search(last.text)),
+        settled=not answers and _settles(last),
         replied=math.log1p(len(tokens(last.text))),
         replies=_replies(text),
         shifts=_shifts(text),
         news=_tells_news(text),
         stranger=_names_somebody(text, before[-_RECENT:]),
-        points_back=not listed("pointers").isdisjoint(words),
+        points_back=not listed("pointers").isdisjoint(words[:_OPENING_WORDS]),
+        leans=_of(words[:_FIRST_WORDS], "leaning"),
+        leans_later=_of(words, "leaning"),
+        turns=_of(words[:_FIRST_WORDS], "turning"),
+        thing="thing" in words[:_FIRST_WORDS],
+        approves=not listed("approving").isdisjoint(words[:1]),
+        asks="?" in text,
         asks_what=not _ASKING.isdisjoint(words[:1]),
         new=math.log1p(_rarity(here - recent)),
         shared=math.log1p(_rarity(here & said)),
         after=len(after),
         after_agent=following is not None and following.role != "user",
+        after_settled=following is not None and _settles(following),
         after_same=following is not None and following.speaker == message.speaker,
         after_asks=following is not None and following.text.rstrip().endswith("?"),
         after_pause=_pause(message, following) if following else 0.0,
@@ -222,8 +252,16 @@ def _rarity(found: Iterable[str]) -> float:
     return sum(_RARITY[band(stem)] for stem in sorted(found))  # sums of floats are told by order
 
 
+def _settles(said: Said) -> bool:
+    return said.role != "user" and bool(_SETTLED.search(said.text))
+
+
+def _of(words: Sequence[str], name: str) -> int:
+    return sum(word in listed(name) for word in words)
+
+
 def _first_words(text: str) -> list[str]:
-    return [plain(word) for word in _WORD.findall(text)][:_OPENING_WORDS]
+    return [plain(word) for word in _WORD.findall(text)][:_LEANING_WORDS]
 
 
 def _replies(text: str) -> bool:
