@@ -29,7 +29,8 @@ from strandline.models.shown import Bounds, Shown, Verb
 from strandline.models.twin import Twin
 
 _TURN_EVENTS = 8
-"""How many of a lane's latest events a model is shown to tell whether the topic goes on."""
+"""How many of a lane's latest events before a message a model is shown to tell whether the topic
+goes on."""
 
 
 class State(NamedTuple):

@@ -29,7 +29,7 @@ class Tuning(BaseModel):
     window_seconds: int = Field(default=3600, ge=1, le=30 * 86_400)
     """How old the oldest of them may be, by our clock."""
     flush_events: int = Field(default=20, ge=4, le=500)
-    """So many open events in a lane close its older half."""
+    """So many open events in a lane, those that still wait not counted, close its older half."""
     ahead_events: int = Field(default=3, ge=0, le=20)
     """So many later events of its lane are waited for before it is judged whether the topic goes on
     with a message. The source judges at once (0); a silence ends the waiting."""

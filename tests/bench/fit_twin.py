@@ -43,6 +43,11 @@ class Sample(NamedTuple):
     begins: Matrix
     weight: Matrix
 
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """The rows that have all that came after."""
+        return self.weight == self.weight.max()
+
 
 def sample(talk: Talk) -> Sample:
     """What people say of a conversation, told in cues."""
@@ -67,9 +72,11 @@ type Judge = Callable[[Sequence[Said], Said, Sequence[Said], bool], bool]
 say so."""
 
 
-def _walk(talk: Talk, judge: Judge, *, as_marked: bool) -> list[Found]:
+def _walk(
+    talk: Talk, judge: Judge, *, as_marked: bool, ahead: int = talks.DEFAULTS.ahead_events
+) -> list[Found]:
     """The runs that these judgements make. `as_marked`: at all other events topics begin where
-    people say."""
+    people say. `ahead`: so many events are waited for."""
     by_key = {event.key: event for event in talk.events}
     chains: list[Found] = []
     for keys in talk.expected.lanes.values():
@@ -82,7 +89,7 @@ def _walk(talk: Talk, judge: Judge, *, as_marked: bool) -> list[Found]:
             begins = _silent(before, event.said)
             if event.turn.asks:
                 if before and not begins and not flows & event.turn.flows:
-                    begins = judge(before, event.said, _after(events, place), first)
+                    begins = judge(before, event.said, _after(events, place, ahead), first)
                 flows = event.turn.flows
             if begins or (as_marked and first):
                 chains += [Found(run, ())] if run else []
@@ -93,10 +100,10 @@ def _walk(talk: Talk, judge: Judge, *, as_marked: bool) -> list[Found]:
     return chains
 
 
-def _after(events: Sequence[Event], place: int) -> list[Said]:
+def _after(events: Sequence[Event], place: int, ahead: int) -> list[Said]:
     """What the fold waits for: a few events, none of them past a silence."""
     found = [events[place].said]
-    for event in events[place + 1 : place + 1 + talks.DEFAULTS.ahead_events]:
+    for event in events[place + 1 : place + 1 + ahead]:
         if _silent(found, event.said):
             break
         found.append(event.said)
@@ -127,14 +134,14 @@ def rounded(found: Matrix) -> tuple[tuple[float, ...], float]:
     return tuple(round(weight, 2) for weight in weights), round(bias + SHIFT, 2)
 
 
-def score(talk: Talk, found: Matrix) -> float:
+def score(talk: Talk, found: Matrix, ahead: int = talks.DEFAULTS.ahead_events) -> float:
     """Boundary F1 of a conversation that is cut by these weights alone, and by long silences."""
     weights: list[float] = found.tolist()
 
     def judged(before: Sequence[Said], said: Said, after: Sequence[Said], _: bool) -> bool:
         return math.sumprod(weights, [*cohesion.cues(before, said, after), 1.0]) + SHIFT > 0
 
-    return boundaries(talk.expected, _walk(talk, judged, as_marked=False)).f1
+    return boundaries(talk.expected, _walk(talk, judged, as_marked=False, ahead=ahead)).f1
 
 
 def _silent(before: Sequence[Said], said: Said) -> bool:
@@ -145,18 +152,22 @@ def main() -> None:
     """Print weights, and each conversation's boundary F1 by the weights of the others."""
     known = read()
     samples = [sample(talk) for talk in known]
-    print("| conversation | user messages | topics begin | held out | fitted to all |")
+    print("| conversation | topics begin | held out | held out, judged at once | fitted to all |")
     print("|---|---|---|---|---|")
     together = fit(samples)
+    means: list[list[float]] = []
     for place, talk in enumerate(known):
         apart = fit([*samples[:place], *samples[place + 1 :]])
-        begins = samples[place].begins[samples[place].weight == samples[place].weight.max()]
-        print(
-            f"| {talk.name} | {len(begins)} | {int(begins.sum())} | {score(talk, apart):.3f} "
-            f"| {score(talk, together):.3f} |"
-        )
+        means.append([score(talk, apart), score(talk, apart, 0), score(talk, together)])
+        begins = int(samples[place].begins[samples[place].whole].sum())
+        print(f"| {talk.name} | {begins} | {_cells(means[-1])} |")
+    print(f"| mean | | {_cells(np.mean(means, axis=0).tolist())} |")
     weights, bias = rounded(together)
     print(f"WEIGHTS = {weights}\nBIAS = {bias}")
+
+
+def _cells(figures: Sequence[float]) -> str:
+    return " | ".join(f"{figure:.3f}" for figure in figures)
 
 
 if __name__ == "__main__":

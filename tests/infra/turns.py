@@ -24,6 +24,7 @@ from strandline.routes.wakeups import Waker
 from strandline.service import Service
 from strandline.services import migrate
 from strandline.services.migrate import Migration
+from strandline.tuning import DEFAULTS
 from tests.functions.story import Story
 from tests.infra.calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.strandline.services.stand_ins import WordEmbedder
@@ -174,6 +175,7 @@ def _uploads(base: Base, aws: LocalAws, front: Gateway) -> None:
 
 def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
+    _talk_on(front)
     _hint(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
@@ -182,6 +184,7 @@ def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
     text = b"A text that only the sweeper finds."
     uploaded(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
+    _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
     for job in ("archiver", "archiver", "sweeper"):
         front.run(job, "acme")
@@ -190,6 +193,12 @@ def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
         # The end of a run that comes twice finds its list forgotten.
         handler: Any = importlib.import_module(f"functions.{job}.handler")
         handler.lambda_handler({"verb": "finish", "run": "over"}, LambdaContext(job, 900))
+
+
+def _talk_on(front: Gateway) -> None:
+    """What came before is judged when enough has come after it."""
+    for n in range(DEFAULTS.ahead_events + 1):
+        assert front.call("POST", EVENTS, said(f"And then {n}?"), key=front.key()).status == 201
 
 
 def _with_bedrock(base: Base, front: Gateway, patch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def enrich(
     formed = _formed(worker, task, settings, found, now, age < patience)
     vector = vector_of(worker, formed, patient=patient)
     near = None
-    if merge and vector is not None:
+    if merge and vector is not None and settings.space == worker.embedder.space:
         most = settings.merged_events - len(found)
         scope_id = UUID(task.subject)
         near = chains.nearest(access, scope_id, settings.space, vector, settings.merge, most)

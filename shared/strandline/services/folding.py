@@ -22,7 +22,6 @@ from uuid import UUID
 from strandline.db import Access
 from strandline.models.twin import Twin
 from strandline.segmentation import (
-    Closing,
     Lane,
     Run,
     Turn,
@@ -104,6 +103,7 @@ class Fold:
                 through = self._take(turn) and self._apply_marks()
         except NotYet as not_yet:
             through, wait = False, not_yet
+        self.decided = [one for one in self.decided if one.at_seq <= self.at]
         self.commit()
         if wait is not None:
             self.worker.tally.waits[self.mark.scope_id] = wait
@@ -111,8 +111,8 @@ class Fold:
         return through
 
     def _take(self, logged: LoggedTurn) -> bool:
-        """Fold one event, and judge what it is awaited for; False, or NotYet raised, where that has
-        to wait: then the event is not folded."""
+        """Fold one event, and judge what waited for it; False, or NotYet raised, where that has to
+        wait: then the event is not folded."""
         if logged.erased:
             self.at = logged.seq
             return True
@@ -121,15 +121,19 @@ class Fold:
         if logged.refused and not logged.decided and not settled and turn.asks:
             self.decided.append(_give_up(turn, turn.seq, "refused"))
         lane = self._lane(turn.session_id)
-        if silent(lane, turn, settings.rules):
-            if not self._finish(turn.session_id, settings, "gap", settled):
+        gap = silent(lane, turn, settings.rules)
+        most = 0 if gap else settings.ahead_events
+        if gap or len(lane.ahead) > most:
+            # Committed before this event is: whoever takes it again must go by the same settings.
+            self._decide_settings(turn, settings, settled)
+            if not self._judge_down_to(most, turn.session_id, settings, settled):
                 return False
-            lane = self._lane(turn.session_id)
-        lane = lane.joined(turn)
-        while len(lane.ahead) > settings.ahead_events:
-            if not self._judge(turn.session_id, lane, settings, turn.seq, settled):
-                return False
-            lane = self._lane(turn.session_id)
+        if gap:
+            self._begin_anew(turn, settings)
+            return True
+        lane = self._lane(turn.session_id).joined(turn)
+        if len(lane.ahead) > most:
+            return self._judge(turn.session_id, lane, settings, turn.seq, settled)
         self.at = turn.seq
         self.keep(turn.session_id, lane)
         return True
@@ -137,15 +141,36 @@ class Fold:
     def _lane(self, session_id: str) -> Lane:
         return self.lanes.get(session_id, Lane())
 
-    def _finish(
-        self, session_id: str, settings: Settings, closed_by: Closing, settled: bool
-    ) -> bool:
-        """Judge all that a lane holds, and close it, where the scope's mark is; False where that
-        has to wait. What is done by then stays done, and is not done again."""
-        while (lane := self._lane(session_id)).ahead:
+    def _judge_down_to(self, most: int, session_id: str, settings: Settings, settled: bool) -> bool:
+        """Judge all but so many of a lane's events, where the scope's mark is; False, or NotYet
+        raised, where that has to wait: what is done by then stays done, and is not done again."""
+        while len((lane := self._lane(session_id)).ahead) > most:
+            self.worker.require()
             if not self._judge(session_id, lane, settings, self.at, settled):
                 return False
-        lane, run = close(lane, closed_by)
+            if not self._apply_marks():
+                return False
+        return True
+
+    def _begin_anew(self, turn: Turn, settings: Settings) -> None:
+        """Close a lane, all of which is judged, before an event that comes after a silence."""
+        lane, run = close(self._lane(turn.session_id), "gap")
+        enriched = self._enriched(run, settings, turn.seq) if run else None
+        lane = lane.joined(turn)
+        if not settings.ahead_events:
+            lane, _ = step(lane, settings.rules, breaks=False)
+        self.at = turn.seq
+        self.keep(turn.session_id, lane)
+        if run is not None:
+            self.commit(run, enriched)
+
+    def _close_idle(self, session_id: str, settings: Settings, settled: bool) -> bool:
+        """Judge and close a lane in which nobody spoke; False where that has to wait."""
+        while (lane := self._lane(session_id)).ahead:
+            self.worker.require()
+            if not self._judge(session_id, lane, settings, self.at, settled):
+                return False
+        lane, run = close(lane, "idle")
         enriched = self._enriched(run, settings, self.at) if run else None
         self.keep(session_id, lane)
         if run is not None:
@@ -162,9 +187,8 @@ class Fold:
             return False
         decided = list(answer.decided)
         if answer.dear:
-            self.decided += decided
+            self._keep_answer(decided)
             decided = []
-            self.commit()
         if any(one.kind == "vector_given_up" for one in decided):
             turn = lane.ahead[0]
             turn = replace(turn, given_up=turn.vector is None)
@@ -178,18 +202,34 @@ class Fold:
             self.commit(run, enriched)
         return True
 
+    def _keep_answer(self, decided: Sequence[Decision]) -> None:
+        """Commit what a model answered, and nothing else of the event that it is asked for."""
+        later = [one for one in self.decided if one.at_seq > self.at]
+        self.decided = [*(one for one in self.decided if one.at_seq <= self.at), *decided]
+        self.commit()
+        self.decided = later
+
     def _settings_at(self, turn: LoggedTurn) -> Settings:
         """What an event is folded by: as decided, or as it is now, which is then decided."""
+        settled = turn.seq <= self.mark.settled_seq
         found = self.known.get((turn.event_id, "settings"))
         if found is not None:
             self.settings = Settings.model_validate(found.body)
-        elif turn.seq > self.mark.settled_seq or self.settings is None:
+        elif self.settings is None or not settled:
             now = self._settings_now()
-            if now != self.settings and turn.seq > self.mark.settled_seq:
-                body = now.model_dump(mode="json")
-                self.decided.append(Decision(turn.event_id, "settings", 0, turn.seq, body))
+            if now != self.settings:
+                self._decide_settings(as_turn(turn), now, settled)
             self.settings = now
         return self.settings
+
+    def _decide_settings(self, turn: Turn, settings: Settings, settled: bool) -> None:
+        """That an event is folded by these, unless that is decided."""
+        decision = Decision(
+            turn.event_id, "settings", 0, turn.seq, settings.model_dump(mode="json")
+        )
+        known = (turn.event_id, "settings") in self.known or decision in self.decided
+        if not settled and not known:
+            self.decided.append(decision)
 
     def _settings_now(self) -> Settings:
         return Settings.of(self.worker.embedder.space, self.tuning)
@@ -261,8 +301,8 @@ class Fold:
             if last is None or last.event_id != mark.event_id:
                 continue
             assert self.settings is not None, "what is open was folded by some"
-            before = (mark.event_id, "formed") in self.known
-            if not self._finish(mark.body["session"], self.settings, "idle", before):
+            done = (mark.event_id, "formed") in self.known or self.at < self.mark.settled_seq
+            if not self._close_idle(mark.body["session"], self.settings, done):
                 return False
         return True
 
@@ -369,10 +409,10 @@ def read(
     sessions = {turn.session_id for turn in turns}
     sessions |= {d.body["session"] for d in found if d.kind == "idle"}
     open_lanes = read_lanes(access, mark.scope_id, worker.embedder.space, sorted(sessions))
-    if mark.folded_seq < mark.settled_seq:
-        # Of what was erased since, nothing is waited for: others may have been judged before.
-        waiting = [turn.event_id for lane in open_lanes.values() for turn in lane.ahead]
-        found = [*found, *decisions.about(access, mark.scope_id, waiting, "continues")]
+    # What is open may have been decided about at an earlier mark: before the release or the tuning
+    # that has it wait, before an event it waited for was erased, or at a retry.
+    still = [turn.event_id for one in open_lanes.values() for turn in (*one.open, *one.ahead)]
+    found = [*found, *decisions.about(access, mark.scope_id, still, ("continues", "formed"))]
     return Fold(
         worker,
         access,

@@ -124,7 +124,7 @@ def _close_idle(
     still = [lane.session_id for lane in lanes.idle_of(access, scope_id, sessions, now)]
     found = read_lanes(access, scope_id, worker.embedder.space, still)
     for place, name in enumerate(still):
-        last = found[name].last if name in found else None
+        last = found.get(name, Lane()).last
         if last is None:  # all of it was erased
             fold.keep(name, Lane())
             continue
@@ -134,8 +134,7 @@ def _close_idle(
         fold.commit()
     except Overtaken:  # somebody spoke, or closed them
         return 0
-    form(worker, access, scope_id, now)
-    return len(found)
+    return len(found) if form(worker, access, scope_id, now) else 0
 
 
 def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime) -> int:

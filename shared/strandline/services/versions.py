@@ -199,7 +199,8 @@ def _version(
         coherence=formed.coherence,
         quality=formed.quality,
         rejected=formed.rejected,
-        settings=scope.settings.model_dump(mode="json"),
+        # What earlier releases did not know is left out where it is as it was with them.
+        settings=scope.settings.model_dump(mode="json", exclude_defaults=True),
         models=formed.models,
         content_hash=b"",
         status="active" if formed.rejected is None else "rejected",

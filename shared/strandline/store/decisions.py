@@ -39,19 +39,20 @@ def between(access: Access, scope_id: UUID, first: int, last: int) -> Sequence[D
 
 
 def about(
-    access: Access, scope_id: UUID, event_ids: Sequence[UUID], kind: str
+    access: Access, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
 ) -> Sequence[Decision]:
-    """What of a kind was decided about these events."""
+    """What of these kinds was decided about these events."""
     if not event_ids:
         return []
     return access.fetch(
         Decision,
         """
         select event_id, kind, attempt, at_seq, body from decisions
-        where scope_id = %(scope_id)s and event_id = any (%(event_ids)s) and kind = %(kind)s
+        where scope_id = %(scope_id)s and event_id = any (%(event_ids)s)
+            and kind = any (%(kinds)s)
         order by at_seq, attempt
         """,
-        {"scope_id": scope_id, "event_ids": list(event_ids), "kind": kind},
+        {"scope_id": scope_id, "event_ids": list(event_ids), "kinds": list(kinds)},
     )
 
 

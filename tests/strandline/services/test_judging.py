@@ -11,10 +11,10 @@ from strandline.db import Asker, Database
 from strandline.local.aws import LocalAws
 from strandline.models.language import Continues, Done, Said, Task
 from strandline.services import folding
-from strandline.services.form_chains import close_idle, drop
-from strandline.services.worker import Worker
+from strandline.services.form_chains import close_idle, drop, retry_enrichment
+from strandline.services.worker import NotYet, Worker
 from tests.strandline.services.folds import Plain, hashes, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, unavailable, work_for
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
 from tests.support import Base, Gateway
 
@@ -144,3 +144,170 @@ def test_who_judges_at_once_from_now_on_judges_what_waited(worker: Worker, log: 
     drop(worker.database.access(Asker.background("acme")), [log.scope])
     fold(worker, log)
     assert hashes(log.base) == before
+
+
+GRAY = {"similarity_low": -1, "similarity_high": 1}
+"""Everything is asked."""
+
+
+def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+    """A turn of the worker in which the model may not be asked about its nth run."""
+    enrich, runs = folding.enrich, 0
+
+    def limited(*given: Any, **more: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        if runs == nth:
+            raise NotYet("rate_limited", 5)
+        return enrich(*given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folding, "enrich", limited)
+        embed_due(worker)
+
+
+def again(worker: Worker, log: Log) -> None:
+    """The worker's next turn, in which nothing fails."""
+    log.base.rows("update scope_work set due_at = now(), leased_until = '-infinity' returning 1")
+    before = worker.tally.failures
+    embed_due(worker)
+    assert worker.tally.failures == before
+
+
+def same_when_folded_again(
+    worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch, *batches: int
+) -> None:
+    """Dropped and folded again, in pieces, it is what it was, and nobody is asked."""
+    expected, before = log.chains(), hashes(log.base)
+    for batch in batches:
+        other, model = asked_ahead(worker)
+        monkeypatch.setattr("strandline.services.form_chains._BATCH", batch)
+        drop(worker.database.access(Asker.background("acme")), [log.scope])
+        fold(other, log)
+        assert log.chains() == expected
+        assert hashes(log.base) == before
+        assert model.shown == []
+
+
+def test_what_was_answered_before_it_waits_is_not_asked_again(
+    worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant, or a release, lets messages wait of which one is answered, and not folded yet."""
+    tune(log.base, **GRAY, ahead_events=0)
+    worker, model = asked_ahead(worker)
+    log.say(HARBOUR)
+    embed_due(worker)
+    log.say(BREAD)
+    waiting(1, monkeypatch, worker)
+    assert [message for _, message, _ in model.shown] == [2]
+    tune(log.base, **GRAY, ahead_events=3)
+    for text in (STARS, TAXES, HARBOUR):
+        again(worker, log)
+        log.say(text)
+    again(worker, log)
+    assert log.chains() == [("break", [1])]
+    assert [message for _, message, _ in model.shown] == [2]
+    same_when_folded_again(worker, log, monkeypatch, 1, 200)
+
+
+def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
+    worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(log.base, **GRAY, ahead_events=3)
+    worker, _ = asked_ahead(worker)
+    for text in (HARBOUR, BREAD, STARS):
+        log.say(text)
+    embed_due(worker)
+    tune(log.base, **GRAY, ahead_events=0)
+    log.say(TAXES)
+    waiting(2, monkeypatch, worker)
+    assert log.chains() == [("break", [1])]
+    again(worker, log)
+    assert log.chains() == [("break", [1]), ("break", [2]), ("break", [3])]
+    log.say(HARBOUR, session_id="other")
+    again(worker, log)
+    same_when_folded_again(worker, log, monkeypatch, 4, 200)
+
+
+@pytest.mark.parametrize("gap", [600, 30])
+def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
+    worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
+) -> None:
+    """Half of what waited is judged, and a chain of it said anew; then thresholds change."""
+    tune(log.base, **GRAY, ahead_events=3)
+    worker, _ = asked_ahead(worker)
+    for text in (HARBOUR, BREAD, STARS):
+        log.say(text)
+    log.say(TAXES, minutes=31)
+    waiting(2, monkeypatch, worker)
+    ((chain,),) = log.base.rows("select chain_id from chains")
+    with monkeypatch.context() as patch:
+        patch.setattr(folding, "enrich", _rate_limited)
+        assert retry_enrichment(worker, "acme", chain, NOW) == 2
+    tune(log.base, **GRAY, ahead_events=3, gap_minutes=gap)
+    for text in (HARBOUR, BREAD, STARS, TAXES):
+        again(worker, log)
+        log.say(text)
+    again(worker, log)
+    assert log.chains()[:3] == [("retry", [1]), ("break", [2]), ("gap", [3])]
+    same_when_folded_again(worker, log, monkeypatch, 3, 200)
+
+
+def _rate_limited(*_: object, **__: object) -> None:
+    raise NotYet("rate_limited", 5)
+
+
+def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
+    worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(log.base, **GRAY, ahead_events=3)
+    worker, model = asked_ahead(worker)
+    for text in (HARBOUR, BREAD, STARS, TAXES, HARBOUR):
+        log.say(text)
+    embed_due(worker)
+    assert log.chains() == [("break", [1])]
+    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    log.base.rows(
+        "update events set erased_at = now(), content = null, cid = null where seq = 5 returning 1"
+    )
+    monkeypatch.setattr("strandline.services.form_chains._BATCH", 1)
+    fold(worker, log)
+    log.say(BREAD)
+    again(worker, log)
+    assert log.chains() == [("break", [1])]
+    assert [message for _, message, _ in model.shown].count(2) == 1
+
+
+def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(worker: Worker, log: Log) -> None:
+    """Not its settings either: the space that it waits for may be given up meanwhile."""
+    tune(log.base, **GRAY, ahead_events=0)
+    worker, _ = asked_ahead(worker)
+    log.say(HARBOUR)
+    log.say(BREAD)
+    embed_due(worker)
+    tune(log.base, **GRAY, ahead_events=0, flush_events=19)
+    away = WordEmbedder("words/64", 64)
+    away.before = unavailable()
+    log.say("nobody said this before")
+    embed_due(replace(worker, embedder=away))
+    assert log.decided("settings") == [("settings", 1, 1)]
+    other = replace(worker, embedder=WordEmbedder("words/16", 16))
+    again(other, log)
+    again(other, log)
+    assert log.chains() == [("break", [1]), ("break", [2])]
+
+
+def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(worker: Worker, log: Log) -> None:
+    """Chains of earlier releases are the same again, to their content hashes: these name the
+    settings, and the mark at which a chain was made."""
+    tune(log.base, **GRAY, ahead_events=0)
+    worker, _ = asked_ahead(worker)
+    log.say(HARBOUR)
+    log.say(BREAD)
+    log.say(STARS, minutes=31)
+    embed_due(worker)
+    made = log.base.rows(
+        "select closed_by, made_at_seq, settings ? 'ahead_events' from chain_versions"
+        " order by made_at_seq"
+    )
+    assert made == [("break", 2, False), ("gap", 3, False)]
