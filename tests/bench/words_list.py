@@ -6,6 +6,7 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.words_list FOLDER/package
 
 import json
 import sys
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def main(package: Path) -> None:
     head = [*_HEAD.format(version=version).splitlines(), "", *_lines(package / "Copyright")]
     found = [f"# {line}".rstrip() for line in head]
     for band, listed in _banded(package).items():
-        found.append(f"{band}: {' '.join(sorted(listed))}")
+        line = f"{band}: {' '.join(sorted(listed))}"
+        found += textwrap.wrap(line, 100, subsequent_indent="  ", break_on_hyphens=False)
     path = Path(words.__file__).parent / "words.txt"
     path.write_text("\n".join(found) + "\n", encoding="utf-8")
 

@@ -150,11 +150,9 @@ def _alphabetical() -> Sequence[str]:
 @functools.cache
 def _bands() -> dict[str, int]:
     """Words of words.txt, each with its band."""
-    text = (Path(__file__).parent / "words.txt").read_text(encoding="ascii")
-    lines = [line.partition(": ") for line in text.splitlines() if not line.startswith("#")]
     found: dict[str, int] = {}
-    for number, _, words in lines:
-        found |= dict.fromkeys(words.split(), int(number))
+    for number, words in _read("words.txt").items():
+        found |= dict.fromkeys(words, int(number))
     return found
 
 
@@ -171,7 +169,12 @@ def listed(name: str) -> frozenset[str]:
 
 @functools.cache
 def _lists() -> dict[str, frozenset[str]]:
-    text = (Path(__file__).parent / "lexicon.txt").read_text(encoding="utf-8")
+    return {name: frozenset(words) for name, words in _read("lexicon.txt").items()}
+
+
+def _read(file: str) -> dict[str, list[str]]:
+    """A file's lists: each begins with its name and a colon, further lines of it are indented."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     found: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
@@ -180,4 +183,4 @@ def _lists() -> dict[str, frozenset[str]]:
         if not line.startswith(" ") and ": " in line:
             name, _, line = line.partition(": ")
         found.setdefault(name, []).extend(line.split())
-    return {name: frozenset(words) for name, words in found.items()}
+    return found

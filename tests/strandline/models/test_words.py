@@ -35,19 +35,23 @@ def test_how_common_a_word_is(word: str, common: int | None) -> None:
 
 def test_a_stem_finds_its_words() -> None:
     """What is looked up by beginnings is what stemming all the words would give."""
-    lines = (Path(words.__file__).parent / "words.txt").read_text().splitlines()
-    rows = [line.partition(": ") for line in lines if not line.startswith("#")]
+    text = (Path(words.__file__).parent / "words.txt").read_text()
     lowest: dict[str, int] = {}
-    for number, _, listed in rows:
-        for word in listed.split():
-            lowest.setdefault(stem(word), int(number))
-    some = random.Random(1).sample(sorted(w for _, _, listed in rows for w in listed.split()), 1500)
+    band_now, every = 0, list[str]()
+    for word in " ".join(line for line in text.splitlines() if line[:1] != "#").split():
+        if word.endswith(":"):
+            band_now = int(word[:-1])
+            continue
+        every.append(word)
+        lowest.setdefault(stem(word), band_now)
+    some = random.Random(1).sample(sorted(every), 1500)
     assert [band(word) for word in some] == [lowest[stem(word)] for word in some]
 
 
 def test_the_list_is_told_apart_from_its_licence() -> None:
     text = (Path(words.__file__).parent / "words.txt").read_text(encoding="ascii")
-    bands = [line.split(":")[0] for line in text.splitlines() if not line.startswith("#")]
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    bands = [line.split(":")[0] for line in lines if not line.startswith(" ")]
     assert bands == ["10", "20", "35", "40"]
     for notice in ("Kevin Atkinson", "Princeton", "Benjamin Titze", "Geoff Kuenning"):
         assert f"by {notice}" in text or f", {notice}" in text
