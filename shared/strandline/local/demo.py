@@ -127,8 +127,8 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
     them. `keys` are the events' by their ids."""
     expected = scores.read(folder)
     chains = _settled(client, list(expected.lanes))
-    print(f"\n{len(chains)} chains of {folder.name}'s sessions; the end of each is still open, and")
-    print("not judged before nobody has spoken in it for half an hour:")
+    still = len(keys) - sum(chain["event_count"] for chain in chains.values())
+    print(f"\n{len(chains)} chains of {folder.name}'s sessions:")
     for chain in sorted(chains.values(), key=lambda one: one["started_at"]):
         named = ", ".join(entity["name"] for entity in chain["entities"][:_NAMED])
         print(
@@ -143,6 +143,10 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
         )
         for chain in chains.values()
     ]
+    if still:
+        print(
+            f"The last {still} events are open until nobody has spoken for half an hour. Without them:"
+        )
     print(f"Boundaries within {scores.TOLERANCE} event: {scores.boundaries(expected, found)}")
     print(f"Entities: {scores.entities(expected, found)}")
 
