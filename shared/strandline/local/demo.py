@@ -144,9 +144,7 @@ def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
         for chain in chains.values()
     ]
     if still:
-        print(
-            f"The last {still} events are open until nobody has spoken for half an hour. Without them:"
-        )
+        print(f"{still} events are open until nobody has spoken for half an hour. Without them:")
     print(f"Boundaries within {scores.TOLERANCE} event: {scores.boundaries(expected, found)}")
     print(f"Entities: {scores.entities(expected, found)}")
 
