@@ -123,7 +123,7 @@ class Fold:
         lane = self._lane(turn.session_id)
         gap = silent(lane, turn, settings.rules)
         most = 0 if gap else settings.ahead_events
-        if gap or len(lane.ahead) > most:
+        if len(lane.ahead) > most:
             # Committed before this event is: whoever takes it again must go by the same settings.
             self._decide_settings(turn, settings, settled)
             if not self._judge_down_to(most, turn.session_id, settings, settled):

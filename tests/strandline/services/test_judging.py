@@ -311,3 +311,4 @@ def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(worker: Worker, log
         " order by made_at_seq"
     )
     assert made == [("break", 2, False), ("gap", 3, False)]
+    assert log.decided("settings") == [("settings", 1, 1)], "they are as they were"
