@@ -204,6 +204,12 @@ def _work(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
         ours.unembedded_seconds,
     )
     yield Alarm(
+        "stuck-scopes",
+        "The work of scopes was put off five times in a row.",
+        _of_job(watched, "ScopesStuck", "sweeper", "Maximum"),
+        1,
+    )
+    yield Alarm(
         "unbuilt",
         f"{says} went through for chains.",
         _of_job(watched, "OldestUnfoldedSeconds", "sweeper", "Maximum"),

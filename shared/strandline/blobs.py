@@ -18,7 +18,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from strandline import boto
-from strandline.errors import Unavailable
+from strandline.errors import PayloadMissing, Unavailable
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -38,6 +38,8 @@ def _config(read_timeout: int, attempts: int) -> "Config":
 
 
 _GONE = (404, 412)
+_NO_BYTES = ("NoSuchKey", "InvalidRange")
+"""What S3 says of an object that is not there, or has no byte in the range."""
 _CHUNK_BYTES = 1024 * 1024
 REMOVED_AT_ONCE = 1000
 """The most that S3 deletes, or lists, in one call."""
@@ -106,12 +108,17 @@ class Blobs:
     def head_text(self, tenant: str, cid: str, size: int, upload_id: UUID | None = None) -> str:
         """The first `size` bytes of a payload, or of an upload that is none yet, as text that can
         be stored: a character cut in half at the end is dropped; what is no UTF-8, and NUL, is
-        U+FFFD, so that places in it hold."""
+        U+FFFD, so that places in it hold. Raises PayloadMissing where nothing lies there."""
         where = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
             where = self._pending(tenant, upload_id)
         with _reachable():
-            answer = self._s3.get_object(**where, Range=f"bytes=0-{size - 1}")
+            try:
+                answer = self._s3.get_object(**where, Range=f"bytes=0-{size - 1}")
+            except boto.refusal() as error:
+                if _code(error) not in _NO_BYTES:
+                    raise
+                raise PayloadMissing from None
             data = answer["Body"].read()
         return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
 
@@ -268,6 +275,10 @@ def _attachment(name: str) -> str:
 
 def _status(error: Exception) -> int:
     return cast("Any", error).response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def _code(error: Exception) -> str:
+    return cast("Any", error).response["Error"]["Code"]
 
 
 @contextmanager

@@ -17,6 +17,7 @@ StrandlineError
 │   │   └── ModelLate
 │   └── Unsure               503  the connection broke while a commit was under way
 ├── EmbeddingRefused         a text that this model will never embed
+├── PayloadMissing           an event's payload is not in the store, or is empty
 ├── ModelRefused             what a language model will not answer
 │   └── FormatRefused        not in this format: there may be a simpler one
 ├── ModelUnusable            an answer of a language model that is none
@@ -24,6 +25,10 @@ StrandlineError
 └── Misconfigured            the process must not start
 The edge maps classes to statuses in one table (`strandline.http`).
 """
+
+
+class Interrupted(Exception):
+    """Work stops here without having failed: no StrandlineError, and never shown to a caller."""
 
 
 class StrandlineError(Exception):
@@ -144,6 +149,12 @@ class ModelLate(ModelUnavailable):
     """The language model did not answer in time."""
 
     code = "model_late"
+
+
+class PayloadMissing(StrandlineError):
+    """The payload store does not hold this payload."""
+
+    code = "payload_missing"
 
 
 class ModelRefused(StrandlineError):

@@ -129,6 +129,11 @@ class Request:
             self._principal = principal  # before its right is asked for: a refusal names it too
             principal.require(route.right)
 
+    def tenant(self) -> str:
+        """Whose credential it is, of a route that does not look it up. Raises Unauthorized,
+        Unavailable."""
+        return self.service.authenticator.principal(self._sent, self.deadline).tenant
+
     def spend(self, quota: Quota, units: int) -> None:
         """Use some of the tenant's quota. Raises QuotaExceeded, TooLarge, Unavailable."""
         self.service.quotas.spend(self.principal.tenant, quota, units, self.deadline)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from strandline.asking import Asking, Fallen
 from strandline.config import Settings
 from strandline.db import Access, Database
+from strandline.failures import recurs
 from strandline.metering import Meter
 from strandline.models import shown
 from strandline.models.language import (
@@ -24,10 +25,14 @@ from strandline.models.language import (
     Task,
     Topic,
 )
+from strandline.models.plain import PlainModel
 from strandline.models.provider import Provider
 from strandline.models.shown import Bounds, Shown, Verb
 from strandline.models.twin import Twin
+from strandline.observability import logger
 
+HEURISTIC_FAILED = "heuristic_failed"
+"""Why the plain model answered: the heuristic model failed on this text, and would again."""
 _TURN_EVENTS = 8
 """How many of a lane's latest events before a message a model is shown to tell whether the topic
 goes on."""
@@ -44,8 +49,8 @@ class State(NamedTuple):
 
 class Reasoner:
     """A model's tasks, each for a `Task` and always with an answer: where the model is away, late,
-    refuses, talks nonsense, is not allowed or too dear, it is the twin's and says why. One to a
-    process; threads share it.
+    refuses, talks nonsense, is not allowed or too dear, it is the twin's and says why; where a text
+    breaks the twin as well, the plain model's. One to a process; threads share it.
 
     Never called inside a database transaction. Raises Unavailable where the database, which holds
     limits and ledger, is away. Without a provider it is the twin alone and touches nothing.
@@ -53,6 +58,7 @@ class Reasoner:
 
     def __init__(self, database: Database, settings: Settings, provider: Provider | None) -> None:
         self.twin: LanguageModel = Twin()
+        self._plain: LanguageModel = PlainModel()
         self._database = database
         self._bounds = Bounds(settings.llm_event_characters, settings.llm_characters)
         self._provider = provider
@@ -85,13 +91,14 @@ class Reasoner:
             told = latest + self._events(task, "message", [message])
             return told + self._events(task, "after", after)
 
-        twin = partial(self.twin.continues, before, message, after)
-        return self._done(task, "continues", Continues, show, twin)
+        return self._done(
+            task, "continues", Continues, show, lambda by: by.continues(before, message, after)
+        )
 
     def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
         """A closed run's narrative and importance."""
         show = partial(self._events, task, "events", said)
-        return self._done(task, "summarise", Summary, show, partial(self.twin.summarise, said))
+        return self._done(task, "summarise", Summary, show, lambda by: by.summarise(said))
 
     def merge(self, task: Task, earlier: Summary, later: Summary) -> Done[Summary]:
         """One summary of two runs on one topic."""
@@ -100,17 +107,17 @@ class Reasoner:
             first = shown.summary("earlier", earlier, self._bounds)
             return first + shown.summary("later", later, self._bounds)
 
-        return self._done(task, "merge", Summary, show, partial(self.twin.merge, earlier, later))
+        return self._done(task, "merge", Summary, show, lambda by: by.merge(earlier, later))
 
     def topic(self, task: Task, said: Sequence[Said]) -> Done[Topic]:
         """A run's main theme."""
         show = partial(self._events, task, "events", said)
-        return self._done(task, "topic", Topic, show, partial(self.twin.topic, said))
+        return self._done(task, "topic", Topic, show, lambda by: by.topic(said))
 
     def entities(self, task: Task, said: Sequence[Said]) -> Done[Entities]:
         """Who and what is named in a run."""
         show = partial(self._events, task, "events", said)
-        return self._done(task, "entities", Entities, show, partial(self.twin.entities, said))
+        return self._done(task, "entities", Entities, show, lambda by: by.entities(said))
 
     def flush(self, access: Access) -> None:
         """Write down the calls made for the asker's tenant, when its work is done; outside of any
@@ -119,8 +126,7 @@ class Reasoner:
             self._meter.flush(access)
 
     def counted(self) -> Mapping[str, int]:
-        """Metrics of this thread's calls since it last asked, by their names in `METRICS`; nothing
-        without a provider."""
+        """Metrics of this thread's calls since it last asked, by their names in `METRICS`."""
         counted, self._thread.counted = self._counter(), Counter[str]()
         return counted
 
@@ -133,10 +139,10 @@ class Reasoner:
         verb: Verb,
         result: type[Value],
         show: Callable[[], Shown],
-        twin: Callable[[], Value],
+        ask: Callable[[LanguageModel], Value],
     ) -> Done[Value]:
         if self._provider is None:
-            return Done(twin(), Twin.name, verb)
+            return self._without_provider(task, verb, ask)
         assert not self._database.in_transaction, "a model is never asked inside a transaction"
         counter = self._counter()
         try:
@@ -144,10 +150,41 @@ class Reasoner:
         except Fallen as fallen:
             counter["ModelFallbacks"] += 1
             counter["BreakerOpen"] += fallen.reason == "breaker_open"
-            return Done(twin(), Twin.name, verb, fallen.reason, fallen.again_in)
+            return self._without_provider(task, verb, ask, fallen.reason, fallen.again_in)
+        except Exception as error:
+            if not recurs(error):
+                raise
+            counter["ModelFallbacks"] += 1
+            _log_failure("request not made", task, verb, error)
+            return self._without_provider(task, verb, ask, "request_failed")
         return Done(value, self._provider.name, shown.prompt(verb).name)
+
+    def _without_provider[Value: BaseModel](
+        self,
+        task: Task,
+        verb: Verb,
+        ask: Callable[[LanguageModel], Value],
+        reason: str | None = None,
+        again_in: float | None = None,
+    ) -> Done[Value]:
+        """The heuristic model's answer, or the plain one's where a text breaks its rules."""
+        try:
+            return Done(ask(self.twin), Twin.name, verb, reason, again_in)
+        except Exception as error:
+            if not recurs(error):
+                raise
+            self._counter()["HeuristicFailures"] += 1
+            _log_failure("heuristic model failed", task, verb, error)
+            reason = reason if again_in is not None else HEURISTIC_FAILED
+            return Done(ask(self._plain), PlainModel.name, verb, reason, again_in)
 
     def _counter(self) -> Counter[str]:
         if not hasattr(self._thread, "counted"):
             self._thread.counted = Counter[str]()
         return self._thread.counted
+
+
+def _log_failure(message: str, task: Task, verb: Verb, error: Exception) -> None:
+    """Without the error's own words: they may quote the text."""
+    shown = {"task": verb, "scope_id": task.scope_id, "error": type(error).__name__}
+    logger.warning(message, extra=shown)

@@ -945,6 +945,16 @@ class LanguageState(AnswerModel):
     (each tenant's failures count apart; the longest rest is told). Null: it is asked."""
 
 
+class BackgroundState(AnswerModel):
+    """What fails of the tenant's background work; GET /api/v1/admin/jobs has the reasons."""
+
+    scopes_stuck: int
+    """Scopes whose work was put off five times in a row: their events are safe and recalled, but no
+    chain is formed of the newest. It is tried again by itself."""
+    jobs_failed: int
+    """Jobs that failed and were not tried again; they are kept for 30 days."""
+
+
 class Health(AnswerModel):
     """What the service needs, and whether it answers."""
 
@@ -952,6 +962,8 @@ class Health(AnswerModel):
     dependencies: dict[str, str]
     """`ok`, or what is wrong, for each of database, blobs, queue and embedding."""
     language: LanguageState
+    background: BackgroundState | None
+    """Null while the database is away, and for a credential that does not hold."""
     warnings: list[str]
     """What endangers it although it answers, and what to do."""
 

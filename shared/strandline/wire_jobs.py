@@ -7,7 +7,7 @@ from uuid import UUID
 from strandline.wire import AnswerModel, ListQuery
 
 type JobState = Literal["queued", "running", "done", "failed"]
-type JobKind = Literal["archiver", "sweeper", "enrich", "continues"]
+type JobKind = Literal["archiver", "sweeper", "enrich", "continues", "embed", "fold"]
 
 
 class JobsQuery(ListQuery):
@@ -25,7 +25,9 @@ class JobOut(AnswerModel):
     job_id: UUID
     kind: JobKind
     """`archiver`, `sweeper`; `enrich` is a chain whose model failed and that has what works without
-    one; `continues` is a scope in which it could not be asked where topics end."""
+    one; `continues` is a scope in which nobody could tell where topics end; `embed` is a scope with
+    events that the embedding model refuses; `fold` is a scope whose work was put off five times in
+    a row."""
     state: JobState
     """`queued` until it is taken up, `running`, `done`, or `failed`, which can be tried again, but
     for `continues`."""
@@ -39,7 +41,7 @@ class JobOut(AnswerModel):
     scope_id: UUID | None
     """The scope that it is about; null: all of the tenant."""
     ref: str | None
-    """What it is about in that scope: of `enrich` the chain's id, of `continues` its own."""
+    """What it is about in that scope: of `enrich` the chain's id, else its own."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -247,4 +247,7 @@ def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gatewa
 
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
-    assert {*get_args(JobKind.__value__)} == {*job_control.JOBS, "enrich", jobs.CONTINUES}
+    assert {*get_args(JobKind.__value__)} == {
+        *(*job_control.JOBS, "enrich", jobs.CONTINUES),
+        *(jobs.STUCK, jobs.NOT_EMBEDDED),
+    }

@@ -130,7 +130,7 @@ def test_a_fault_of_ours_fails_its_message_alone(
 
     def fault(texts: Any) -> None:
         if "agent:a" in texts[0]:
-            raise ZeroDivisionError
+            raise MemoryError
 
     words.before = fault
     assert work(batch(*bodies)) == ["m0"]

@@ -19,6 +19,8 @@ _TABLE_LINES = 20
 """A text of more lines is a log or a table: it is named, not told."""
 _PHRASE = 4
 """Words of a phrase at most."""
+_WORD_CHARACTERS = 48
+"""A longer word is an address, a code or a key, and names no topic."""
 _ENGLISH = 0.2
 """Share of words that say nothing, below which a text is not taken for English."""
 
@@ -189,7 +191,7 @@ def _tells(word: str) -> bool:
     one."""
     plain = bare(word)
     return (
-        len(plain) > 2
+        2 < len(plain) <= _WORD_CHARACTERS
         and not plain[0].isdigit()
         and "'" not in plain
         and not any(plain in listed(words) for words in ("stop", "openers", "does", "calendar"))

@@ -86,12 +86,13 @@ class Done[Value: BaseModel]:
 
     value: Value
     model: str
-    """`twin/3`, or the provider's as in `openai:gpt-4o-mini`."""
+    """`twin/3`, `plain/1`, or the provider's as in `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
     fell_back: str | None = None
     """Why the twin answered though a model is configured: `budget_spent`, `rate_limited`,
-    `breaker_open`, `late`, `out_of_time` (ours), `unavailable`, `refused`, `invalid_output`."""
+    `breaker_open`, `late`, `out_of_time` (ours), `unavailable`, `refused`, `invalid_output`,
+    `request_failed`; or `heuristic_failed`: the twin failed too, and the plain model answered."""
     again_in: float | None = None
     """Seconds after which the model would be asked: who can wait gets its answer then."""
 

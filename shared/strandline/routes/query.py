@@ -141,13 +141,29 @@ def health(request: Request) -> Answer:
         except Exception as error:  # what a dependency does is told, not suffered
             found[name] = type(error).__name__
     up = found["database"] == "ok"
-    status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
+    background = _background(request) if up else None
+    fine = set(found.values()) == {"ok"} and not (background and background.scopes_stuck)
+    status = "ok" if fine else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
     language = wire.LanguageState(**service.reasoner.state(datetime.now(UTC))._asdict())
     told = wire.Health(
-        status=status, dependencies=found, language=language, warnings=list(service.warnings)
+        status=status,
+        dependencies=found,
+        language=language,
+        background=background,
+        warnings=list(service.warnings),
     )
     return answer(told, 200 if up else 503, headers)
+
+
+def _background(request: Request) -> wire.BackgroundState | None:
+    """Of whoever's credential holds; None where it does not, or the database went away."""
+    try:
+        tenant = request.tenant()
+        access = request.service.database.access(Asker.background(tenant), request.deadline)
+        return wire.BackgroundState(**vars(metrics.trouble(access)))
+    except StrandlineError:
+        return None
 
 
 def get_metrics(request: Request) -> Answer:

@@ -109,6 +109,7 @@ def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
             }
             if tally.due:
                 metrics["ScopesDue"] = sum(due.scopes for due in tally.due)
+                metrics["ScopesStuck"] = sum(due.stuck for due in tally.due)
                 metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due)
                 metrics["OldestUnembeddedSeconds"] = max(d.unembedded_seconds for d in tally.due)
                 metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due)

@@ -4,6 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,10 +12,11 @@ from strandline import ranking
 from strandline.blobs import is_text
 from strandline.db import Access, Asker
 from strandline.errors import EmbeddingRefused, Unavailable
+from strandline.failures import recurs
 from strandline.observability import logger
 from strandline.services.form_chains import form
-from strandline.services.worker import EMBED_SECONDS, NotYet, Worker, reason_of
-from strandline.store import metrics, work
+from strandline.services.worker import EMBED_SECONDS, NotYet, Worker, head_text, reason_of
+from strandline.store import jobs, metrics, work
 from strandline.store.work import Unembedded, Vector
 
 BATCH = 128
@@ -60,6 +62,15 @@ def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
     return finished
 
 
+def work_off_now(worker: Worker, tenant: str, scope_id: UUID) -> None:
+    """Try one scope's work, whenever it is due. Raises Unavailable where it fails once more."""
+    access = worker.database.access(Asker.background(tenant))
+    with access.transaction():
+        work.bring_forward(access, scope_id)
+    if embed_scopes(worker, tenant, [scope_id]):
+        raise Unavailable("It failed once more. Look for the reason in the log.")
+
+
 class _Done(NamedTuple):
     finished: int
     failed: int
@@ -70,6 +81,7 @@ class _Done(NamedTuple):
 def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
     """Embed leased scopes, fold them, and give them back: done, due again, or put off."""
     before = worker.tally.events, worker.tally.counts["EventsFolded"]
+    _note_stuck(access, leases, {})
     failures = _embed_leased(worker, access, leases)
     stuck = _form_leased(worker, access, leases, failures)
     moved = before != (worker.tally.events, worker.tally.counts["EventsFolded"])
@@ -77,8 +89,12 @@ def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
     waits = _waits(worker, leases, failures)
     fine = [o.scope_id for o in leases if o.scope_id not in failures and o.scope_id not in waits]
+    fine_again = [o.scope_id for o in leases if o.attempts >= work.STUCK_ATTEMPTS]
+    fine_again = [scope_id for scope_id in fine_again if scope_id in fine]
     with access.transaction():
         finished = work.settle(access, fine, worker.embedder.space, moved=moved) if fine else 0
+        if fine_again:
+            jobs.end_failures(access, jobs.STUCK, fine_again, worker.clock())
         for scope_id, wait in waits.items():
             seconds = max(1, math.ceil(wait.seconds))
             work.put_off(access, [scope_id], seconds, wait.reason, failed=False)
@@ -119,12 +135,45 @@ def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -
         vectors = _vectors(worker, access, events)
         with access.transaction():
             work.store_vectors(access, space, vectors, events)
+            _note_refused(access, vectors)
         worker.renew()
         worker.tally.events += len(vectors)
         scopes = sorted({str(event.scope_id) for event in events})
         logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
         if worker.out_of_time():
             break
+
+
+def _note_refused(access: Access, vectors: Sequence[Vector]) -> None:
+    """Make visible which scopes hold events without a vector that will not come by itself."""
+    for vector in {one.event.scope_id: one for one in vectors if one.refusal}.values():
+        jobs.note_failure(
+            access,
+            kind=jobs.NOT_EMBEDDED,
+            scope_id=vector.event.scope_id,
+            participants=vector.event.participants,
+            reason="embedding_refused",
+            advice="Events of this scope are found by their words alone. Retry this job with a"
+            " model that takes them.",
+            ref=vector.event.scope_id,
+        )
+
+
+def retry_refused(worker: Worker, tenant: str, scope_id: UUID) -> int:
+    """Ask the embedding model again for what it refused of a scope; gives how many vectors there
+    are now. Chains stay as they are: what was decided without a vector stays decided. Raises
+    EmbeddingRefused while one of the first events is refused still, and EmbeddingUnavailable."""
+    access = worker.database.access(Asker.background(tenant))
+    stored = 0
+    while events := work.refused(access, scope_id, worker.embedder.space, BATCH):
+        vectors = _vectors(worker, access, events)
+        with access.transaction():
+            replaced = work.replace_refusals(access, worker.embedder.space, vectors)
+        stored += replaced
+        worker.renew()
+        if replaced == 0:
+            raise EmbeddingRefused(f"{len(events)} events of this scope are refused still.")
+    return stored
 
 
 def _form_leased(
@@ -179,6 +228,28 @@ def _put_off(
         logger.warning("scopes put off", extra=shown)
         with access.transaction():
             work.put_off(access, scope_ids, seconds, reason)
+    tried = [replace(taken, attempts=taken.attempts + 1) for taken in leases]
+    _note_stuck(access, tried, {one.scope_id: reason_of(failures[one.scope_id]) for one in tried})
+
+
+def _note_stuck(access: Access, leases: Sequence[work.Lease], reasons: Mapping[UUID, str]) -> None:
+    """Make visible which of these scopes' work got no further five times in a row, or more. Whose
+    workers were killed each time has no reason of its own."""
+    for taken in leases:
+        if taken.attempts < work.STUCK_ATTEMPTS:
+            continue
+        reason = reasons.get(taken.scope_id) or taken.last_error or "worker_ended"
+        with access.transaction():
+            jobs.note_failure(
+                access,
+                kind=jobs.STUCK,
+                scope_id=taken.scope_id,
+                participants=taken.participants,
+                reason=reason,
+                advice="The scope's work is tried again by itself, every five minutes at most; its"
+                " events are safe. If the reason stays, look for it in the log by the scope's id.",
+                ref=taken.scope_id,
+            )
 
 
 def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> list[Vector]:
@@ -214,6 +285,12 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
     except EmbeddingRefused as error:
         if len(texts) == 1:
             return {key: error.message for key in texts}
+    except Exception as error:  # the model's own rules broke on a text, and would again
+        if not recurs(error):
+            raise
+        logger.warning("embedding failed", extra={"error": type(error).__name__})
+        if len(texts) == 1:
+            return {key: f"The embedding model failed: {type(error).__name__}." for key in texts}
     found: dict[Key, list[float] | str] = {}
     for key, text in texts.items():  # one of them is refused: learn which
         worker.renew()
@@ -225,6 +302,6 @@ def _text(worker: Worker, tenant: str, event: Unembedded) -> str:
     """What the model is shown of an event; of a payload the beginning, if it is text."""
     text = event.content
     if text is None and event.blob_cid and is_text(event.mime_type):
-        text = worker.blobs.head_text(tenant, event.blob_cid, _SHOWN_BYTES)
+        text = head_text(worker, tenant, event.blob_cid, _SHOWN_BYTES)
     shown = text if text is not None else event.file_name or event.mime_type or ""
     return ranking.context(event.said_at, event.speaker, shown)

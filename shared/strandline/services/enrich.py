@@ -11,13 +11,16 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline import quality, spaces
-from strandline.blobs import Blobs, is_text
+from strandline.blobs import is_text
 from strandline.db import Access
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+from strandline.failures import recurs
 from strandline.models.language import Continues, Done, Said, Summary, Task
+from strandline.models.plain import UNTITLED
+from strandline.observability import logger
 from strandline.segmentation import Rules
 from strandline.services.at_once import at_once
-from strandline.services.worker import EMBED_SECONDS, Worker
+from strandline.services.worker import EMBED_SECONDS, Worker, head_text
 from strandline.store import chains, work
 from strandline.store.chains import Head, Text
 from strandline.tuning import Tuning
@@ -96,6 +99,10 @@ class Formed(BaseModel):
         return next((m["fell_back"] for m in self.models.values() if m["fell_back"]), None)
 
 
+FOLD_FAILED = "fold_failed"
+"""Why nothing judged a run or a message: what should have failed on it, and would again."""
+
+
 class Enriched(NamedTuple):
     """A decision, and the summary's vector as Postgres writes it; none of a rejected run."""
 
@@ -148,7 +155,7 @@ def _formed(
     patient: bool,
 ) -> Formed:
     """What these events say by themselves, and whether they pass the gate."""
-    said = [_said(worker.blobs, task.tenant, text) for text in found]
+    said = [_said(worker, task.tenant, text) for text in found]
     summary, topic, entities = at_once(
         worker,
         lambda: worker.reasoner.summarise(task, said),
@@ -179,6 +186,23 @@ def _formed(
     )
 
 
+def formed_without_model(now: datetime, events: int, error: Exception) -> Formed:
+    """What is decided of a run on which everything else failed: that it is there. It is kept out of
+    listings, and a retry of its job says it anew."""
+    return Formed(
+        at=now,
+        topic=UNTITLED,
+        summary=f"{events} events.",
+        entities=[],
+        importance=0.0,
+        density=0.0,
+        coherence=None,
+        quality=0.0,
+        rejected=FOLD_FAILED,
+        models={"all": {"model": "none", "prompt": type(error).__name__, "fell_back": FOLD_FAILED}},
+    )
+
+
 def vector_of(worker: Worker, formed: Formed, *, patient: bool) -> str | None:
     """A summary's vector; none for what the gate rejected or the model refuses, nor, unless
     `patient`, while the model is away (which is the same for its events by then)."""
@@ -192,6 +216,11 @@ def vector_of(worker: Worker, formed: Formed, *, patient: bool) -> str | None:
     except EmbeddingUnavailable:
         if patient:
             raise
+        return None
+    except Exception as error:
+        if not recurs(error):
+            raise
+        logger.warning("summary not embedded", extra={"error": type(error).__name__})
         return None
     worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
     return work.as_text(vector)
@@ -223,7 +252,7 @@ def ask_continues(
     """Whether a message goes on with the topic of the events before it, as those after it show;
     nothing where all before it, or itself, was erased. Raises NotYet as `enrich` does."""
     found = chains.texts(access, space, [*before, message, *after])
-    said = {text.event_id: _said(worker.blobs, task.tenant, text) for text in found}
+    said = {text.event_id: _said(worker, task.tenant, text) for text in found}
     earlier = [said[one] for one in before if one in said]
     if message not in said or not earlier:
         return None
@@ -282,11 +311,11 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
     return sum(v * w for v, w in known) / sum(w for _, w in known) if known else None
 
 
-def _said(blobs: Blobs, tenant: str, text: Text) -> Said:
+def _said(worker: Worker, tenant: str, text: Text) -> Said:
     """Of a payload the beginning, if it is text; else what it is called."""
     shown = text.content
     if shown is None and text.blob_cid and is_text(text.mime_type):
-        shown = blobs.head_text(tenant, text.blob_cid, _SHOWN_BYTES)
+        shown = head_text(worker, tenant, text.blob_cid, _SHOWN_BYTES)
     return Said(
         seq=text.seq,
         speaker=text.speaker,

@@ -7,9 +7,10 @@ decisions:
 
 - `settings`: what is folded by from this event on;
 - `continues`: whether the topic goes on at this user message, where it broke or somebody was asked,
-  when what it waited for had come;
+  when what it waited for had come, or where judging it failed and would fail again (it goes on);
 - `vector_given_up`: this user message is compared with nothing;
-- `formed`: what the run that ends here says, and which chain it became part of;
+- `formed`: what the run that ends here says, and which chain it became part of; where that failed
+  and would fail again, that it is there, until a retry says more (`reformed`);
 - `idle`: nobody spoke in this lane after this event, until the scope's mark was `at_seq`;
 - `reformed`: what a chain, whose last event this is, says since then.
 """
@@ -20,7 +21,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.db import Access
+from strandline.failures import recurs
 from strandline.models.twin import Twin
+from strandline.observability import logger
 from strandline.segmentation import (
     Lane,
     Run,
@@ -32,11 +35,13 @@ from strandline.segmentation import (
     step,
 )
 from strandline.services.enrich import (
+    FOLD_FAILED,
     Enriched,
     Formed,
     Settings,
     ask_continues,
     enrich,
+    formed_without_model,
     task_of,
 )
 from strandline.services.enrich import vector_of as vector_of_summary
@@ -162,7 +167,7 @@ class Fold:
         self.at = turn.seq
         self.keep(turn.session_id, lane)
         if run is not None:
-            self.commit(run, enriched)
+            self._commit_run(run, enriched, self.at)
 
     def _close_idle(self, session_id: str, settings: Settings, settled: bool) -> bool:
         """Judge and close a lane in which nobody spoke; False where that has to wait."""
@@ -174,7 +179,7 @@ class Fold:
         enriched = self._enriched(run, settings, self.at) if run else None
         self.keep(session_id, lane)
         if run is not None:
-            self.commit(run, enriched)
+            self._commit_run(run, enriched, self.at)
         return True
 
     def _judge(
@@ -182,7 +187,7 @@ class Fold:
     ) -> bool:
         """Put the lane's first event that is not judged into its topic, at the mark `at_seq`.
         False, or NotYet raised, where nobody can say yet which it is: then nothing has changed."""
-        answer = self._ends(lane, settings, at_seq, settled)
+        answer = self._answer(lane, settings, at_seq, settled)
         if answer is None:
             return False
         decided = list(answer.decided)
@@ -199,8 +204,32 @@ class Fold:
         self.decided += decided
         self.keep(session_id, lane)
         if run is not None:
-            self.commit(run, enriched)
+            self._commit_run(run, enriched, at_seq)
         return True
+
+    def _answer(self, lane: Lane, settings: Settings, at_seq: int, settled: bool) -> Answer | None:
+        """As `_ends` says; where that fails on what is stored, and would again, the topic goes on,
+        which is a decision like any other."""
+        try:
+            return self._ends(lane, settings, at_seq, settled)
+        except Exception as error:
+            if not recurs(error):
+                raise
+            self._log_failure("message not judged", error)
+            body = {
+                "continues": True,
+                "by": "failure",
+                "fell_back": FOLD_FAILED,
+                "error": type(error).__name__,
+            }
+            decision = Decision(lane.ahead[0].event_id, "continues", 0, at_seq, body)
+            return Answer(False, [decision])
+
+    def _log_failure(self, message: str, error: Exception) -> None:
+        """Without the error's own words: they may quote memory."""
+        shown = {"scopes": [self.mark.scope_id], "error": type(error).__name__}
+        self.worker.tally.counts["HeuristicFailures"] += 1
+        logger.warning(message, extra=shown)
 
     def _keep_answer(self, decided: Sequence[Decision]) -> None:
         """Commit what a model answered, and nothing else of the event that it is asked for."""
@@ -316,6 +345,31 @@ class Fold:
         vector = vector_of_summary(self.worker, formed, patient=True)
         self.commit(again=Again(chain_id, version, Enriched(formed, vector)))
 
+    def _commit_run(self, run: Run, enriched: Enriched | None, at_seq: int) -> None:
+        """Commit a closed run; where the database does not take what was just said of it, as what
+        needs nobody to say it. Raises Overtaken."""
+        try:
+            self.commit(run, enriched)
+        except Exception as error:
+            if enriched is None or not enriched.fresh or not recurs(error):
+                raise
+            last = run.turns[-1].event_id
+            self.decided = [
+                one for one in self.decided if (one.event_id, one.kind) != (last, "formed")
+            ]
+            self.commit(run, self._formed_without_model(run, at_seq, error))
+
+    def _formed_without_model(self, run: Run, at_seq: int, error: Exception) -> Enriched:
+        """Decide of a run that it is there, and nothing else."""
+        self._log_failure("run not summarised", error)
+        formed = formed_without_model(self.now, len(run.turns), error)
+        self._decide_formed(run, formed, at_seq)
+        return Enriched(formed, None, fresh=True)
+
+    def _decide_formed(self, run: Run, formed: Formed, at_seq: int) -> None:
+        body = formed.model_dump(mode="json")
+        self.decided.append(Decision(run.turns[-1].event_id, "formed", 0, at_seq, body))
+
     def commit(
         self,
         run: Run | None = None,
@@ -361,12 +415,17 @@ class Fold:
         task = task_of(self.worker, self.access, self.mark.scope_id, self.mark.participants)
         ids = [turn.event_id for turn in run.turns]
         patience = self._patience
-        made = enrich(
-            self.worker, self.access, task, settings, ids, self.now, patience=patience, merge=True
-        )
+        worker, access = self.worker, self.access
+        try:
+            made = enrich(
+                worker, access, task, settings, ids, self.now, patience=patience, merge=True
+            )
+        except Exception as error:
+            if not recurs(error):
+                raise
+            return self._formed_without_model(run, at_seq, error)
         if made is not None:
-            body = made.formed.model_dump(mode="json")
-            self.decided.append(Decision(last, "formed", 0, at_seq, body))
+            self._decide_formed(run, made.formed, at_seq)
         return made
 
     @property

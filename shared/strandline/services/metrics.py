@@ -21,6 +21,12 @@ _SHOWN = (
     ),
     ("strandline_scopes_due", "gauge", "Scopes whose background work is due.", "scopes_due"),
     (
+        "strandline_scopes_stuck",
+        "gauge",
+        "Scopes whose background work was put off five times in a row.",
+        "scopes_stuck",
+    ),
+    (
         "strandline_oldest_due_age_seconds",
         "gauge",
         "For how long the oldest of that work has been due.",
@@ -46,12 +52,18 @@ _SHOWN = (
 """Name, type and help of each, and the figure that it shows."""
 
 
+def trouble(access: Access) -> metrics.Trouble:
+    """What of the asker's tenant's background work fails, in numbers."""
+    return metrics.trouble(access)
+
+
 def exposition(access: Access, space: str) -> str:
     """The counters of the asker's tenant. No labels: the credential says whose they are."""
     due, spent = metrics.due(access, space), models.spend(access)
     found: dict[str, float] = {
         **vars(metrics.counters(access, space)),
         "scopes_due": due.scopes,
+        "scopes_stuck": due.stuck,
         "oldest_due_seconds": due.seconds,
         "unembedded_seconds": due.unembedded_seconds,
         "unfolded_seconds": due.unfolded_seconds,

@@ -10,9 +10,10 @@ from uuid import UUID
 from strandline.blobs import Blobs
 from strandline.clock import Clock, utc_now
 from strandline.db import Database
-from strandline.errors import StrandlineError
+from strandline.errors import Interrupted, PayloadMissing, StrandlineError
 from strandline.models.embedding import Embedder
 from strandline.models.language import Done
+from strandline.observability import logger
 from strandline.reasoner import Reasoner
 from strandline.store import metrics
 from strandline.tuning import DEFAULTS, Tuning
@@ -23,11 +24,11 @@ _MOST_RESERVED = 90.0
 """Kept for a closed run at most, however long a model may take: a worker has 118 s for all."""
 
 
-class Overtaken(Exception):
+class Overtaken(Interrupted):
     """Somebody else moved the scope's mark: read it again."""
 
 
-class NotYet(Exception):
+class NotYet(Interrupted):
     """The fold stops here, and goes on in `seconds`: nothing has failed, nothing is decided."""
 
     def __init__(self, reason: str, seconds: float) -> None:
@@ -108,6 +109,16 @@ class Worker:
                 raise NotYet(_OUT_OF_TIME, self.deadline - time.monotonic())
             if done.again_in is not None and patient:
                 raise NotYet(str(done.fell_back), done.again_in)
+
+
+def head_text(worker: Worker, tenant: str, cid: str, size: int) -> str | None:
+    """The first `size` bytes of a text payload; None, and a line in the log, where the store does
+    not hold it: its event goes by its file name then. Raises Unavailable."""
+    try:
+        return worker.blobs.head_text(tenant, cid, size)
+    except PayloadMissing:
+        logger.warning("payload missing", extra={"cid": cid})
+        return None
 
 
 def reason_of(error: Exception) -> str:

@@ -24,6 +24,10 @@ KEPT_DAYS = 30
 """How long a finished job stays to be read."""
 CONTINUES = "continues"
 """The kind of a failure that nothing can be tried again of: where topics end is decided once."""
+STUCK = "fold"
+"""The kind of a scope whose work fails again and again."""
+NOT_EMBEDDED = "embed"
+"""The kind of a scope that holds events which the embedding model refused."""
 ABANDONED = "lease_expired"
 """The reason of a job whose run was not heard of any more."""
 
@@ -420,6 +424,15 @@ def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: 
         "update jobs set state = 'done', finished_at = %(now)s where kind = %(kind)s"
         " and ref = any (%(refs)s) and state = 'failed' and reason = %(reason)s",
         {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
+    )
+
+
+def end_failures(access: Access, kind: str, refs: Sequence[object], now: datetime) -> None:
+    """Failures of this kind about these things are none any more. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s where kind = %(kind)s"
+        " and ref = any (%(refs)s) and state in ('failed', 'queued')",
+        {"kind": kind, "refs": [str(ref) for ref in refs], "now": now},
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from strandline.db import Access
+from strandline.store.work import STUCK_ATTEMPTS
 
 
 @dataclass(frozen=True)
@@ -10,6 +11,8 @@ class Due:
     """Work that waits in one tenant."""
 
     scopes: int
+    stuck: int
+    """Scopes of it that were put off five times in a row."""
     seconds: float
     """For how long the longest of it has been due."""
     unembedded_seconds: float
@@ -25,13 +28,14 @@ def due(access: Access, space: str) -> Due:
         Due,
         """
         with waiting as materialized (
-            select w.tenant_id, w.scope_id, w.due_at, s.folded_seq + 1 as to_fold,
+            select w.tenant_id, w.scope_id, w.due_at, w.attempts, s.folded_seq + 1 as to_fold,
                 coalesce(p.embedded_seq, 0) + 1 as to_embed
             from scope_work w
             join scopes s on s.tenant_id = w.tenant_id and s.scope_id = w.scope_id
             left join scope_progress p on p.tenant_id = w.tenant_id and p.scope_id = w.scope_id
                 and p.space = %(space)s)
         select count(*) filter (where w.due_at <= now()) as scopes,
+            count(*) filter (where w.attempts >= %(stuck)s) as stuck,
             greatest(0, coalesce(extract(epoch from now() - min(w.due_at)), 0))::float8 as seconds,
             coalesce(extract(epoch from now() - min(e.recorded_at)), 0)::float8
                 as unembedded_seconds,
@@ -43,7 +47,30 @@ def due(access: Access, space: str) -> Due:
         left join events f on f.tenant_id = w.tenant_id and f.scope_id = w.scope_id
             and f.seq = w.to_fold
         """,
-        {"space": space},
+        {"space": space, "stuck": STUCK_ATTEMPTS},
+    )
+    return found
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What of a tenant's background work somebody has to look at."""
+
+    scopes_stuck: int
+    """Scopes whose work was put off five times in a row."""
+    jobs_failed: int
+    """Jobs that failed and were not tried again, of those that are kept (30 days)."""
+
+
+def trouble(access: Access) -> Trouble:
+    """What of the asker's tenant's background work fails."""
+    (found,) = access.fetch(
+        Trouble,
+        """
+        select (select count(*) from scope_work where attempts >= %(stuck)s) as scopes_stuck,
+            (select count(*) from jobs where state = 'failed') as jobs_failed
+        """,
+        {"stuck": STUCK_ATTEMPTS},
     )
     return found
 

@@ -12,6 +12,8 @@ from pgvector import HalfVector
 from strandline.db import Access, Connection
 from strandline.store.tenants import named
 
+STUCK_ATTEMPTS = 5
+"""So many tries in a row that got no further make a scope's work stuck: somebody must look."""
 LEASE_SECONDS = 120
 """How long a scope's work belongs to one worker: a batch takes seconds, a dead worker's scope is
 taken up again by the sweep."""
@@ -46,10 +48,13 @@ class Lease:
     scope_id: UUID
     participants: list[str]
     attempts: int
+    """Tries before this one, in a row, that got no further."""
+    last_error: str | None
 
 
 def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Sequence[Lease]:
-    """Take due scopes that nobody works on: the ones named, or the longest due."""
+    """Take due scopes that nobody works on: the ones named, or the longest due. It is a try from
+    now on: a worker that is killed in it cannot say that it failed."""
     return access.fetch(
         Lease,
         """
@@ -58,9 +63,10 @@ def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Seque
             where due_at <= now() and leased_until <= now()
                 and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
             order by due_at, scope_id limit %(limit)s for update skip locked)
-        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s)
+        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s),
+            attempts = w.attempts + 1
         from due where w.scope_id = due.scope_id
-        returning w.scope_id, w.participants, w.attempts
+        returning w.scope_id, w.participants, w.attempts - 1 as attempts, w.last_error
         """,
         {
             "seconds": LEASE_SECONDS,
@@ -128,6 +134,46 @@ def cached(access: Access, space: str, hashes: Sequence[bytes]) -> Mapping[bytes
         {"space": space, "hashes": list(hashes)},
     )
     return {row.text_hash: row.embedding for row in rows}
+
+
+def bring_forward(access: Access, scope_id: UUID) -> None:
+    """A scope's work is due now, unless somebody is at it. In a transaction."""
+    access.execute(
+        "update scope_work set due_at = least(due_at, now()) where scope_id = %(scope_id)s",
+        {"scope_id": scope_id},
+    )
+
+
+def refused(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[Unembedded]:
+    """Events of a scope whose vector in this space was refused."""
+    return access.fetch(
+        Unembedded,
+        """
+        select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
+            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from event_vectors v
+        join events e on e.tenant_id = v.tenant_id and e.event_id = v.event_id
+        where v.space = %(space)s and v.scope_id = %(scope_id)s and v.refusal is not null
+        order by e.seq limit %(limit)s
+        """,
+        {"scope_id": scope_id, "space": space, "limit": limit},
+    )
+
+
+def replace_refusals(access: Access, space: str, vectors: Sequence["Vector"]) -> int:
+    """Put vectors where there were refusals; gives how many. In a transaction."""
+    return access.execute(
+        """
+        update event_vectors v
+        set embedding = r.embedding::halfvec, refusal = null, embedded_at = now()
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (scope_id uuid, event_id uuid, embedding text)
+        where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
+            and v.refusal is not null and r.embedding is not null
+        """,
+        {"space": space, "rows": json.dumps(_rows(vectors))},
+    )
 
 
 class Vector(NamedTuple):
@@ -218,10 +264,11 @@ def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
 
 
 def go_on(access: Access, scope_id: UUID) -> None:
-    """Still at work: the lease, where there is one, begins anew."""
+    """The fold got further: the lease, where there is one, begins anew, and what failed before
+    counts no more."""
     access.execute(
-        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
-        " where scope_id = %(scope_id)s and leased_until > now()",
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s),"
+        " attempts = 0 where scope_id = %(scope_id)s and leased_until > now()",
         {"seconds": LEASE_SECONDS, "scope_id": scope_id},
     )
 
@@ -258,12 +305,13 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str, *, moved: bool
 def put_off(
     access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
 ) -> None:
-    """Give leases back after a failure, or to wait, to be tried again in `seconds`; the reason is
-    kept."""
+    """Give leases back after a failure, or to wait (which is no try), to be tried again in
+    `seconds`; the reason is kept."""
     access.execute(
         "update scope_work set leased_until = '-infinity',"
         " due_at = now() + make_interval(secs => %(seconds)s),"
-        " attempts = attempts + %(failed)s::int, last_error = %(reason)s"
+        " attempts = case when %(failed)s then greatest(attempts, 1)"
+        " else greatest(attempts - 1, 0) end, last_error = %(reason)s"
         " where scope_id = any (%(scope_ids)s)",
         {
             "scope_ids": list(scope_ids),

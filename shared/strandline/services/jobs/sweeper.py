@@ -101,13 +101,24 @@ def _failures_retried(tools: Tools, lease: Lease, now: datetime) -> int:
         if lease.out_of_time():
             break
         try:
-            chain_id = UUID(waiting.ref)
-            form_chains.retry_enrichment(_worker(tools, lease), lease.tenant, chain_id, now)
+            _retry(_worker(tools, lease), lease.tenant, waiting, now)
             jobs.settle(lease.access, waiting.job_id, now)
             retried += 1
         except Exception as error:  # a fault of ours as well: what waits behind it is not at fault
             jobs.refuse(lease.access, waiting.job_id, reason_of(error), now)
     return retried
+
+
+def _retry(worker: Worker, tenant: str, waiting: jobs.Waiting, now: datetime) -> None:
+    """Try one failure again. Raises whatever it fails by."""
+    about = UUID(waiting.ref)
+    match waiting.kind:
+        case jobs.STUCK:
+            embed.work_off_now(worker, tenant, about)
+        case jobs.NOT_EMBEDDED:
+            embed.retry_refused(worker, tenant, about)
+        case _:
+            form_chains.retry_enrichment(worker, tenant, about, now)
 
 
 def _recalls_folded(tools: Tools, lease: Lease, now: datetime) -> int:

@@ -1,0 +1,325 @@
+"""Whatever one event does to a model, a parser or a limit: its scope's fold goes on, somebody sees
+it, and a retry says what it could not say then."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Asker, Database
+from strandline.errors import PayloadMissing, Unavailable
+from strandline.failures import recurs
+from strandline.local.aws import LocalAws
+from strandline.models import cohesion, digest, names
+from strandline.models.language import Said, Summary
+from strandline.services import embed, enrich, folding
+from strandline.services.form_chains import drop, retry_enrichment
+from strandline.services.worker import NotYet, Overtaken, Worker
+from strandline.store import work
+from tests.strandline.services.folds import ALICE, HELPER, Plain, append, state, tune
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
+from tests.support import Base, Gateway
+
+START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+POISON = "poison"
+LINK = "https://example.com/reset/" + "Zm9vYmFy" * 43
+WIDE = {"similarity_low": -1.0, "similarity_high": 1.0}
+"""Thresholds by which nobody's cosine decides: the model is asked at every user message."""
+
+
+class Scope:
+    """Alice's scope: every third minute somebody speaks, every tenth after half an hour."""
+
+    def __init__(self, gateway: Gateway, base: Base) -> None:
+        self.gateway, self.base = gateway, base
+        self.key = gateway.key(rights=("read", "write", "admin"))
+        self.user = gateway.key(user=ALICE)
+        self.at, self.count, self.id = START, 0, UUID(int=0)
+        tune(base, **WIDE, flush_events=6)
+
+    def say(self, *texts: str, **more: Any) -> None:
+        for text in texts:
+            self.count += 1
+            self.at += timedelta(minutes=3)
+            role = ("user", "agent")[self.count % 2]
+            event: dict[str, Any] = {
+                "participants": [ALICE, HELPER],
+                "role": role,
+                "speaker": ALICE if role == "user" else HELPER,
+                "session_id": "s",
+                "content": text,
+                "occurred_at": self.at.isoformat(),
+                **more,
+            }
+            self.id = UUID(append(self.gateway, self.key, [event])[0])
+
+    def folded(self) -> tuple[int, int]:
+        ((last, folded),) = self.base.rows("select last_seq, folded_seq from scopes")
+        return last, folded
+
+    def jobs(self) -> list[tuple[Any, ...]]:
+        return self.base.rows("select kind, state, reason from jobs order by kind, job_id")
+
+    def health(self) -> Any:
+        return self.gateway.call("GET", "/api/v1/health", key=self.key).body
+
+
+@pytest.fixture
+def scope(gateway: Gateway, base: Base) -> Scope:
+    """An empty scope."""
+    return Scope(gateway, base)
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+    """With the heuristic model and quick vectors."""
+    database = Database(base.url)
+    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64))
+    database.close()
+
+
+def break_on_poison(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, error: type) -> None:
+    """Have a rule of the heuristic model fail on every text that holds the word."""
+    real = getattr(module, name)
+
+    def broken(*said: Any) -> Any:
+        if any(POISON in str(one) for one in said):
+            raise error("broken")
+        return real(*said)
+
+    monkeypatch.setattr(module, name, broken)
+
+
+TALK = [f"the mooring of berth {n} is free" for n in range(5)]
+
+
+def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: Worker) -> None:
+    scope.say(f"My link is {LINK}", "ok", *(f"and {LINK}{n}" for n in range(24)))
+    topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
+    assert topics.status == 200, topics.text
+    assert embed_due(worker) == 1
+    assert scope.folded() == (26, 26)
+    assert scope.jobs() == []
+    assert worker.tally.counts["HeuristicFailures"] == 0, "mended at its cause"
+    rows = scope.base.rows("select topic, length(topic) from chain_versions")
+    assert rows, "chains are formed"
+    assert all(size <= 200 for _, size in rows)
+
+
+@pytest.mark.parametrize(
+    ("module", "rule"),
+    [(digest, "topic"), (digest, "summary"), (digest, "importance"), (names, "named")],
+)
+@pytest.mark.parametrize("error", [ValueError, RecursionError, AssertionError, IndexError])
+def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_replaces(
+    scope: Scope,
+    worker: Worker,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    rule: str,
+    error: type,
+) -> None:
+    with monkeypatch.context() as broken:
+        break_on_poison(broken, module, rule, error)
+        scope.say(*TALK, POISON, *TALK, *TALK)
+        topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
+        assert topics.status == 200, topics.text
+        embed_due(worker)
+    assert scope.folded() == (16, 16)
+    assert scope.jobs() == [("enrich", "failed", "heuristic_failed")]
+    assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 1}
+    shown = scope.gateway.call(
+        "GET", "/api/v1/admin/jobs", query={"state": "failed"}, key=scope.key
+    )
+    ((job,), chain) = shown.body["jobs"], UUID(shown.body["jobs"][0]["ref"])
+    assert job["reason"] == "heuristic_failed"
+    before = state(scope.base, "versions", "chains")
+    assert retry_enrichment(worker, "acme", chain, LATER) >= 2
+    after = state(scope.base, "versions", "chains", "links", "lanes")
+    assert after["versions"] != before["versions"], "it is said anew"
+    assert [row for row in after["versions"] if '"fell_back": "heuristic_failed"' in row]
+    drop(worker.database.access(Asker.background("acme")), [scope.id])
+    embed_due(worker)
+    replay = state(scope.base, "versions", "chains", "links", "lanes")
+    assert replay == after, "a replay says what failed, and then what the retry said"
+
+
+def test_a_message_that_cannot_be_judged_goes_on(
+    scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        break_on_poison(broken, cohesion, "goes_on", ValueError)
+        scope.say("the mooring", "aye", "the berth", "aye", POISON, POISON, "aye", "aye")
+        embed_due(worker)
+    assert scope.folded() == (8, 8)
+    assert ("continues", "failed", "heuristic_failed") in scope.jobs()
+    kept = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
+    assert ("true", "plain/1") in scope.base.rows(kept)
+    before = state(scope.base)
+    drop(worker.database.access(Asker.background("acme")), [scope.id])
+    embed_due(worker)
+    assert state(scope.base) == before
+
+
+def test_what_fails_around_the_models_is_decided_too(
+    scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as faults:
+        faults.setattr(folding, "compare", broken)
+        faults.setattr(enrich.quality, "density", broken)
+        scope.say(*TALK, *TALK)
+        embed_due(worker)
+    assert scope.folded() == (10, 10)
+    kinds = {(kind, reason) for kind, _, reason in scope.jobs()}
+    assert kinds == {("continues", "fold_failed"), ("enrich", "fold_failed")}
+    ((chain, status),) = scope.base.rows(
+        "select chain_id, status from chains order by chain_id limit 1"
+    )
+    assert status == "rejected", "nothing that nobody judged is listed"
+    retry_enrichment(worker, "acme", chain, LATER)
+    ((status, topic),) = scope.base.rows(
+        "select c.status, v.topic from chains c join chain_versions v"
+        " using (tenant_id, chain_id, version) where chain_id = %s",
+        chain,
+    )
+    assert topic != "Untitled"
+    before = state(scope.base)
+    drop(worker.database.access(Asker.background("acme")), [scope.id])
+    embed_due(worker)
+    assert state(scope.base) == before
+
+
+class Unstorable(Plain):
+    """A model whose answers the database does not take."""
+
+    def summarise(self, task: Any, said: Sequence[Said]) -> Any:
+        """With a character that no text column holds."""
+        if any(POISON in one.text for one in said):
+            return self._done("summarise", Summary(summary="a\x00b", importance=0.9))
+        return super().summarise(task, said)
+
+
+def test_an_answer_that_the_database_does_not_take_is_not_kept(
+    scope: Scope, worker: Worker
+) -> None:
+    odd = work_for(worker.database, worker.blobs, worker.embedder, Unstorable())
+    scope.say(*TALK, POISON, *TALK)
+    embed_due(odd)
+    assert scope.folded() == (11, 11)
+    assert ("enrich", "failed", "fold_failed") in scope.jobs()
+    formed = "select count(*) from decisions where kind = 'formed' and body ->> 'rejected' = %s"
+    assert scope.base.rows(formed, "fold_failed") == [(1,)]
+
+
+def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
+    scope: Scope, worker: Worker
+) -> None:
+    def broken(texts: Sequence[str]) -> None:
+        if any(POISON in text for text in texts):
+            raise ValueError("broken")
+
+    assert isinstance(worker.embedder, WordEmbedder)
+    worker.embedder.before = broken
+    scope.say(*TALK, POISON, *TALK)
+    embed_due(worker)
+    assert scope.folded() == (11, 11)
+    assert ("embed", "failed", "embedding_refused") in scope.jobs()
+    refusals = "select refusal from event_vectors where refusal is not null"
+    assert scope.base.rows(refusals) == [("The embedding model failed: ValueError.",)]
+    worker.embedder.before = lambda texts: None
+    chains = state(scope.base, "chains", "versions", "links")
+    assert embed.retry_refused(worker, "acme", scope.id) == 1
+    assert scope.base.rows(refusals) == []
+    assert state(scope.base, "chains", "versions", "links") == chains, "decided is decided"
+
+
+def test_a_payload_that_is_gone_goes_by_its_name(
+    scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> str:
+        raise PayloadMissing
+
+    monkeypatch.setattr(worker.blobs, "head_text", gone)
+    scope.say("word " * 20_000, *TALK, *TALK)
+    embed_due(worker)
+    assert scope.folded() == (11, 11)
+
+
+def stuck(worker: Worker, scope: Scope, tries: int) -> None:
+    """So many tries, one after the other, without the pauses between them."""
+    for _ in range(tries):
+        scope.base.rows("update scope_work set due_at = now(), leased_until = now()")
+        embed_due(replace(worker))
+
+
+def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
+    scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise psycopg.errors.UndefinedColumn("ours")
+
+    scope.say(*TALK, *TALK)
+    with monkeypatch.context() as faults:
+        faults.setattr(embed, "form", broken)
+        stuck(worker, scope, 4)
+        assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
+        stuck(worker, scope, 1)
+        assert scope.jobs() == [("fold", "failed", "internal_error: UndefinedColumn")]
+        health = scope.health()
+        assert (health["status"], health["background"]["scopes_stuck"]) == ("degraded", 1)
+        metrics = scope.gateway.call("GET", "/metrics", key=scope.key).text
+        assert "\nstrandline_scopes_stuck 1\n" in metrics
+        stuck(worker, scope, 1)
+        assert len(scope.jobs()) == 1, "the same failure"
+        assert max(due.stuck for due in worker.tally.due) == 1, "what the alarm looks at"
+        with pytest.raises(Unavailable):
+            embed.work_off_now(worker, "acme", scope.id)
+    embed.work_off_now(worker, "acme", scope.id)
+    assert scope.folded() == (10, 10)
+    assert scope.jobs() == [("fold", "done", "internal_error: UndefinedColumn")]
+    assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
+
+
+def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker) -> None:
+    scope.say("word")
+    access = worker.database.access(Asker.background("acme"))
+    for _ in range(5):
+        assert work.lease(access, None, 1), "taken, and never heard of again"
+        scope.base.rows("update scope_work set leased_until = now()")
+    assert scope.health()["background"]["scopes_stuck"] == 1
+    assert work.lease(access, None, 1)[0].attempts == 5
+    scope.base.rows("update scope_work set leased_until = now()")
+    embed_due(worker)
+    assert scope.jobs() == [("fold", "done", "worker_ended")], "said, and mended by this try"
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (ValueError(), True),
+        (RecursionError(), True),
+        (psycopg.DataError(), True),
+        (psycopg.errors.ProgramLimitExceeded(), True),
+        (psycopg.errors.CheckViolation(), True),
+        (psycopg.OperationalError(), False),
+        (psycopg.errors.UniqueViolation(), False),
+        (psycopg.errors.UndefinedColumn(), False),
+        (Unavailable(), False),
+        (NotYet("rate_limited", 1), False),
+        (Overtaken(), False),
+        (TimeoutError(), False),
+        (ConnectionError(), False),
+        (MemoryError(), False),
+    ],
+)
+def test_what_time_may_mend_is_never_decided(error: Exception, again: bool) -> None:
+    assert recurs(error) is again
