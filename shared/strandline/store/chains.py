@@ -128,7 +128,7 @@ _HEADS = """
 """
 
 
-_NEWEST = 1000
+_NEWEST = 500
 """Chains of a scope that a run may join: what that costs does not grow with the scope."""
 
 
