@@ -6,9 +6,11 @@ A logistic score of 33 cues. Weights and bias were fitted to conversations that 
 figures), and rounded.
 """
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from strandline.models.language import Said
@@ -200,8 +202,8 @@ def goes_on(before: Sequence[Said], message: Said, after: Sequence[Said]) -> boo
 def cues(before: Sequence[Said], message: Said, after: Sequence[Said]) -> Cues:
     """What `goes_on` weighs; `before` holds an event at least."""
     last, text = before[-1], message.text
-    said, recent = _stems(before), _stems(before[-_RECENT:])
-    here, later = _stems([message]), _stems(after)
+    recent, here, later = _stems(before[-_RECENT:]), _stems([message]), _stems(after)
+    said = _stems(before, here | later)
     told = _LITTLE + _rarity(later)
     words = _first_words(text)
     answers = last.speaker != message.speaker and _asks(last.text)
@@ -244,8 +246,16 @@ def cues(before: Sequence[Said], message: Said, after: Sequence[Said]) -> Cues:
     )
 
 
-def _stems(said: Sequence[Said]) -> frozenset[str]:
-    return frozenset(stem for one in said for stem in stems(one.text))
+def _stems(said: Sequence[Said], among: frozenset[str] | None = None) -> frozenset[str]:
+    """Stems of what was said; `among`: of these alone, which a long run has many others than."""
+    each = (_stems_of(one.text) for one in said)
+    return frozenset[str]().union(*(each if among is None else (one & among for one in each)))
+
+
+@functools.lru_cache(maxsize=512)
+def _stems_of(text: str) -> frozenset[str]:
+    """What is open in a lane is looked at again for each message: 500 texts at most."""
+    return frozenset(stems(text))
 
 
 def _rarity(found: Iterable[str]) -> float:
@@ -261,7 +271,7 @@ def _of(words: Sequence[str], name: str) -> int:
 
 
 def _first_words(text: str) -> list[str]:
-    return [plain(word) for word in _WORD.findall(text)][:_LEANING_WORDS]
+    return [plain(found[0]) for found in islice(_WORD.finditer(text), _LEANING_WORDS)]
 
 
 def _replies(text: str) -> bool:
@@ -279,7 +289,7 @@ def _tells_news(text: str) -> bool:
 
 def _names_somebody(text: str, recent: Sequence[Said]) -> bool:
     said = " ".join(one.text for one in recent).lower()
-    first = [word for word in _WORD.findall(text)[:3] if len(word) > 2]
+    first = [word for found in islice(_WORD.finditer(text), 3) if len(word := found[0]) > 2]
     return any(not ordinary(word) and bare(word) not in said for word in first)
 
 

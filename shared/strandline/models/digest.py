@@ -43,6 +43,8 @@ _WEIGHS = re.compile(
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"\d")
+_MARKS = re.compile(r"(?<![.,:;!?()\"“”…\n—–])[.,:;!?()\"“”…\n—–]+(?:\s|$)")  # noqa: RUF001
+"""What ends a phrase. It begins where marks begin: a run of them is read once."""
 
 
 class _Line(NamedTuple):
@@ -174,7 +176,7 @@ def _weights(texts: Sequence[str]) -> Counter[str]:
 
 def _phrases(text: str, without: set[str]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Runs of words that can stand in a name for a topic, and whether an article leads them."""
-    for part in re.split(r"[.,:;!?()\"“”…\n—–]+(?:\s|$)", text):  # noqa: RUF001
+    for part in _MARKS.split(text):
         run: list[str] = []
         lead = ""
         for word in [*WORD.findall(part), ""]:

@@ -36,11 +36,11 @@ def named(said: Sequence[Said]) -> list[Entity]:
         counts[name] += 1
         if kinds.get(name, "other") == "other":
             kinds[name] = kind
-    for short, wholes in aliases(kinds).items():
+    for short, whole_name in aliases(kinds).items():
         times, kind = counts.pop(short), kinds[short]
-        if len(wholes) == 1:  # of several it is one of them, and nobody else
-            counts[wholes[0]] += times
-            kinds[wholes[0]] = kind if kinds[wholes[0]] == "other" else kinds[wholes[0]]
+        if whole_name is not None:  # of several it is one of them, and nobody else
+            counts[whole_name] += times
+            kinds[whole_name] = kind if kinds[whole_name] == "other" else kinds[whole_name]
     return [Entity(name=name[:200], kind=kinds[name]) for name, _ in counts.most_common(_MOST)]
 
 

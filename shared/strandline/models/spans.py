@@ -3,6 +3,7 @@ they are names."""
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -193,8 +194,13 @@ def _is_called_by_figures(words: Sequence[str], start: int, place: int, counted:
         return (article and one) or (street and clear)
     if ordinary(before):
         return street or _is_inside(words, start)
-    figures = len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
-    return figures <= 1 or article
+    return article or _with_figures(tuple(words)) <= 1
+
+
+@lru_cache(maxsize=8)
+def _with_figures(words: tuple[str, ...]) -> int:
+    """How many names of a sentence have figures behind them; asked at each of them."""
+    return len({a for a, b in pairwise(words) if b.isdecimal() and name_like(a)})
 
 
 def _is_many(counted: str) -> bool:

@@ -22,6 +22,8 @@ _VOWELS = "aeiou"
 _KNOWN = 20
 """The band up to which a word is common enough to be written in haste."""
 _RARE = 99
+_LONGEST = 64
+"""Letters that no listed word has, nor any that is a slip away from one."""
 
 
 def derived(word: str) -> bool:
@@ -39,7 +41,9 @@ def derived(word: str) -> bool:
 def misspelt(word: str) -> bool:
     """A small word that a common one becomes by a letter left out, said twice or cut off (goin), or
     by two that changed places."""
-    if len(word) < min(_COMMON) or not (word.isascii() and word.isalpha() and word.islower()):
+    if not min(_COMMON) <= len(word) <= _LONGEST:
+        return False
+    if not (word.isascii() and word.isalpha() and word.islower()):
         return False
     if any(map(_is_common, _undone(word))):
         return True

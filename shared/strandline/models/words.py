@@ -5,7 +5,6 @@ import functools
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -31,6 +30,9 @@ _LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
 
 _STEM = 4
 """Letters of a word whose other forms are told by their stem alone."""
+
+_LONG = 64
+"""Letters that no listed word has: longer ones are not remembered, which would take megabytes."""
 
 
 class _Stemmer(Protocol):
@@ -72,10 +74,16 @@ def sentences(text: str) -> list[str]:
     return [part for found in _SENTENCE.split(text) if (part := found.strip())]
 
 
-@functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """An English word without its endings; words with other letters as they are."""
-    return _english().stemWord(word) if word.isascii() else word
+    if not word.isascii():
+        return word
+    return _stem(word) if len(word) <= _LONG else _english().stemWord(word)
+
+
+@functools.lru_cache(maxsize=50_000)
+def _stem(word: str) -> str:
+    return _english().stemWord(word)
 
 
 @functools.cache
@@ -96,15 +104,20 @@ def _is_ordinary(word: str) -> bool:
         return True
     if not _ENDING.search(word):
         return False
-    kin = _kin(stem(word))  # of so few letters any may be the stem of a name: Agnes
+    root = stem(word)
+    kin = _kin(root) if len(root) <= _LONG else ()
+    # Of so few letters any may be the stem of a name: Agnes.
     return any(len(one) >= _STEM or word == one + "s" for one in kin)
 
 
 def band(word: str) -> int | None:
     """How common a word of English is: the lowest band (10, 20, 35 or 40) of any listed word with
     the same stem; None where there is none."""
+    root = stem(bare(word))
+    if len(root) > _LONG:
+        return None
     bands = _bands()
-    return min((bands[one] for one in _kin(stem(bare(word))) if one in bands), default=None)
+    return min((bands[one] for one in _kin(root) if one in bands), default=None)
 
 
 def band_as_spelt(word: str) -> int | None:
@@ -134,7 +147,8 @@ def _kin(root: str) -> tuple[str, ...]:
 def _opening(head: str) -> Iterator[str]:
     """Listed words that begin so, but for those too long to be of the same stem."""
     words = _alphabetical()
-    for word in islice(words, bisect_left(words, head), None):
+    for place in range(bisect_left(words, head), len(words)):
+        word = words[place]
         if not word.startswith(head):
             return
         if len(word) <= len(head) + _LONGEST_ENDING.get(len(head), 10):

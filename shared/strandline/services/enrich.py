@@ -3,7 +3,7 @@ which earlier chain it belongs to. All of it is decided here once, and kept as a
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -22,11 +22,13 @@ from strandline.segmentation import Rules
 from strandline.services.at_once import at_once
 from strandline.services.worker import EMBED_SECONDS, Worker, head_text
 from strandline.store import chains, work
-from strandline.store.chains import Head, Text
+from strandline.store.chains import Head, Spoken, Text
 from strandline.tuning import Tuning
 
 _SHOWN_BYTES = 4000
 """What is read of a payload that is text."""
+_REMEMBERED = 2000
+"""Events whose texts a fold keeps to ask by: what is open in a lane is asked by again and again."""
 _MARGIN_SECONDS = 2.0
 """Kept of the worker's time for the commit after an answer."""
 
@@ -242,17 +244,17 @@ def ask_continues(
     worker: Worker,
     access: Access,
     task: Task,
-    space: str,
     before: Sequence[UUID],
     message: UUID,
     after: Sequence[UUID],
+    remembered: MutableMapping[UUID, Said],
     *,
     patient: bool,
 ) -> Done[Continues] | None:
     """Whether a message goes on with the topic of the events before it, as those after it show;
-    nothing where all before it, or itself, was erased. Raises NotYet as `enrich` does."""
-    found = chains.texts(access, space, [*before, message, *after])
-    said = {text.event_id: _said(worker, task.tenant, text) for text in found}
+    nothing where all before it, or itself, was erased. Texts that are `remembered` are not read
+    again; what is read is added. Raises NotYet as `enrich` does."""
+    said = _spoken(worker, access, task, [*before, message, *after], remembered)
     earlier = [said[one] for one in before if one in said]
     if message not in said or not earlier:
         return None
@@ -260,6 +262,27 @@ def ask_continues(
     done = worker.reasoner.continues(task, earlier, said[message], later)
     worker.require_answers((done,), patient=patient)
     return done
+
+
+def _spoken(
+    worker: Worker,
+    access: Access,
+    task: Task,
+    event_ids: Sequence[UUID],
+    remembered: MutableMapping[UUID, Said],
+) -> dict[UUID, Said]:
+    """These events but for those that are erased by now."""
+    known = [one for one in event_ids if one in remembered]
+    unread = [one for one in event_ids if one not in remembered]
+    found, erased = chains.spoken(access, unread, known)
+    said = {one: remembered[one] for one in known}
+    said |= {one.event_id: _said(worker, task.tenant, one) for one in found}
+    if len(remembered) > _REMEMBERED:
+        remembered.clear()
+    remembered.update(said)
+    for one in erased:
+        remembered.pop(one, None)
+    return {one: text for one, text in said.items() if one not in erased}
 
 
 def _joined(
@@ -311,7 +334,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | Non
     return sum(v * w for v, w in known) / sum(w for _, w in known) if known else None
 
 
-def _said(worker: Worker, tenant: str, text: Text) -> Said:
+def _said(worker: Worker, tenant: str, text: Text | Spoken) -> Said:
     """Of a payload the beginning, if it is text; else what it is called."""
     shown = text.content
     if shown is None and text.blob_cid and is_text(text.mime_type):

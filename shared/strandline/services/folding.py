@@ -22,6 +22,7 @@ from uuid import UUID
 
 from strandline.db import Access
 from strandline.failures import recurs
+from strandline.models.language import Said
 from strandline.models.twin import Twin
 from strandline.observability import logger
 from strandline.segmentation import (
@@ -93,6 +94,8 @@ class Fold:
     """The seq up to which is folded, committed or not."""
     touched: set[str] = field(default_factory=set[str])
     decided: list[Decision] = field(default_factory=list[Decision])
+    said: dict[UUID, Said] = field(default_factory=dict[UUID, Said])
+    """Texts that were read to ask whether a topic goes on."""
     committed: int = 0
     """`at`, as it is in the database."""
 
@@ -302,7 +305,7 @@ class Fold:
         message, *after = [one.event_id for one in lane.ahead[: settings.ahead_events + 1]]
         patient = self.now - lane.ahead[-1].recorded_at < self._patience
         done = ask_continues(
-            worker, access, task, settings.space, before, message, after, patient=patient
+            worker, access, task, before, message, after, self.said, patient=patient
         )
         if done is None:  # erased meanwhile
             raise Overtaken

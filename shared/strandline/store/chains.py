@@ -53,6 +53,46 @@ def texts(access: Access, space: str, event_ids: Sequence[UUID]) -> Sequence[Tex
 
 
 @dataclass(frozen=True)
+class Spoken:
+    """An event, as much of it as tells whether a topic goes on."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    said_at: datetime
+    erased: bool
+
+
+def spoken(
+    access: Access, unread: Sequence[UUID], known: Sequence[UUID]
+) -> tuple[Sequence[Spoken], set[UUID]]:
+    """Those of the `unread` events that are not erased, and which of these and the `known` are."""
+    rows = access.fetch(
+        Spoken,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from events e where e.event_id = any (%(unread)s)
+        union all
+        select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
+            e.recorded_at, true
+        from events e where e.event_id = any (%(known)s) and e.erased_at is not null
+        """,
+        {"unread": list(unread), "known": list(known)},
+    )
+    there = [row for row in rows if not row.erased]
+    return there, {row.event_id for row in rows if row.erased}
+
+
+@dataclass(frozen=True)
 class Head:
     """A chain as it is now: its row, and what its newest version says."""
 
@@ -88,20 +128,40 @@ _HEADS = """
 """
 
 
+_NEWEST = 500
+"""Chains of a scope that a run may join: what that costs does not grow with the scope."""
+
+
 def nearest(
     access: Access, scope_id: UUID, space: str, vector: str, alike: float, most_events: int
 ) -> Head | None:
-    """The chain of this scope whose summary is most like a vector: at least `alike` (cosine), and
-    of no more than `most_events` events."""
+    """Of the newest chains of this scope, by their last event, the one whose summary is most like a
+    vector: at least `alike` (cosine), and of no more than `most_events` events."""
     rows = access.fetch(
         Head,
-        _HEADS
-        + """
-        join chain_vectors e on e.tenant_id = c.tenant_id and e.chain_id = c.chain_id
-        where e.scope_id = %(scope_id)s and e.space = %(space)s and c.status = 'active'
-            and v.event_count <= %(most_events)s
-            and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s
-        order by e.embedding <=> %(vector)s::halfvec, c.chain_id limit 1
+        """
+        with near as materialized (  -- vectors first: a join of all chains costs twenty times that
+            select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
+            from chain_vectors e
+            where e.tenant_id = current_tenant() and e.space = %(space)s
+                and e.scope_id = %(scope_id)s and e.chain_id = any (array(
+                    select c.chain_id from chains c
+                    where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    order by c.last_event_at desc, c.chain_id limit %(newest)s))
+                and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s)
+        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
+            v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+            v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+        from near n
+        cross join lateral (
+            select * from chains c
+            where c.tenant_id = current_tenant() and c.chain_id = n.chain_id
+                and c.status = 'active' offset 0) c
+        cross join lateral (
+            select * from chain_versions v
+            where v.tenant_id = current_tenant() and v.chain_id = n.chain_id
+                and v.version = c.version and v.event_count <= %(most_events)s offset 0) v
+        order by n.distance, n.chain_id limit 1
         """,
         {
             "scope_id": scope_id,
@@ -109,6 +169,7 @@ def nearest(
             "vector": vector,
             "alike": alike,
             "most_events": most_events,
+            "newest": _NEWEST,
         },
     )
     return rows[0] if rows else None
@@ -225,7 +286,8 @@ def add(
         "space": space,
         "vector": vector,
     }
-    for statement in (_VERSION, _HEAD, _LINKS if links else "", _UNINDEX, _USED):
+    unindex = _UNINDEX if made.version > 1 else ""  # before its first one it has no vector
+    for statement in (_VERSION, _HEAD, _LINKS if links else "", unindex, _USED):
         if statement:
             access.execute(statement, params)
     if vector is not None:

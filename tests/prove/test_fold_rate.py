@@ -1,0 +1,236 @@
+"""Promise: what an event costs the fold does not grow with what the scope's log holds already.
+
+One session takes thousands of events whose vectors are stored. What is counted is statements and
+rows that the server touched; how fast it went is printed, and fails nothing.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline.blobs import Blobs
+from strandline.db import Access, Asker, Database
+from strandline.local.aws import LocalAws
+from strandline.models.language import Continues
+from strandline.models.twin import Twin
+from strandline.services import embed
+from strandline.services.form_chains import form
+from strandline.services.worker import NotYet, Worker
+from strandline.store import chains, lanes
+from tests.strandline.services.folds import ALICE, HELPER, START, append, tune
+from tests.strandline.services.stand_ins import WordEmbedder, work_for
+from tests.support import Base, Gateway
+
+DIMENSIONS = 384
+"""As many as the model that ships has."""
+STEP = 1000
+"""Events between two looks at what the fold has cost."""
+MOST_STATEMENTS = 4.0
+MOST_ROWS = 600.0
+"""Of an event. A chain, which some six events make, is compared with 500 others at most."""
+APPENDED = 200
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+WORDS = [f"{one}{two}" for one in "bdfklmnprst" for two in ("ara", "eno", "ilu", "oma", "uve")]
+
+
+class Cost(NamedTuple):
+    """What the fold had cost when it began one of its batches."""
+
+    folded: int
+    seconds: float
+    cpu_seconds: float
+    """Of this process and of the server's that served it."""
+    statements: int
+    rows: int
+    """That the server read, of tables and by indexes."""
+
+
+@dataclass
+class Ledger:
+    """Looks at the costs when the fold begins a batch, every STEP events."""
+
+    base: Base
+    access: Access
+    costs: list[Cost] = field(default_factory=list[Cost])
+    statements: int = 0
+    unread: int = 0
+    """Texts read to ask by."""
+    looking: float = 0.0
+    """Seconds that the looks themselves took."""
+
+    def listen(self, patch: pytest.MonkeyPatch) -> None:
+        """Count from now on."""
+        (self.server,) = self.base_of_fold()
+        for name in ("fetch", "execute"):
+            original: Callable[..., Any] = getattr(Access, name)
+
+            def call(access: Access, *args: Any, original: Any = original) -> Any:
+                self.statements += 1
+                return original(access, *args)
+
+            patch.setattr(Access, name, call)
+        turns, spoken = lanes.turns, chains.spoken
+
+        def looked(access: Access, scope: UUID, space: str, after: int, limit: int) -> Any:
+            if not self.costs or after // STEP > self.costs[-1].folded // STEP:
+                self.look(after)
+            return turns(access, scope, space, after, limit)
+
+        def counted(access: Access, unread: Sequence[UUID], known: Sequence[UUID]) -> Any:
+            self.unread += len(unread)
+            return spoken(access, unread, known)
+
+        patch.setattr(lanes, "turns", looked)
+        patch.setattr(chains, "spoken", counted)
+
+    def base_of_fold(self) -> list[int]:
+        """The server's process behind the fold's connection."""
+        return [row.pid for row in self.access.fetch(_Pid, "select pg_backend_pid() as pid", {})]
+
+    def look(self, folded: int) -> None:
+        """As it is now."""
+        now, cpu = time.monotonic(), time.process_time() + _cpu_seconds(self.server)
+        with psycopg.connect(self.base.admin_url, autocommit=True) as owner:
+            owner.execute("analyze")  # as the server does by itself, a minute later
+        time.sleep(1.1)  # it tells what it has read a moment later
+        ((rows,),) = self.base.rows(
+            "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
+            " from pg_stat_user_tables"
+        )
+        self.costs.append(Cost(folded, now - self.looking, cpu, self.statements, rows))
+        self.looking += time.monotonic() - now
+
+    def steps(self) -> Iterator[tuple[int, float, float, float, float]]:
+        """Of each STEP: where it ended, events a second, and of an event CPU ms, statements and
+        rows."""
+        for one, two in pairwise(self.costs):
+            events = two.folded - one.folded
+            cost = [float(after - before) for before, after in zip(one, two, strict=True)][1:]
+            yield (
+                two.folded,
+                events / cost[0],
+                1000 * cost[1] / events,
+                cost[2] / events,
+                cost[3] / events,
+            )
+
+
+@dataclass(frozen=True)
+class _Pid:
+    pid: int
+
+
+def _cpu_seconds(pid: int) -> float:
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    return sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf(
+        "SC_CLK_TCK"
+    )
+
+
+def talk(count: int, length: int) -> list[dict[str, Any]]:
+    """One session's events, half a minute apart: topics that change, questions and answers."""
+    dice = random.Random(count)
+    events: list[dict[str, Any]] = []
+    words = dice.sample(WORDS, 6)
+    for place in range(count):
+        if dice.random() < 0.12:
+            words = dice.sample(WORDS, 6)
+        role = "agent" if place % 2 else "user"
+        text = " ".join(dice.choices(words, k=length))
+        events.append(
+            {
+                "participants": [ALICE, HELPER, f"agent:{count}"],
+                "session_id": f"all of {count}",
+                "role": role,
+                "speaker": HELPER if place % 2 else ALICE,
+                "content": f"{text} {place % 7}",
+                "occurred_at": (START + timedelta(seconds=30 * place)).isoformat(),
+            }
+        )
+    return events
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+    database = Database(base.url)
+    embedder = WordEmbedder(f"words/{DIMENSIONS}", DIMENSIONS)
+    yield work_for(database, Blobs(aws.bucket), embedder, seconds=3600.0)
+    database.close()
+
+
+def prepared(gateway: Gateway, worker: Worker, events: list[dict[str, Any]]) -> tuple[Access, UUID]:
+    """The events appended, and their vectors stored; nothing folded."""
+    key = gateway.key()
+    scope = UUID(int=0)
+    for start in range(0, len(events), APPENDED):
+        scope = UUID(append(gateway, key, events[start : start + APPENDED])[0])
+    access = worker.database.access(Asker.background("acme"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embed, "form", _put_off)
+        embed.embed_scopes(worker, "acme", [scope])
+    return access, scope
+
+
+def _put_off(worker: Worker, _access: Access, scope: UUID, _now: datetime) -> bool:
+    """No fold: it waits for something."""
+    worker.tally.waits[scope] = NotYet("later", 0.0)
+    return False
+
+
+def fold(access: Access, scope: UUID, base: Base, worker: Worker, events: int) -> Ledger:
+    """Fold it to its end."""
+    ledger = Ledger(base, access)
+    with pytest.MonkeyPatch.context() as patch:
+        ledger.listen(patch)
+        assert form(worker, access, scope, LATER)
+        ledger.look(events)
+    print(f"\n{events} events in one session; {dict(worker.tally.counts)}")
+    for folded, rate, cpu, statements, rows in ledger.steps():
+        print(
+            f"up to {folded:6}: {rate:5.0f} events/s; of an event {cpu:.2f} ms of CPU,"
+            f" {statements:.2f} statements, {rows:.0f} rows"
+        )
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    return ledger
+
+
+def test_an_event_costs_the_same_however_many_are_folded(
+    gateway: Gateway, base: Base, worker: Worker, request: pytest.FixtureRequest
+) -> None:
+    for count in (2000, 5000, 20012) if request.config.getoption("--full") else (3000,):
+        access, scope = prepared(gateway, worker, talk(count, 12))
+        tune(base, ahead_events=3)
+        for _, _, _, statements, rows in fold(access, scope, base, worker, count).steps():
+            assert statements < MOST_STATEMENTS
+            assert rows < MOST_ROWS
+
+
+def test_what_is_open_is_read_once_in_a_batch(
+    gateway: Gateway, base: Base, worker: Worker, request: pytest.FixtureRequest
+) -> None:
+    """However much of a lane stays open: a message is judged by all of it."""
+    count = 3000 if request.config.getoption("--full") else 1000
+    access, scope = prepared(gateway, worker, talk(count, 300))
+    tune(base, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0)
+
+    def goes_on(*_: object) -> Continues:
+        return Continues(continues=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Twin, "continues", goes_on)
+        ledger = fold(access, scope, base, worker, count)
+    batches = count / 200 + 1
+    assert worker.tally.counts["GateGray"] > 0.4 * count
+    assert ledger.unread < count + 500 * batches

@@ -1,0 +1,220 @@
+"""What a text costs the twin: about as much as it is long, whatever it holds; and the rules that
+keep it so give what comparing all with all gave."""
+
+import hashlib
+import json
+import random
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from strandline.models import aliases, cohesion, codes, digest, spans, words
+from strandline.models.language import EntityKind, Said
+from strandline.models.twin import Twin
+
+TWIN = Twin()
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+EVENTS = Path(__file__).parents[3] / "events"
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
+
+
+def say(*texts: str) -> list[Said]:
+    found: list[Said] = []
+    for place, text in enumerate(texts):
+        role = "agent" if place % 2 else "user"
+        at = NOON + timedelta(seconds=40 * place)
+        found.append(Said(place, f"{role}:mara", role, "message", text, at))
+    return found
+
+
+def unheard(count: int, head: str = "qz") -> list[str]:
+    """Words that no list has and no other has said."""
+    return [head + format(7919 * place, "x").translate(LETTERS) for place in range(count)]
+
+
+class Counted(Sequence[str]):
+    """A list that counts how often one of its members is looked at."""
+
+    def __init__(self, members: Sequence[str]) -> None:
+        self._members = members
+        self.looks = 0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, place: int) -> str:  # type: ignore[override]
+        self.looks += 1
+        return self._members[place]
+
+
+def test_a_word_is_looked_up_without_walking_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = Counted(words._alphabetical())
+    monkeypatch.setattr(words, "_alphabetical", lambda: listed)
+    words._kin.cache_clear()
+    for word in unheard(200, "zz"):
+        assert words.band(word) is None
+    assert listed.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
+
+
+def test_a_name_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    is_of = aliases._is_of
+
+    def counted(*given: object, **named: object) -> bool:
+        nonlocal calls
+        calls += 1
+        return is_of(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(aliases, "_is_of", counted)
+    names = [f"{one.title()} {two.title()}" for one, two in zip(unheard(2000), unheard(2000, "vo"))]
+    kinds: dict[str, EntityKind] = dict.fromkeys([*names, *unheard(500)], "other")
+    assert len(aliases.aliases(kinds)) == 500  # each is the first word of one
+    assert calls < 2 * len(kinds)
+
+
+PIECES = (
+    *("a", "ab", "abc", "abcd", "abcde", "abcs", "ab's", "J.", "j.", "Dr.", "dr", "St", "mrs", "&"),
+    *("The", "Abc", "ABC", "Abcd", "ábc", "ÁBC", "abcde", "x/abc", "Loch", "Street", "nunos"),
+    *("nuno", "Nuno", "Jan", "Jana", "Janas", "ﷺ", "s", "velmos", "velmo"),
+)
+KINDS: Sequence[EntityKind] = ("person", "company", "place", "other")
+
+
+def test_names_stand_for_what_comparing_all_with_all_finds() -> None:
+    dice = random.Random(5)
+    several = alone = 0
+    for _ in range(5000):
+        kinds: dict[str, EntityKind] = {}
+        for _ in range(dice.randrange(1, 10)):
+            name = " ".join(dice.choices(PIECES, k=dice.choice((1, 1, 2, 2, 3))))
+            kinds[name] = dice.choice(KINDS)
+        found = aliases.aliases(kinds)
+        assert list(found.items()) == list(_all_with_all(kinds))
+        several += sum(whole is None for whole in found.values())
+        alone += sum(whole is not None for whole in found.values())
+    assert several > 500
+    assert alone > 1000
+
+
+def _all_with_all(kinds: dict[str, EntityKind]) -> Iterator[tuple[str, str | None]]:
+    folded = {name: aliases._folded(name) for name in kinds}
+
+    def is_of(short: str, name: str) -> bool:
+        low, like = folded[short], folded[name]
+        if low == like:
+            return aliases._worth(name) > aliases._worth(short)
+        return aliases._is_of(low, like, kinds[short], small=short.islower())
+
+    found = {
+        short: [name for name in kinds if name != short and is_of(short, name)] for short in kinds
+    }
+    for short, wholes in found.items():
+        if wholes:
+            of = [name for name in wholes if not found[name]] or wholes
+            best = {folded[name]: name for name in sorted(of, key=aliases._worth)}
+            last = [
+                name
+                for low, name in best.items()
+                if not any(low != one and low in one for one in best)
+            ]
+            yield short, last[0] if len(last) == 1 else None
+
+
+HOSTILE = {
+    "unheard words": " ".join(unheard(1000)),
+    "names": ". ".join(word.title() for word in unheard(1000)),
+    "names, numbered": ", ".join(f"{word.title()} 60" for word in unheard(300)),
+    "one name, numbered": "Velmo 60, " * 500,
+    "order numbers": " ".join(f"AB-{place}" for place in range(1000)),
+    "a register's number that ends as none": f"A_{'1' * 3990}-x",
+    "a number that ends as none": f"A{'1' * 3990}-x",
+    "one letter": "a" * 8000,
+    "one word": "abcd" * 2000,
+    "a long word after a listed one's ending": f"{'bcdfg' * 1500}in",
+    "marks": f"the one and the other of them{'!' * 7000}x",
+    "lines and marks": "the one and the other of them" + "!\n" * 10 + "!" * 7000 + "x",
+    "blanks": f"a{' ' * 7000}b",
+    "hyphens": "a-" * 4000,
+    "paths": "aa.bb/" * 1300,
+    "quotes": "“The Salt of the “The " * 300,
+    "pairs of letters": "".join(chr(0x4E00 + 31 * n % 20000) for n in range(8000)),
+    "small names": "mrs " + " ".join(unheard(1000, "vo")),
+}
+SECONDS = 20.0
+"""Of the processor for ten such events, which take well under one: what is quadratic takes many
+times as long as this, and what is cubic an hour."""
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_text_costs_what_it_is_long(text: str) -> None:
+    said = say(*([text] * 9), text + " and so on")
+    started = time.process_time()
+    for verb in (TWIN.summarise, TWIN.entities, digest.topic):
+        verb(said)
+        assert time.process_time() - started < SECONDS
+    TWIN.continues(said[:6], said[6], said[7:])
+    assert time.process_time() - started < SECONDS
+
+
+def test_a_long_word_is_not_remembered() -> None:
+    before = words._stem.cache_info().currsize
+    for place in range(50):
+        words.band(f"{'q' * 500}{place}")
+        words.ordinary(f"{'q' * 500}ing{'q' * place}s")
+    assert words._stem.cache_info().currsize == before
+
+
+def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(cohesion, "stems", lambda text: taken.append(text) or iter(text.split()))
+    cohesion._stems_of.cache_clear()
+    said = say(*(f"event no {place}" for place in range(500)))
+    for place in range(490, 496):
+        TWIN.continues(said[:place], said[place], said[place + 1 : place + 4])
+    cohesion._stems_of.cache_clear()
+    assert len(taken) == len({*taken}) == 499
+
+
+def test_patterns_find_what_their_slow_forms_found() -> None:
+    slow = re.compile(r"[A-Z]+-?\d{2,}\w*|[A-Z]+[/_]\w*\d{2,}\w*")
+    marks = re.compile(r"[.,:;!?()\"“”…\n—–]+(?:\s|$)")  # noqa: RUF001
+    dice = random.Random(9)
+    matched = 0
+    for _ in range(20000):
+        word = "".join(dice.choices("AB12_/-a", k=dice.randrange(1, 10)))
+        if slow.fullmatch(word):
+            matched += 1
+            assert codes._CODE.fullmatch(word), word
+        text = "".join(dice.choices("a.!\n ,—", k=dice.randrange(12)))
+        assert digest._MARKS.split(text) == marks.split(text)
+    assert matched > 100
+
+
+def test_figures_are_counted_once_in_a_sentence() -> None:
+    spans._with_figures.cache_clear()
+    sentence = [part for _ in range(50) for part in ("Velmo", "60", ",")]
+    assert len(list(spans.spans(sentence))) == 50
+    assert spans._with_figures.cache_info().misses == 1
+
+
+def test_what_it_says_of_conversations_is_frozen() -> None:
+    """Chains are told from it: whoever changes this digest changes what is folded from now on."""
+    told = hashlib.sha256()
+    for path in sorted(EVENTS.glob("*/conversation.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        said = say(*(row.get("content") or "" for row in rows))
+        for start in range(0, len(said), 20):
+            run = said[start : start + 20]
+            answers = (TWIN.summarise(run), TWIN.topic(run), TWIN.entities(run))
+            told.update("".join(answer.model_dump_json() for answer in answers).encode())
+            for place in range(1, len(run)):
+                later = run[place + 1 : place + 4]
+                told.update(repr(tuple(cohesion.cues(run[:place], run[place], later))).encode())
+    assert told.hexdigest() == FROZEN
+
+
+FROZEN = "07cdd160e61801286064bffab87c176468223c917819c2b8282ea6c5b18af07d"
