@@ -1,14 +1,14 @@
 """What a caller looks for in the words of a text, spelled so that Postgres reads each spelling.
 
-`websearch_to_tsquery` takes every dash before a word for a "not" and keeps those that wait for their
-word on a stack of 32, so that a pasted rule, list or log line was an error of ours. Only a single
-dash right before a word or a phrase is a "not" here; all others stand for nothing.
+`websearch_to_tsquery` takes every dash before a word for a "not" and keeps those that wait for
+their word on a stack of 32: a pasted rule, list or log line overflows it. Only a single dash right
+before a word or a phrase is a "not" here; all others stand for nothing.
 """
 
 import re
 
 _SPACE = r"\s\u180e\u200b\u2060\ufeff"
-"""Whatever any platform's Postgres takes for a space, so that nothing parts a word further there."""
+"""Whatever any platform's Postgres takes for a space: nothing parts a word further there."""
 _IGNORED = "!&|()"
 """What Postgres passes over wherever it stands."""
 _TERM = re.compile(
