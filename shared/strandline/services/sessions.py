@@ -162,7 +162,7 @@ def interaction(
         "session_id": session.session_id,
         "channel": asked.channel,
         "metadata": asked.metadata,
-        "occurred_at": asked.timestamp,
+        "occurred_at": asked.occurred_at,
     }
     said = (("user", asked.user_message, asked.user), ("agent", asked.agent_response, asked.agent))
     own = asked.source_event_key
