@@ -213,7 +213,7 @@ class Api(Construct):
 
 def _fits(table: Mapping[str, str], functions: Sequence[Fn]) -> None:
     """Raises ValueError for a table that API Gateway would not serve whole."""
-    paths = {tuple(route.partition(" ")[2].strip("/").split("/")) for route in table}
+    paths = {tuple(filter(None, route.partition(" ")[2].split("/"))) for route in table}
     resources = {path[:length] for path in paths for length in range(len(path) + 1)}
     if len(resources) > MOST_RESOURCES:
         raise ValueError(

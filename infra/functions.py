@@ -129,6 +129,7 @@ FUNCTIONS = (
             "POST /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}/retry",
             "GET /openapi.json",
+            "GET /",
             "GET /docs",
             "GET /docs/{file}",
         ),

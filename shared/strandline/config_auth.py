@@ -52,6 +52,16 @@ class AuthSettings(BaseModel):
     key_secret: str | None = Field(default=None, min_length=32, validate_default=True)
     """API keys are a way in, and carry a MAC under this secret of the deployment."""
 
+    cursor_secret: str | None = Field(default=None, min_length=32, validate_default=True)
+    """What cursors and marks are sealed under, at least 32 characters. Required only where neither
+    API keys nor `jwt_secret` is on, whose secret serves (in this order). Another one ends every
+    cursor that was given out before."""
+
+    @property
+    def sealing_secret(self) -> str:
+        """The secret that cursors and marks are sealed under."""
+        return self.cursor_secret or self.key_secret or self.jwt_secret or ""
+
     @property
     def takes_jwts(self) -> bool:
         """Whether JWTs are a way in."""
@@ -111,6 +121,16 @@ class AuthSettings(BaseModel):
                 "is missing, and no other way to authenticate is on: set it for API keys, "
                 "STRANDLINE_JWT_SECRET or STRANDLINE_JWT_JWKS for JWTs, or "
                 "STRANDLINE_CLIENT_CERTIFICATES=true"
+            )
+        return value
+
+    @field_validator("cursor_secret")
+    @classmethod
+    def _some_secret_is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and not (info.data.get("key_secret", True) or info.data.get("jwt_secret")):
+            raise ValueError(
+                "is missing: without API keys and without an HMAC secret for JWTs there is nothing "
+                "else that cursors could be sealed under"
             )
         return value
 

@@ -18,6 +18,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from strandline.errors import Misconfigured, Unavailable, Unsure
 from strandline.exchange import exchange, rows_of
+from strandline.sealing import Sealer
 from strandline.signing import Signer
 
 type Connection = psycopg.Connection[Any]
@@ -78,9 +79,15 @@ class Access:
     """
 
     def __init__(
-        self, living: Callable[[], Connection], asker: Asker, deadline: float | None = None
+        self,
+        living: Callable[[], Connection],
+        asker: Asker,
+        deadline: float | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
         self.asker = asker
+        self.sealer = sealer or Sealer(None)
+        """Of the words that say where a list goes on and what an answer shows."""
         self._living = living
         self._in: Connection | None = None
         """The connection of the transaction that is under way."""
@@ -193,8 +200,12 @@ class Database:
     database cannot be reached, Misconfigured when the role could look past row-level security.
     """
 
-    def __init__(self, url: str, auth: Auth = "password") -> None:
+    def __init__(
+        self, url: str, auth: Auth = "password", sealing_secret: str | None = None
+    ) -> None:
+        """Without `sealing_secret` no other process reads the cursors of what is read here."""
         self._url = url
+        self._sealer = Sealer(sealing_secret)
         self._auth: Auth = auth
         self._local = threading.local()
         self._opened: list[tuple[threading.Thread, Connection]] = []
@@ -205,7 +216,7 @@ class Database:
         seconds."""
         living = functools.partial(self.connection, deadline)
         living()
-        return Access(living, asker, deadline)
+        return Access(living, asker, deadline, self._sealer)
 
     def connection(self, deadline: float | None = None) -> Connection:
         """This thread's connection, known to be alive a moment ago."""

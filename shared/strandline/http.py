@@ -86,6 +86,12 @@ class Request:
         return str(self._event.get("path", ""))
 
     @property
+    def called_path(self) -> str:
+        """The path with the stage or the base path that the gateway takes off."""
+        context: Mapping[str, object] = self._event.get("requestContext") or {}
+        return str(context.get("path") or self.sent_path)
+
+    @property
     def id(self) -> str:
         """What API Gateway calls this request; in every log line and error."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}

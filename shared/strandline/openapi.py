@@ -53,7 +53,8 @@ took part in it. A credential bound to a user adds that user by itself.
 the first answer again, with `Idempotent-Replayed`; with another request it is a 409.
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \
 the first.
-- **Errors** have one shape. What is `retryable` may be sent again after `Retry-After` seconds.
+- **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
+"retryable"}}`; `details` names the `field` that is meant. What is `retryable` may be sent again after `Retry-After` seconds.
 - **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
 _TAGS = {
     "events": "Append to the log, and read it back.",
@@ -69,6 +70,7 @@ _TAGS = {
     "docs": "This document, and a page to read and try it.",
 }
 _ROOT_TAGS = {
+    "": "docs",
     "memory": "memories",
     "ipfs": "memories",
     "file": "memories",

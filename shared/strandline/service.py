@@ -65,7 +65,8 @@ class Service:
 
     @once
     def database(self) -> Database:
-        return Database(settings().database_url, settings().database_auth)
+        known = settings()
+        return Database(known.database_url, known.database_auth, known.sealing_secret)
 
     @once
     def blobs(self) -> Blobs:

@@ -4,9 +4,9 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
 
 from pydantic import (
@@ -18,8 +18,11 @@ from pydantic import (
     GetJsonSchemaHandler,
     JsonValue,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     create_model,
+    field_validator,
+    model_validator,
 )
 
 from strandline import participants
@@ -40,6 +43,13 @@ PAGE_BYTES = 4 * 1024 * 1024
 type Role = Literal["user", "agent", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
 type Origin = Literal["user", "agent", "tool", "document", "system"]
+type GivenRole = Annotated[
+    Role,
+    BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
+    WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
+]
+"""A role as callers may say it: `assistant` is another word for `agent`."""
+_ROLES: Mapping[str, str] = {"assistant": "agent"}
 type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
 
 
@@ -113,6 +123,18 @@ _PLAIN = {
     "Field required": "is required",
 }
 """pydantic's words that a caller would not understand."""
+_PARTICIPANTS = 'say who takes part as `participants`, as in ["user:alice", "agent:helper"]'
+_UNKNOWN, _REQUIRED = _PLAIN["Extra inputs are not permitted"], _PLAIN["Field required"]
+_HINTS: Mapping[tuple[str, str], str] = {
+    ("user_id", _UNKNOWN): f": {_PARTICIPANTS}",
+    ("agent_id", _UNKNOWN): f": {_PARTICIPANTS}",
+    ("participants", _REQUIRED): f": {_PARTICIPANTS}",
+    ("role", "Input should be 'user', 'agent' or 'system'"): (
+        " (`assistant` is taken as `agent`); what a tool gave back is an agent's event of the type "
+        "`observation`"
+    ),
+}
+"""What else is said of a field, by what is wrong with it."""
 _PLACE = 80
 """How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
@@ -124,16 +146,23 @@ def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
-    said = (e["msg"].removeprefix("Value error, ") for e in found)
-    plain = (
-        next((p for m, p in _PLAIN.items() if message.startswith(m)), message) for message in said
-    )
+    known = shape.model_fields.keys()
+    plain = (_said(place, error["msg"], known) for place, error in zip(places, found, strict=False))
     fields = list(zip(places, plain, strict=False))
     raise Invalid(
         f"{fields[0][0]}: {fields[0][1]}",
         field=fields[0][0],
         fields=[{"field": f, "message": m} for f, m in fields],
     )
+
+
+def _said(place: str, message: str, known: Collection[str]) -> str:
+    """pydantic's message for a caller, with the way out where another API's habit is behind it."""
+    words = message.removeprefix("Value error, ")
+    plain = next((p for m, p in _PLAIN.items() if words.startswith(m)), words)
+    if place != "role" and "participants" not in known:
+        return plain
+    return plain + _HINTS.get((place, plain), "")
 
 
 # types -------------------------------------------------------------------------------------------
@@ -284,10 +313,33 @@ class BlobIn(RequestModel):
     cid: Cid
 
 
-class EventFields(RequestModel):
+class Dated(RequestModel):
+    """What happened at a moment, which goes by two names."""
+
+    occurred_at: Moment | None = None
+    """When it happened, by the caller's clock."""
+    timestamp: Moment | None = None
+    """Another name of `occurred_at`: give one of them."""
+
+    @field_validator("timestamp")
+    @classmethod
+    def _is_the_same(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
+        other = info.data.get("occurred_at")
+        if value is not None and other is not None and value != other:
+            raise ValueError("is another moment than occurred_at, which means the same; give one")
+        return value
+
+    @model_validator(mode="after")
+    def _has_one_name(self) -> Self:
+        self.occurred_at = self.occurred_at or self.timestamp
+        return self
+
+
+class EventFields(Dated):
     """What an event says, wherever it is appended."""
 
-    role: Role
+    role: GivenRole
+    """`assistant` is taken as `agent`."""
     type: EventType = "message"
     content: str | None = None
     """The text. Over 64 KiB it is stored as a payload, and stays searchable up to 1 MiB."""
@@ -306,8 +358,6 @@ class EventFields(RequestModel):
     channel: Channel = "http"
     source_event_key: SourceKey | None = None
     """The caller's own key for this event; the same (channel, key) is stored once."""
-    occurred_at: Moment | None = None
-    """When it happened, by the caller's clock."""
     metadata: Metadata = Field(default_factory=dict)
     edges: list[EdgeIn] = Field(default_factory=list[EdgeIn], max_length=MAX_EDGES)
     stop_reason: StopReason | None = None
@@ -389,7 +439,7 @@ class Filters(RequestModel):
 
     session_id: SessionId | None = None
     channel: Channel | None = None
-    role: Role | None = None
+    role: GivenRole | None = None
     type: EventType | None = None
     speaker: Annotated[Participant, AfterValidator(_speaker)] | None = None
     origin: Origin | None = None

@@ -11,10 +11,10 @@ from strandline.wire import (
     AnswerModel,
     Channel,
     Count,
+    Dated,
     EventFields,
     EventOut,
     Metadata,
-    Moment,
     Participant,
     Participants,
     Receipt,
@@ -50,13 +50,11 @@ class InScope(RequestModel):
     """Which session is meant, where several in view have this name."""
 
 
-class InteractionIn(RequestModel):
+class InteractionIn(Dated):
     """What a user said, and what an agent answered."""
 
     user_message: str = Field(min_length=1)
     agent_response: str = Field(min_length=1)
-    timestamp: Moment | None = None
-    """When it happened, by the caller's clock."""
     metadata: Metadata = Field(default_factory=dict)
     """Of both messages."""
     channel: Channel = "http"

@@ -82,7 +82,8 @@ def test_a_call_made_from_the_page_is_answered(
     assert stored.status == 201
     if base:  # as a custom domain's mapping or a stage does it
         page.route(f"**{base}/**", lambda route: route.continue_(url=unmapped(route, base)))
-    page.goto(f"{service.url}{base}/docs")
+    page.goto(f"{service.url}{base}/")  # which leads there
+    assert page.url == f"{service.url}{base}/docs"
     expect(page.locator("h1, .title").first).to_contain_text("Strandline")
     shots = repository / "build"
     page.screenshot(path=shots / "docs-top.png")
@@ -121,6 +122,8 @@ def recall(page: Page) -> Response:
     """Open recall, try it with the example as it stands, and give its answer."""
     operation = page.locator("#operations-recall-post_recall")
     operation.locator(".opblock-summary-control").click()
+    operation.locator(".responses-table .response[data-code='504']").wait_for()
+    assert operation.evaluate("it => it.getBoundingClientRect().height") < 2000
     operation.get_by_role("button", name="Try it out").click()
     with page.expect_response("**/api/v1/recall") as said:
         operation.get_by_role("button", name="Execute").click()

@@ -36,6 +36,7 @@ NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
 JWT = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
 KEYS, BY_CERTIFICATE = {"KEY_SECRET": KEY_SECRET}, {"CLIENT_CERTIFICATES": "true"}
 OFF = dict.fromkeys(("KEY_SECRET", "CLIENT_CERTIFICATES", "AUTH_REQUIRE_ALL", *JWT, "JWT_JWKS"), "")
+OFF["CURSOR_SECRET"] = KEY_SECRET  # which no other setting then stands for
 ALICE = "CN=alice,O=Acme"
 
 type TurnOn = Callable[..., Gateway]

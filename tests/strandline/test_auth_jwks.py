@@ -37,7 +37,7 @@ NOWHERE = Database("postgresql://app:secret@127.0.0.1:1/nothing")
 
 
 def settings(**given: object) -> Settings:
-    base: dict[str, object] = {"database_url": "x", "bucket": "x"}
+    base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
     named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     return Settings.model_validate(base | named | given)
 

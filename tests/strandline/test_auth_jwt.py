@@ -45,7 +45,7 @@ BY_RSA = rsa_by("rsa")
 
 
 def settings(**given: object) -> Settings:
-    base: dict[str, object] = {"database_url": "x", "bucket": "x"}
+    base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
     named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     return Settings.model_validate(base | named | given)
 

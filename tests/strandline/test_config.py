@@ -71,21 +71,43 @@ JWT = {
 }
 NO_KEYS = {name: value for name, value in GOOD.items() if name != "STRANDLINE_KEY_SECRET"}
 SET = '{"keys": [{"kty": "RSA"}]}'
+BY_SET = {
+    "STRANDLINE_JWT_SECRET": "",
+    "STRANDLINE_JWT_JWKS": SET,
+    "STRANDLINE_CURSOR_SECRET": KEY_SECRET,
+}
 
 
 @pytest.mark.parametrize(
     "way",
     [
         JWT,
-        {**JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": SET},
-        {**JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": "https://issuer.example/keys"},
-        {"STRANDLINE_CLIENT_CERTIFICATES": "true"},
+        {**JWT, **BY_SET},
+        {**JWT, **BY_SET, "STRANDLINE_JWT_JWKS": "https://issuer.example/keys"},
+        {"STRANDLINE_CLIENT_CERTIFICATES": "true", "STRANDLINE_CURSOR_SECRET": KEY_SECRET},
     ],
 )
 def test_any_way_in_is_enough(way: dict[str, str]) -> None:
     made = Settings.from_env(NO_KEYS | way)
     assert made.key_secret is None
     assert made.takes_jwts is ("STRANDLINE_JWT_ISSUER" in way)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [{**JWT, **BY_SET}, {"STRANDLINE_CLIENT_CERTIFICATES": "true"}],
+    ids=["public keys", "certificates"],
+)
+def test_a_way_in_without_a_secret_asks_for_one_for_cursors(way: dict[str, str]) -> None:
+    refused = refusal(NO_KEYS | way | {"STRANDLINE_CURSOR_SECRET": ""})
+    assert "STRANDLINE_CURSOR_SECRET" in refused.message
+
+
+def test_cursors_are_sealed_under_the_secret_that_is_there() -> None:
+    by_own = {"STRANDLINE_CURSOR_SECRET": "c" * 32}
+    assert Settings.from_env(GOOD | JWT | by_own).sealing_secret == "c" * 32
+    assert Settings.from_env(GOOD).sealing_secret == GOOD["STRANDLINE_KEY_SECRET"]
+    assert Settings.from_env(NO_KEYS | JWT).sealing_secret == JWT["STRANDLINE_JWT_SECRET"]
 
 
 def test_what_signs_is_pinned_by_the_kind_of_key() -> None:

@@ -52,6 +52,14 @@ def get_openapi(request: Request) -> Answer:
     return text(_document(), Media(openapi.JSON), {"Cache-Control": "no-cache"})
 
 
+def get_root(request: Request) -> Answer:
+    """Lead to the page at `/docs`."""
+    # Beside the caller's own address, of which a proxy or a base path may hide a part.
+    last = request.called_path.rpartition("/")[2]
+    place = f"{last}/docs" if last else "docs"
+    return text("", _HTML, {"Location": place}) | {"statusCode": 307}
+
+
 def get_docs(request: Request) -> Answer:
     """A page to read this document, and to try it. Works without the internet, and talks to this
     service alone; a key that is entered stays in the tab."""
@@ -103,6 +111,7 @@ def _document() -> str:
 _FRESH = {"Cache-Control": "`no-cache`: ask again."}
 _NOSNIFF = {"X-Content-Type-Options": "`nosniff`."}
 ROUTES = {
+    "GET /": Route(get_root, None, {307: _HTML}, gives={"Location": "The page at `/docs`."}),
     "GET /openapi.json": Route(get_openapi, None, {200: Media(openapi.JSON)}, gives=_FRESH),
     "GET /docs": Route(
         get_docs,

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline import cursors, distinguished
-from strandline.cursors import Position
+from strandline import distinguished
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import NotFound, StateConflict
 from strandline.principals import RIGHTS
@@ -87,13 +87,13 @@ def get(access: Access, certificate_id: UUID) -> CertificateOut:
 
 def listed(access: Access, limit: int, cursor: str | None) -> CertificatePage:
     """The subjects of the asker's tenant, newest first."""
-    of = cursors.fingerprint("certificates", access.asker.tenant)
-    rows = certificates.newest(access, cursors.decode(cursor, of), limit)
+    of = Cursors(access.sealer, access.asker.tenant, "certificates")
+    rows = certificates.newest(access, of.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.created_at, last.certificate_id)
     return CertificatePage(
         certificates=[_shown(row) for row in rows],
-        next_cursor=after and cursors.encode(after, of),
+        next_cursor=after and of.encode(after),
     )
 
 

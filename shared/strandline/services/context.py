@@ -90,7 +90,7 @@ def context(
         recent=_of_type(wire_sessions.RecentOut, fit),
         chains=_of_type(wire_sessions.ChainOut, fit),
         degraded=degraded + (["cut_by_size"] if len(fit) < len(recent) + len(chains) else []),
-        token=token_of(found, space),
+        token=token_of(reading.access, found, space),
     )
     given = found.rows[: len(answer.chains)] if asked.query is not None else ()
     return answer, list(given)
@@ -117,7 +117,7 @@ def search(
         scope_id=reading.session.scope_id,
         hits=hits,
         degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
-        token=token_of(found, space),
+        token=token_of(reading.access, found, space),
     )
     return answer, list(found.rows[: len(hits)])
 

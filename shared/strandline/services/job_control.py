@@ -4,8 +4,8 @@ import uuid
 from datetime import datetime
 from uuid import UUID
 
-from strandline import cursors, wire_jobs
-from strandline.cursors import Position
+from strandline import wire_jobs
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.runs import Runs
@@ -74,14 +74,14 @@ def get(access: Access, job_id: UUID) -> wire_jobs.JobOut:
 
 def newest(access: Access, asked: wire_jobs.JobsQuery) -> wire_jobs.JobsPage:
     """The asker's tenant's jobs, newest first."""
-    of = cursors.fingerprint("jobs", access.asker.tenant, asked.state, asked.kind)
-    after = cursors.decode(asked.cursor, of)
+    of = Cursors(access.sealer, access.asker.tenant, "jobs", asked.state, asked.kind)
+    after = of.decode(asked.cursor)
     rows = jobs.newest(access, asked.state, asked.kind, after, asked.limit)
     last = rows[-1] if len(rows) == asked.limit else None
     position = last and Position(last.mark, last.created_at, last.job_id)
     return wire_jobs.JobsPage(
         jobs=[_shown(row) for row in rows],
-        next_cursor=position and cursors.encode(position, of),
+        next_cursor=position and of.encode(position),
     )
 
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline import cursors, wire
+from strandline import wire
 from strandline.auth_keys import NewToken, new_token
-from strandline.cursors import Position
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.participants import normalize
@@ -134,13 +134,11 @@ def get_key(access: Access, key_id: str) -> wire.KeyOut:
 
 def list_keys(access: Access, limit: int, cursor: str | None) -> wire.KeyPage:
     """The keys of the asker's tenant, newest first."""
-    of = cursors.fingerprint("keys", access.asker.tenant)
-    rows = keys.newest(access, cursors.decode(cursor, of), limit)
+    of = Cursors(access.sealer, access.asker.tenant, "keys")
+    rows = keys.newest(access, of.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.created_at, UUID(last.key_id))
-    return wire.KeyPage(
-        keys=[shown(row) for row in rows], next_cursor=after and cursors.encode(after, of)
-    )
+    return wire.KeyPage(keys=[shown(row) for row in rows], next_cursor=after and of.encode(after))
 
 
 def shown(key: keys.Key) -> wire.KeyOut:

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from strandline import cursors, wire
+from strandline import wire
 from strandline.blobs import Blobs
 from strandline.cid import Edge, block_cid, cid_bytes, encode
-from strandline.cursors import Position
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import NotFound
 from strandline.store import events, scopes
@@ -77,7 +77,7 @@ def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
     """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
     narrowing = query.narrowing()
     of = _of("events/query", access, narrowing, query.scope_id, query.text)
-    after = cursors.decode(query.cursor, of)
+    after = of.decode(query.cursor)
     seen = events.newest(
         access,
         narrowing=narrowing,
@@ -93,7 +93,7 @@ def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
         by_scope.setdefault(event.scope_id, []).append(event)
     return wire.EventTree(
         query={**narrowing, "participants": access.asker.viewer, "text": query.text},
-        mark=after.mark if after else seen.mark,
+        mark=of.seal_mark(after.mark if after else seen.mark),
         scopes=[
             wire.ScopeEvents(
                 scope_id=scope_id,
@@ -114,7 +114,7 @@ def list_events(access: Access, limit: int, cursor: str | None) -> wire.EventPag
         narrowing={},
         scope_id=None,
         text=None,
-        after=cursors.decode(cursor, of),
+        after=of.decode(cursor),
         limit=limit,
         page_bytes=wire.PAGE_BYTES,
     ).rows
@@ -122,28 +122,28 @@ def list_events(access: Access, limit: int, cursor: str | None) -> wire.EventPag
     return wire.EventPage(events=page, next_cursor=_next(rows[: len(page)], of))
 
 
-def _of(name: str, access: Access, *narrowed: object) -> str:
-    return cursors.fingerprint(name, access.asker.tenant, access.asker.viewer, *narrowed)
+def _of(name: str, access: Access, *narrowed: object) -> Cursors:
+    return Cursors(access.sealer, access.asker.tenant, name, access.asker.viewer, *narrowed)
 
 
-def _next(rows: Sequence[events.Listed], of: str) -> str | None:
+def _next(rows: Sequence[events.Listed], of: Cursors) -> str | None:
     """Where the next page begins, if the list goes on: a page ends by bytes or by number."""
     if not rows or rows[0].available == len(rows):
         return None
     last = rows[-1]
-    return cursors.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq), of)
+    return of.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq))
 
 
 def list_scopes(access: Access, limit: int, cursor: str | None) -> wire.ScopePage:
     """Scopes in view, newest first."""
     of = _of("scopes", access)
-    rows = scopes.newest(access, cursors.decode(cursor, of), limit)
+    rows = scopes.newest(access, of.decode(cursor), limit)
     page = fitting(wire.ScopeOut.model_validate(vars(row)) for row in rows)
     if len(page) < limit and len(page) == len(rows):
         return wire.ScopePage(scopes=page, next_cursor=None)
     last = rows[len(page) - 1]
     after = Position(last.mark, last.created_at, last.scope_id)
-    return wire.ScopePage(scopes=page, next_cursor=cursors.encode(after, of))
+    return wire.ScopePage(scopes=page, next_cursor=of.encode(after))
 
 
 def get_scope(access: Access, scope_id: UUID) -> wire.ScopeOut:

@@ -1,7 +1,5 @@
 """Recall: what do we know about this? Events in view by words and by meaning, each cited."""
 
-import base64
-import json
 import math
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -43,7 +41,7 @@ def recall(
         hits=hits,
         degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
         not_yet_embedded=max((row.fresh for row in found.rows), default=0),
-        token=token_of(found, embedder.space if vector else None),
+        token=token_of(access, found, embedder.space if vector else None),
     )
 
 
@@ -90,9 +88,8 @@ def record_use(access: Access, found: wire.RecallAnswer, space: str, now: dateti
     return True
 
 
-def token_of[Row](found: Look[Row], space: str | None) -> str:
-    """What the answer rested on, as one opaque word."""
-    document = json.dumps(
-        {"v": 1, "mark": found.mark, "now": found.now.isoformat(), "space": space}
-    )
-    return base64.urlsafe_b64encode(document.encode()).decode().rstrip("=")
+def token_of[Row](access: Access, found: Look[Row], space: str | None) -> str:
+    """What the answer rested on, as one opaque word. With its moment in it, it is never the same
+    twice, and so does not tell either whether anything was written in between."""
+    rested_on = {"v": 1, "mark": found.mark, "now": found.now.isoformat(), "space": space}
+    return access.sealer.seal("token", access.asker.tenant, rested_on)

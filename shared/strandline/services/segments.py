@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from strandline import cursors, wire_sessions
-from strandline.cursors import Position
+from strandline import wire_sessions
+from strandline.cursors import Cursors, Position
 from strandline.db import Access, Look
 from strandline.heat import State, factors, heat
 from strandline.services.read import fitting
@@ -78,30 +78,34 @@ def heat_metrics(reading: Reading, asked: wire_sessions.PageQuery) -> wire_sessi
     )
 
 
-def _of(name: str, reading: Reading, *narrowed: object) -> str:
+def _of(name: str, reading: Reading, *narrowed: object) -> Cursors:
     asker, session = reading.access.asker, reading.session
-    return cursors.fingerprint(
-        name, asker.tenant, asker.viewer, session.session_id, session.scope_id, *narrowed
+    return Cursors(
+        reading.access.sealer,
+        asker.tenant,
+        name,
+        asker.viewer,
+        session.session_id,
+        session.scope_id,
+        *narrowed,
     )
 
 
 def _chains(
-    reading: Reading, asked: wire_sessions.PageQuery, statuses: list[str], of: str
+    reading: Reading, asked: wire_sessions.PageQuery, statuses: list[str], of: Cursors
 ) -> Look[Segment]:
     return stored.of_session(
         reading.access,
         reading.session.session_id,
         reading.session.scope_id,
         statuses=statuses,
-        after=cursors.decode(asked.cursor, of),
+        after=of.decode(asked.cursor),
         limit=asked.limit,
     )
 
 
-def _next(seen: Look[Segment], taken: int, of: str) -> str | None:
+def _next(seen: Look[Segment], taken: int, of: Cursors) -> str | None:
     if taken >= len(seen.rows):
         return None
     last = seen.rows[taken - 1]
-    return cursors.encode(
-        Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq), of
-    )
+    return of.encode(Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq))

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline import cursors, participants, wire_sessions
-from strandline.cursors import Position
+from strandline import participants, wire_sessions
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import (
     BatchRefused,
@@ -140,13 +140,13 @@ def end(access: Access, session: Session, now: datetime) -> wire_sessions.EndedO
 
 def listed(access: Access, limit: int, cursor: str | None) -> wire_sessions.SessionPage:
     """Sessions in view that have not ended, newest first."""
-    of = cursors.fingerprint("sessions", access.asker.tenant, access.asker.viewer)
-    seen = sessions.newest(access, cursors.decode(cursor, of), limit)
+    of = Cursors(access.sealer, access.asker.tenant, "sessions", access.asker.viewer)
+    seen = sessions.newest(access, of.decode(cursor), limit)
     page = fitting(map(_shown, seen.rows[:limit]))
     following = None
     if len(page) < len(seen.rows):
         last = seen.rows[len(page) - 1]
-        following = cursors.encode(Position(seen.mark, last.created_at, last.place), of)
+        following = of.encode(Position(seen.mark, last.created_at, last.place))
     return wire_sessions.SessionPage(sessions=page, next_cursor=following)
 
 
@@ -162,7 +162,7 @@ def interaction(
         "session_id": session.session_id,
         "channel": asked.channel,
         "metadata": asked.metadata,
-        "occurred_at": asked.timestamp,
+        "occurred_at": asked.occurred_at,
     }
     said = (("user", asked.user_message, asked.user), ("agent", asked.agent_response, asked.agent))
     own = asked.source_event_key

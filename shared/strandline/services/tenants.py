@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from strandline import cursors, wire
+from strandline import wire
 from strandline.config import settings
-from strandline.cursors import Position
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.quotas import Quotas
@@ -128,11 +128,11 @@ def list_tenants(access: Access, limit: int, cursor: str | None) -> wire.TenantP
 
 def list_trail(access: Access, limit: int, cursor: str | None) -> wire.AuditPage:
     """What admins and operators did in the asker's tenant, newest first."""
-    of = cursors.fingerprint("audit", access.asker.tenant)
-    rows = audit.newest(access, cursors.decode(cursor, of), limit)
+    of = Cursors(access.sealer, access.asker.tenant, "audit")
+    rows = audit.newest(access, of.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.at, last.audit_id)
     return wire.AuditPage(
         entries=[wire.AuditEntry.model_validate(vars(row)) for row in rows],
-        next_cursor=after and cursors.encode(after, of),
+        next_cursor=after and of.encode(after),
     )

@@ -3,8 +3,8 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from strandline import cursors, wire
-from strandline.cursors import Position
+from strandline import wire
+from strandline.cursors import Cursors, Position
 from strandline.db import Access
 from strandline.errors import Forbidden
 from strandline.principals import Principal
@@ -56,13 +56,13 @@ def _costs(spent: models.Spend, limits: Quotas) -> wire.ModelUse:
 
 def list_model_calls(access: Access, limit: int, cursor: str | None) -> wire.ModelCallPage:
     """Calls of language models for the asker's tenant, newest first."""
-    of = cursors.fingerprint("model calls", access.asker.tenant)
-    rows = models.newest(access, cursors.decode(cursor, of), limit)
+    of = Cursors(access.sealer, access.asker.tenant, "model calls")
+    rows = models.newest(access, of.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.mark, last.at, last.call_id)
     return wire.ModelCallPage(
         calls=[wire.ModelCallOut.model_validate(vars(row)) for row in rows],
-        next_cursor=after and cursors.encode(after, of),
+        next_cursor=after and of.encode(after),
     )
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic_core import to_json
 
+from strandline import websearch
 from strandline.cid import Part
 from strandline.cursors import Position
 from strandline.db import Access, Look
@@ -299,7 +300,7 @@ def newest(
             "narrowing": json.dumps(narrowing),
             "scope_id": scope_id,
             "session_id": narrowing.get("session_id"),
-            "text": text,
+            "text": text and websearch.spelled(text),
             "mark": after and after.mark,
             "at": after and after.at,
             "after": after and after.row_id,

@@ -1,0 +1,121 @@
+"""Marks, cursors and tokens tell a caller nothing, of other tenants least of all."""
+
+import base64
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from strandline.sealing import Sealer
+from tests.functions.conftest import Told
+from tests.support import KEY_SECRET, Base, Gateway
+
+QUERY, SESSION = "/api/v1/events/query", "/api/v1/sessions/dock"
+ALICE, HELPER = "user:alice", "agent:helper"
+
+
+@pytest.fixture
+def key(gateway: Gateway, tell: Told) -> str:
+    """A reader's of a tenant that nobody writes to any more."""
+    key = gateway.key("beta", rights=("read", "write", "admin", "operator"))
+    session = {"session_id": "dock", "participants": [ALICE, HELPER]}
+    for n in range(3):
+        session["session_id"] = f"dock{n or ''}"
+        assert gateway.call("POST", "/api/v1/sessions", session, key=key).status == 201
+        tell(key, f"note {n}", ALICE, HELPER, session_id="dock")
+        tell(key, f"aside {n}", ALICE, f"agent:{n}")
+        gateway.key("beta")
+    return key
+
+
+def _words(gateway: Gateway, key: str) -> Iterator[tuple[str, str]]:
+    """Every sealed word of a round of reads, with what it is."""
+    one: dict[str, Any] = {"limit": 1}
+    for method, path, body, query in (
+        ("POST", QUERY, one, None),
+        ("GET", "/memories/list", None, one),
+        ("GET", "/api/v1/scopes", None, one),
+        ("GET", "/api/v1/sessions", None, one),
+        ("GET", "/api/v1/admin/tenants/beta/keys", None, one),
+        ("GET", "/api/v1/admin/tenants/beta/audit", None, one),
+        ("POST", "/api/v1/recall", {"query": "note"}, None),
+        ("GET", f"{SESSION}/context", None, None),
+        ("GET", f"{SESSION}/context", None, {"query": "note"}),
+        ("POST", f"{SESSION}/context/search", {"query": "note"}, None),
+    ):
+        reply = gateway.call(method, path, body, key=key, query=query)
+        assert reply.status == 200, reply.text
+        found = {name: reply.body.get(name) for name in ("mark", "next_cursor", "token")}
+        words = [(f"{path} {name}", word) for name, word in found.items() if word]
+        assert words, path
+        yield from words
+
+
+def _bytes(word: str) -> bytes:
+    return base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
+
+
+def test_they_show_no_counter_of_transactions(
+    gateway: Gateway, key: str, base: Base, tell: Told
+) -> None:
+    rounds = list[dict[str, str]]()
+    for writes in (0, 0, 20):  # of another tenant
+        for n in range(writes):
+            tell(gateway.key("acme"), f"elsewhere {n}")
+        rounds.append(dict(_words(gateway, key)))
+    ((xid,),) = base.rows("select pg_current_xact_id()::text")
+    near = [str(int(xid) - n).encode() for n in range(200)]
+    for words in rounds:
+        for name, word in words.items():
+            raw = _bytes(word)
+            assert not any(number in raw for number in near), name
+            assert not re.search(rb"\d+:\d+:", raw), name
+            assert len(set(raw)) > len(raw) * 0.45, name  # as of bytes by lot
+    for name in rounds[0]:
+        words = [words[name] for words in rounds]
+        assert len({len(word) for word in words}) == 1, name
+        # They differ always: so it does not tell either that something was written elsewhere.
+        assert len(set(words)) == len(words), name
+        for one, other in itertools.combinations(map(_bytes, words), 2):
+            same = sum(a == b for a, b in zip(one, other, strict=True))
+            assert same < len(one) * 0.1, name
+
+
+def test_a_page_asked_for_again_is_the_same_to_the_byte(
+    gateway: Gateway, key: str, tell: Told
+) -> None:
+    first = gateway.call("POST", QUERY, {"limit": 1}, key=key).body
+    asked = {"limit": 1, "cursor": first["next_cursor"]}
+    second = gateway.call("POST", QUERY, asked, key=key)
+    tell(gateway.key("acme"), "elsewhere")
+    assert gateway.call("POST", QUERY, asked, key=key).text == second.text
+    assert second.body["mark"] == first["mark"]
+
+
+def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
+    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key).body["next_cursor"]
+    other = gateway.key("acme", rights=("read", "admin"))
+    for method, path, place in (("POST", QUERY, "body"), ("GET", "/memories/list", "query")):
+        sent: dict[str, Any] = {place: {"cursor": cursor}}
+        reply = gateway.call(method, path, sent.get("body"), query=sent.get("query"), key=other)
+        assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
+        assert "next_cursor as it was given" in reply.error["message"]
+
+
+def test_one_that_is_not_sealed_would_be_noticed(
+    gateway: Gateway, key: str, base: Base, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(self: Sealer, purpose: str, tenant: str, document: object) -> str:
+        del self, purpose, tenant
+        return base64.urlsafe_b64encode(repr(document).encode()).decode().rstrip("=")
+
+    monkeypatch.setattr(Sealer, "seal", plain)
+    with pytest.raises(AssertionError):
+        test_they_show_no_counter_of_transactions(gateway, key, base, tell)
+
+
+def test_every_process_of_a_deployment_reads_them(gateway: Gateway, key: str) -> None:
+    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key).body["next_cursor"]
+    assert Sealer(KEY_SECRET).unseal("cursor", "beta", cursor)

@@ -1,0 +1,129 @@
+"""What somebody used to other APIs sends first is taken, or refused with the way out."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from strandline.local.lambda_context import LambdaContext
+from tests.functions.test_query import from_file
+from tests.support import Gateway, Reply, said
+
+ALICE, HELPER = "user:alice", "agent:helper"
+EVENTS, SESSION = "/api/v1/events", "/api/v1/sessions/dock"
+AT, SECONDS, LATER = "2026-05-08T13:56:00Z", 1778248560, "2026-05-08T13:57:00Z"
+type Body = dict[str, Any]
+
+
+@pytest.fixture
+def key(gateway: Gateway) -> str:
+    key = gateway.key()
+    session = {"session_id": "dock", "participants": [ALICE, HELPER]}
+    assert gateway.call("POST", "/api/v1/sessions", session, key=key).status == 201
+    return key
+
+
+def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
+    for role in ("assistant", "agent"):
+        body = said("Done.", role=role) | {"source_event_key": "one"}
+        reply = gateway.call("POST", EVENTS, body, key=key)
+        assert reply.status == 201, reply.text  # the second is the first again
+    found = gateway.call(
+        "POST", f"{EVENTS}/query", {"role": "assistant", "participants": [ALICE]}, key=key
+    )
+    (event,) = found.body["scopes"][0]["events"]
+    assert (event["role"], event["speaker"], event["origin"]) == ("agent", HELPER, "agent")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "words"),
+    [
+        (
+            EVENTS,
+            {"user_id": "alice", "role": "user", "content": "x"},
+            "participants",
+            "user:alice",
+        ),
+        (EVENTS, said("x", user_id="alice"), "user_id", "user:alice"),
+        (EVENTS, said("x", agent_id="helper"), "agent_id", "agent:helper"),
+        (EVENTS, said("x", role="tool"), "role", "observation"),
+        ("/api/v1/recall", {"query": "x", "user_id": "alice"}, "user_id", "user:alice"),
+        (f"{EVENTS}/query", {"user_id": "alice"}, "user_id", "user:alice"),
+    ],
+)
+def test_a_refusal_names_the_field_and_the_way_out(
+    gateway: Gateway, key: str, path: str, body: Body, field: str, words: str
+) -> None:
+    reply = gateway.call("POST", path, body, key=key)
+    assert reply.status in (403, 422), reply.text
+    assert reply.error["details"]["field"] == field
+    assert field in reply.error["message"]
+    assert "participants" in reply.error["message"] or field == "role"
+    assert words in reply.error["message"]
+
+
+def _written(gateway: Gateway, key: str, path: str, when: Mapping[str, object]) -> Reply:
+    message: Body = {"role": "user", "content": "x"}
+    bodies: dict[str, Body] = {
+        EVENTS: said("x"),
+        f"{EVENTS}/batch": {"events": [said("x", **when)]},
+        f"{SESSION}/events": message,
+        f"{SESSION}/interactions": {"user_message": "x", "agent_response": "y"},
+    }
+    body = bodies[path] if "batch" in path else bodies[path] | when
+    return gateway.call("POST", path, body, key=key)
+
+
+PATHS = (EVENTS, f"{EVENTS}/batch", f"{SESSION}/events", f"{SESSION}/interactions")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"occurred_at": AT},
+        {"timestamp": AT},
+        {"timestamp": SECONDS},
+        {"timestamp": AT, "occurred_at": SECONDS},
+    ],
+)
+def test_both_names_of_a_moment_mean_the_same(
+    gateway: Gateway, key: str, path: str, when: Mapping[str, object]
+) -> None:
+    reply = _written(gateway, key, path, when)
+    assert reply.status in (200, 201), reply.text
+    found = gateway.call("GET", "/memories/list", key=key, query={"participants": ALICE}).body
+    moments = {datetime.fromisoformat(event["occurred_at"]) for event in found["events"]}
+    assert moments == {datetime(2026, 5, 8, 13, 56, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_two_different_moments_are_refused(gateway: Gateway, key: str, path: str) -> None:
+    reply = _written(gateway, key, path, {"timestamp": AT, "occurred_at": LATER})
+    error = reply.body["results"][0]["error"] if "batch" in path else reply.error
+    assert error["details"]["field"] == "timestamp"
+    assert "occurred_at" in error["message"]
+    assert reply.status == (200 if "batch" in path else 422)
+
+
+def test_the_root_leads_to_the_page(gateway: Gateway) -> None:
+    reply = gateway.call("GET", "/")
+    assert (reply.status, reply.headers["Location"]) == (307, "docs")
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [("/prod/", "docs"), ("/prod", "prod/docs"), ("/memory/v2", "v2/docs"), ("/", "docs")],
+)
+def test_the_root_of_a_stage_or_base_path_leads_beside_itself(
+    gateway: Gateway, path: str, place: str
+) -> None:
+    from functions.admin.handler import lambda_handler
+
+    event = from_file("query_event.json", gateway.key())
+    event |= {"resource": "/", "path": "/", "pathParameters": None, "httpMethod": "GET"}
+    event["multiValueQueryStringParameters"] = event["queryStringParameters"] = None
+    event["requestContext"]["path"] = path
+    answer = lambda_handler(event, LambdaContext("admin", 29))
+    assert (answer["statusCode"], answer["headers"]["Location"]) == (307, place)

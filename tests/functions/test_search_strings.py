@@ -1,0 +1,195 @@
+"""Whatever string a caller looks for things by: an answer or a refusal, never a fault of ours."""
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from strandline.websearch import spelled
+from tests.functions.conftest import Told
+from tests.search_strings import FIXED, rules, strings
+from tests.support import Base, Gateway
+
+ALICE, HELPER = "user:alice", "agent:helper"
+QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"
+CONTEXT = "/api/v1/sessions/dock/context"
+WORD = "lighthouse"
+
+
+class Sink(NamedTuple):
+    """A place for a string in a request: of a body, of a query string or of a path."""
+
+    method: str
+    path: str
+    body: Callable[[str], object] | None = None
+    query: Callable[[str], Mapping[str, object]] | None = None
+
+
+def _in_body(path: str, *names: str, **fixed: object) -> list[Sink]:
+    return [Sink("POST", path, lambda s, n=name: {**fixed, n: s}) for name in names]
+
+
+def _in_query(path: str, *names: str) -> list[Sink]:
+    return [Sink("GET", path, None, lambda s, n=name: {n: s}) for name in names]
+
+
+_NARROW = ("session_id", "channel", "speaker", "since", "until", "role", "type", "origin")
+WORDS = [
+    *_in_body(QUERY, "text") * 4,
+    *_in_body(RECALL, "query"),
+    *_in_body(f"{CONTEXT}/search", "query"),
+    *_in_query(CONTEXT, "query"),
+]
+"""What is read as words."""
+NAMES = [
+    *_in_body(QUERY, *_NARROW, "scope_id", "cursor"),
+    *_in_body(RECALL, *_NARROW, query=WORD),
+    Sink("POST", QUERY, lambda s: {"participants": [s, f"user:{s}"]}),
+    Sink("POST", QUERY, lambda s: {"metadata": {s: [s, {s: s}]}, "text": s[:1000]}),
+    Sink("POST", RECALL, lambda s: {"metadata": {"a": {s: s}}, "query": s}),
+    *_in_query("/memories/list", "participants", "cursor", "limit"),
+    *_in_query("/api/v1/scopes", "participants", "cursor"),
+    *_in_query("/api/v1/sessions", "participants", "cursor"),
+    *_in_query("/api/v1/sessions/dock/segments", "cursor", "include", "scope_id"),
+    *_in_query("/api/v1/sessions/dock/analysis/heat", "cursor"),
+    *_in_query("/api/v1/model-calls", "cursor"),
+    *_in_query("/api/v1/admin/jobs", "state", "kind", "cursor"),
+    *_in_query("/api/v1/admin/tenants", "cursor"),
+    *_in_query("/api/v1/admin/tenants/acme/keys", "cursor"),
+    *_in_query("/api/v1/admin/tenants/acme/audit", "cursor"),
+]
+"""What is compared, contained, or a place in a list."""
+PATHS = (
+    "/api/v1/sessions/{}", "/api/v1/sessions/{}/context", "/api/v1/events/{}", "/api/v1/scopes/{}",
+    "/api/v1/scopes/{}/events", "/memory/{}", "/ipfs/{}", "/file/{}", "/api/v1/admin/jobs/{}",
+    "/api/v1/admin/tenants/{}", "/api/v1/admin/tenants/acme/keys/{}",
+)  # fmt: skip
+
+
+@pytest.fixture
+def key(gateway: Gateway, tell: Told) -> str:
+    """A key for everything, of a tenant with one session."""
+    key = gateway.key(rights=("read", "write", "admin", "operator"))
+    session = {"session_id": "dock", "participants": [ALICE, HELPER]}
+    assert gateway.call("POST", "/api/v1/sessions", session, key=key).status == 201
+    tell(key, f"The {WORD} is lit at seven.", session_id="dock", metadata={"a": {"b": "c"}})
+    tell(key, "A buoy went adrift.", session_id="dock")
+    return key
+
+
+def _faults(gateway: Gateway, key: str, sinks: list[Sink], texts: list[str]) -> Iterator[str]:
+    """Where a string brought about a fault of ours."""
+    rand = random.Random(7)
+    for text in texts:
+        place = rand.choice(sinks)
+        if place.query and any("\ud800" <= c <= "\udfff" for c in text):
+            continue  # no URL can say it
+        reply = gateway.call(
+            place.method,
+            place.path,
+            place.body and place.body(text),
+            query=place.query and place.query(text),
+            key=key,
+        )
+        if reply.status >= 500:
+            yield f"{place.method} {place.path} {text[:80]!r} {len(text)}: {reply.status}"
+
+
+def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) -> None:
+    for sink in WORDS:
+        for text in ("-" * 33, "a " + "-" * 32 + "b", "- " * 50, "-!" * 50):
+            sent, named = sink.body and sink.body(text), sink.query and sink.query(text)
+            reply = gateway.call(sink.method, sink.path, sent, query=named, key=key)
+            assert reply.status == 200, (sink.path, text)
+
+
+def test_words_of_any_kind_are_no_fault_of_ours(
+    gateway: Gateway, key: str, tenth: Callable[[int], int]
+) -> None:
+    texts = strings(20261, tenth(2000), 1000) + strings(20262, tenth(700), 8000)[FIXED:]
+    assert list(_faults(gateway, key, WORDS, texts)) == []
+
+
+def test_names_of_any_kind_are_no_fault_of_ours(
+    gateway: Gateway, key: str, tenth: Callable[[int], int]
+) -> None:
+    texts = strings(20263, tenth(2500), 128) + strings(20264, tenth(700), 4000)[FIXED:]
+    assert list(_faults(gateway, key, NAMES, texts)) == []
+
+
+def test_paths_of_any_kind_are_no_fault_of_ours(
+    gateway: Gateway, key: str, tenth: Callable[[int], int]
+) -> None:
+    rand, wrong = random.Random(7), list[str]()
+    for text in strings(20265, tenth(3000), 200):
+        if any("\ud800" <= c <= "\udfff" for c in text):
+            continue  # no URL can say it
+        path = rand.choice(PATHS).format(quote(text, safe=""))
+        reply = gateway.call("GET", path, key=key)
+        if reply.status >= 500:
+            wrong.append(f"{path[:120]}: {reply.status}")
+    assert wrong == []
+
+
+def _found(gateway: Gateway, key: str, text: str) -> int:
+    reply = gateway.call("POST", QUERY, {"text": text}, key=key)
+    assert reply.status == 200, (text, reply.text)
+    return sum(len(scope["events"]) for scope in reply.body["scopes"])
+
+
+def test_a_word_beside_rules_finds_its_event(
+    gateway: Gateway, key: str, tenth: Callable[[int], int]
+) -> None:
+    for rule in rules(20266, tenth(500)):
+        text = f"{rule} {WORD} {rule}"
+        assert _found(gateway, key, text) == 1, text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{'-' * 33}{WORD}", 1),
+        (f"{'-' * 32}{WORD}", 1),
+        (f"{'- ' * 50}{WORD}", 1),
+        (f"- {WORD}\n- seven", 1),
+        ("-" * 33, 0),
+        (f"-{WORD}", 1),  # the other one
+        (f"adrift -{WORD}", 1),
+        (f"lit -{WORD}", 0),
+        (f'lit -"{WORD} is lit"', 0),
+        (f'lit -"{WORD} is dark"', 1),
+        (f'"{WORD} is lit"', 1),
+        (f'"lit {WORD}"', 0),
+        (f'"{WORD}', 1),
+        (f"{WORD} or adrift", 2),
+        (f"{WORD} OR adrift", 2),
+        (f"{WORD} adrift", 0),
+        (f"-({WORD})", 1),
+        ("buoy or -adrift", 2),
+    ],
+)
+def test_the_syntax_of_a_web_search_stays(
+    gateway: Gateway, key: str, text: str, found: int
+) -> None:
+    assert _found(gateway, key, text) == found
+
+
+def test_a_search_means_what_postgres_reads(base: Base, tenth: Callable[[int], int]) -> None:
+    """Where no dash meets another, the spelling that is handed on is the same query."""
+    meeting = ("--", "- ", "-!", "-&", "-|", " -")
+    texts = [
+        text
+        for text in strings(20267, tenth(20_000), 200)
+        if text.isprintable() and not any(dashes in re.sub("[()]", "", text) for dashes in meeting)
+    ]
+    assert len(texts) > tenth(2000)
+    rows = base.rows(
+        "select a, b from unnest(%s::text[], %s::text[]) t (a, b) where"
+        " websearch_to_tsquery('english', a) is distinct from websearch_to_tsquery('english', b)",
+        texts,
+        [spelled(text) for text in texts],
+    )
+    assert rows == []
