@@ -369,6 +369,8 @@ UNASKED = {
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
     "any_word": "select any_word('tide') where false",
+    "trust_rank": "select trust_rank('user') where false",
+    "least_trust": "select 1 where least_trust(gen_random_uuid(), 1) is not null",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",
     "any_of": "select any_of('tide') where false",
     "needed_words": "select needed_words('tide') where false",
