@@ -143,7 +143,7 @@ def health(request: Request) -> Answer:
     up = found["database"] == "ok"
     status = "ok" if set(found.values()) == {"ok"} else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
-    language = wire.LanguageState(**service.reasoner.state(datetime.now(UTC))._asdict())
+    language = wire.LanguageState(provider=service.reasoner.provider)
     told = wire.Health(
         status=status, dependencies=found, language=language, warnings=list(service.warnings)
     )

@@ -16,7 +16,6 @@ from psycopg import Connection, errors
 
 from tests.strandline.store.isolation import (
     ASKERS,
-    TENANTS,
     Row,
     Table,
     ask,
