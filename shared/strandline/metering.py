@@ -196,15 +196,6 @@ class Meter:
             account.failures = state.failures
             account.shut_until = time.monotonic() + state.shut_seconds
 
-    def resting_since(self, now: datetime) -> datetime | None:
-        """When the failure was that shut the breaker of a tenant, of several the first; None where
-        none is known to be shut."""
-        with self._lock:
-            accounts = list(self._accounts.values())
-        left = [a.shut_until - time.monotonic() for a in accounts]
-        open_for = [self._settings.llm_rest_seconds - seconds for seconds in left if seconds > 0]
-        return now - timedelta(seconds=max(0.0, *open_for)) if open_for else None
-
     def record(
         self,
         task: Task,

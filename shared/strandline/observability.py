@@ -47,7 +47,7 @@ logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=Lines())
 NAMESPACE = "Strandline"
 """Of the metrics in CloudWatch."""
 
-METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds"]] = {
+METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "Requests": "Count",
     "Milliseconds": "Milliseconds",
     "EventsAppended": "Count",
@@ -62,6 +62,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds"]] = {
     "ChainsFormed": "Count",
     "ChainsMerged": "Count",
     "ChainsRejected": "Count",
+    "SimilarityCosine": "None",
     "GateBreak": "Count",
     "GateGray": "Count",
     "GateContinue": "Count",
@@ -111,6 +112,15 @@ def measured(
         directives.append(_directive(("function",), sorted(of_function)))
     stamp = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": directives}
     return {"_aws": stamp, **dimensions, **given}
+
+
+def spread(values: Sequence[float]) -> list[float]:
+    """At most as many values as a line takes, distributed as these are: their quantiles, least and
+    greatest among them."""
+    ordered, most = sorted(values), _VALUES - 1
+    if len(ordered) <= _VALUES:
+        return ordered
+    return [ordered[round(place * (len(ordered) - 1) / most)] for place in range(_VALUES)]
 
 
 def _directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:

@@ -3,9 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -38,15 +36,6 @@ _TURN_EVENTS = 8
 goes on."""
 
 
-class State(NamedTuple):
-    """Of the language model."""
-
-    provider: str | None
-    """Its name; None: the twin alone."""
-    resting_since: datetime | None
-    """Since when it is left alone, of all tenants the longest; None: it is asked."""
-
-
 class Reasoner:
     """A model's tasks, each for a `Task` and always with an answer: where the model is away, late,
     refuses, talks nonsense, is not allowed or too dear, it is the twin's and says why; where a text
@@ -69,11 +58,10 @@ class Reasoner:
         self.run_seconds = 2 * settings.llm_summary_seconds if provider else 0.0
         """What a closed run may take: what is asked of it side by side, and then a merge."""
 
-    def state(self, now: datetime) -> "State":
-        """What this process knows of the model, which is not asked for it."""
-        if self._provider is None:
-            return State(None, None)
-        return State(self._provider.name, self._meter.resting_since(now))
+    @property
+    def provider(self) -> str | None:
+        """The model's name, as in `openai:gpt-4o-mini`; None: the twin alone."""
+        return self._provider and self._provider.name
 
     @property
     def asks(self) -> bool:

@@ -62,8 +62,6 @@ class Tuning(BaseModel):
     """How much stronger a recall makes a chain."""
     heat_cooldown_hours: float = Field(default=12.0, ge=0, le=1000)
     """Recalls nearer than this to the last that counted make it no stronger."""
-    hot: float = Field(default=0.8, ge=0, le=1)
-    """Heat from which a chain is promoted at once."""
     promote: float = Field(default=0.3, ge=0.001, le=1)
     """Heat from which a chain is promoted."""
     freezing: float = Field(default=0.1, ge=0.001, le=1)
@@ -93,16 +91,21 @@ class Tuning(BaseModel):
             )
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> "Tuning":
-        """This, but for what a tenant set: null and absent leave it as it is. Contradictions are
-        refused when thresholds are set, and not here: the deployment's may change later."""
-        given = {name: value for name, value in overrides.items() if value is not None}
+        """This, but for what a tenant set: null and absent leave it as it is, and so does what
+        another release knew, which is stored still. Contradictions are refused when thresholds are
+        set, and not here: the deployment's may change later."""
+        given = {name: value for name, value in known(overrides).items() if value is not None}
         return type(self).model_validate({**self.model_dump(), **given})
+
+
+def known(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a tenant's stored thresholds that there are in this release."""
+    return {name: value for name, value in overrides.items() if name in Tuning.model_fields}
 
 
 _ORDERED = (
     ("similarity_low", "similarity_high", "no message is left to ask the model about"),
     ("freezing", "promote", "a chain is promoted while it may be archived"),
-    ("promote", "hot", "a chain is promoted at once that is not to be promoted"),
 )
 """What must not be above what, and what would follow."""
 _OF_HEAT = {

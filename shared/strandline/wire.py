@@ -843,6 +843,9 @@ class ModelUse(AnswerModel):
     budget_usd: float | None
     """Null: no limit."""
     remaining_usd: float | None
+    resting_until: datetime | None
+    """Until when no model is asked for the tenant, because it failed too often in a row: as all
+    processes know it. Null: it is asked."""
 
 
 class ModelCallOut(AnswerModel):
@@ -989,10 +992,8 @@ class LanguageState(AnswerModel):
     """The language model, which is not asked for this."""
 
     provider: str | None
-    """As in `openai:gpt-4o-mini`; null: there is none, and the twin does its tasks."""
-    resting_since: datetime | None
-    """Since when it is left alone because it failed too often, as the answering process knows it
-    (each tenant's failures count apart; the longest rest is told). Null: it is asked."""
+    """As in `openai:gpt-4o-mini`; null: there is none, and the twin does its tasks. Whether it is
+    left alone for a while is each tenant's own: see `models.resting_until` of its usage."""
 
 
 class BackgroundState(AnswerModel):

@@ -15,6 +15,7 @@ from strandline.wire import (
     EventFields,
     EventOut,
     Metadata,
+    Origin,
     Participant,
     Participants,
     Receipt,
@@ -180,6 +181,9 @@ class ChainOut(AnswerModel):
     event_count: int
     event_ids: list[UUID]
     """The first 200 of the events that it rests on, in order."""
+    trust: Origin
+    """The least trusted origin of all of these, from `document` over `tool`, `agent` and `user` to
+    `system`."""
     first_seq: int
     last_seq: int
     closed_by: Literal["break", "force", "gap", "idle", "retry"]
@@ -257,6 +261,9 @@ class TopicOut(AnswerModel):
     """By seq."""
     chain_id: UUID | None
     """The chain that it is of; null for what goes on still."""
+    trust: Origin
+    """The least trusted origin of the events that it was named by: all of the chain's, where it is
+    of one."""
     made_by: MadeBy | None
     """Who named it."""
 
@@ -273,6 +280,8 @@ class HeatOut(AnswerModel):
 
     chain_id: UUID
     topic: str
+    trust: Origin
+    """As of the chain: the least trusted origin of its events."""
     status: Literal["active", "rejected", "archived"]
     heat: float
     base: float

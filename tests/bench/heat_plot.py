@@ -38,7 +38,6 @@ PATTERNS = (
     Pattern("daily", "#047857", "", range(1, DAYS)),
 )
 THRESHOLDS = (
-    ("hot 0.8", DEFAULTS.hot),
     ("promote 0.3", DEFAULTS.promote),
     ("freezing 0.1", DEFAULTS.freezing),
 )

@@ -63,8 +63,8 @@ def test_a_tenant_is_made_with_thresholds(gateway: Gateway, operator: str) -> No
 
 
 def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> None:
-    change(gateway, operator, {"heat_hours": 48, "hot": 0.9})
-    change(gateway, operator, {"heat_hours": None, "hot": 0.9, "quality": "permissive"})
+    change(gateway, operator, {"heat_hours": 48, "promote": 0.9})
+    change(gateway, operator, {"heat_hours": None, "promote": 0.9, "quality": "permissive"})
     entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
     told = [e["details"] for e in entries if e["route"].startswith("PATCH")]
     assert told == [
@@ -74,7 +74,7 @@ def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> No
         },
         {
             "tuning.heat_hours": {"from": None, "to": 48},
-            "tuning.hot": {"from": None, "to": 0.9},
+            "tuning.promote": {"from": None, "to": 0.9},
         },
     ]
 
@@ -85,7 +85,9 @@ def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> No
         ({"heat_hours": 0}, "tuning.heat_hours"),
         ({"heat_hours": "24"}, "tuning.heat_hours"),
         ({"heat_growth": 0.9}, "tuning.heat_growth"),
-        ({"hot": True}, "tuning.hot"),
+        ({"promote": True}, "tuning.promote"),
+        ({"hot": 0.8}, "tuning.hot"),
+        ({"hot": None}, "tuning.hot"),
         ({"freezing": 0}, "tuning.freezing"),
         ({"window_events": 2.5}, "tuning.window_events"),
         ({"quality": "lax"}, "tuning.quality"),
@@ -115,10 +117,8 @@ def test_what_no_threshold_can_be_is_refused_by_name(
         ({"similarity_high": 0.4}, {"similarity_low": 0.5}, "similarity_low", "similarity_high"),
         ({}, {"freezing": 0.31}, "freezing", "promote"),
         ({"freezing": 0.25}, {"promote": 0.2}, "promote", "freezing"),
-        ({}, {"promote": 0.9}, "promote", "hot"),
-        ({"promote": 0.5, "hot": 0.9}, {"hot": 0.4}, "hot", "promote"),
-        ({"promote": 0.75}, {"hot": 0.7}, "hot", "promote"),
-        ({"hot": 0.95, "promote": 0.9}, {"hot": None}, "hot", "promote"),
+        ({"promote": 0.9, "freezing": 0.5}, {"promote": 0.4}, "promote", "freezing"),
+        ({"promote": 0.75, "freezing": 0.7}, {"promote": None}, "promote", "freezing"),
         ({}, {"heat_importance": 0, "heat_density": 0.05}, "heat_importance", "freezing"),
     ],
     ids=str,
@@ -139,10 +139,10 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
     assert all(name in refused.error["message"] for name in (field, other))
     assert holds(gateway) == DEFAULTS.with_overrides(own)
     # Equal is no contradiction, and what was wrong before hinders nothing else.
-    assert change(gateway, operator, {"promote": 0.5, "freezing": 0.5, "hot": 0.5}).status == 200
+    assert change(gateway, operator, {"promote": 0.5, "freezing": 0.5}).status == 200
     access = gateway.database.access(Asker.background("acme"))
     with access.transaction():
-        tenants.set_tuned(access, {"hot": 0.1})
+        tenants.set_tuned(access, {"promote": 0.05})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
 
 
@@ -150,28 +150,41 @@ def test_changes_at_once_undo_none(gateway: Gateway, operator: str) -> None:
     def one(wanted: dict[str, Any]) -> None:
         assert change(gateway, operator, wanted).status == 200
 
-    wanted = [{"hot": 0.7}, {"promote": 0.4}, {"freezing": 0.2}]
+    wanted = [{"heat_hours": 48}, {"promote": 0.4}, {"freezing": 0.2}]
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(one, wanted))
-    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.7, "promote": 0.4, "freezing": 0.2})
+    assert holds(gateway) == DEFAULTS.with_overrides(wanted[0] | wanted[1] | wanted[2])
 
 
 def test_a_tenants_word_goes_before_the_deployments(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_TUNING", json.dumps({"hot": 0.5, "promote": 0.2}))
+    monkeypatch.setenv("STRANDLINE_TUNING", json.dumps({"heat_hours": 5.0, "promote": 0.2}))
     settings.cache_clear()
-    change(gateway, operator, {"hot": 0.6})
-    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.6, "promote": 0.2})
-    change(gateway, operator, {"hot": None})
-    assert holds(gateway) == DEFAULTS.with_overrides({"hot": 0.5, "promote": 0.2})
+    change(gateway, operator, {"heat_hours": 6.0})
+    assert holds(gateway) == DEFAULTS.with_overrides({"heat_hours": 6.0, "promote": 0.2})
+    change(gateway, operator, {"heat_hours": None})
+    assert holds(gateway) == DEFAULTS.with_overrides({"heat_hours": 5.0, "promote": 0.2})
+
+
+def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operator: str) -> None:
+    """`hot` was a threshold until nothing went by it."""
+    access = gateway.database.access(Asker.background("acme"))
+    with access.transaction():
+        tenants.set_tuned(access, {"hot": 0.9, "promote": 0.4})
+    assert holds(gateway) == DEFAULTS.with_overrides({"promote": 0.4})
+    shown = gateway.call("GET", ACME, key=operator)
+    assert (shown.status, shown.body["tuning"]) == (200, NONE | {"promote": 0.4})
+    assert change(gateway, operator, {"quality": "strict"}).status == 200
+    assert tenants.tuned(access) == {"promote": 0.4, "quality": "strict"}
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ('{"hot": 2}', "STRANDLINE_TUNING.hot"),
-        ('{"hots": 0.2}', "STRANDLINE_TUNING.hots"),
+        ('{"promote": 2}', "STRANDLINE_TUNING.promote"),
+        ('{"hot": 0.8}', "STRANDLINE_TUNING.hot"),
+        ('{"promotes": 0.2}', "STRANDLINE_TUNING.promotes"),
         ("{", "STRANDLINE_TUNING: Invalid JSON"),
         ("[1]", "STRANDLINE_TUNING: "),
         ('{"freezing": 0.5}', "STRANDLINE_TUNING: .*freezing .0.5. must be at most promote"),
@@ -186,5 +199,5 @@ def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> Non
 def test_no_right_but_operator_tunes(gateway: Gateway, operator: str, base: Base) -> None:
     for rights in (["read", "write"], ["admin"]):
         key = gateway.key("acme", rights=rights)
-        assert change(gateway, key, {"hot": 0.5}).status == 403
+        assert change(gateway, key, {"promote": 0.5}).status == 403
     assert base.rows("select tuning from tenants where tenant_id = 'acme'") == [({},)]

@@ -102,6 +102,23 @@ def test_a_tenants_calls_are_listed_for_its_admin(
     assert foreign.error["details"] == {"field": "cursor"}
 
 
+def test_a_rest_is_told_by_who_did_not_see_it(
+    gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
+) -> None:
+    """The worker's process shut the breaker; another one answers, and knows it by the database."""
+    key, other = gateway.key(rights=ADMIN), gateway.key("globex", rights=ADMIN)
+    assert gateway.call("GET", USAGE, key=key).body["models"]["resting_until"] is None
+    provider.otherwise = lambda _: error(500)
+    begun = datetime.now(UTC)
+    assert ask("acme", 6)[-1] == "breaker_open"
+    until = gateway.call("GET", USAGE, key=key).body["models"]["resting_until"]
+    rest = datetime.fromisoformat(until) - begun
+    assert 50 < rest.total_seconds() < 90
+    assert gateway.call("GET", USAGE, key=other).body["models"]["resting_until"] is None
+    health = gateway.call("GET", "/api/v1/health", key=key)
+    assert health.body["language"] == {"provider": "openai:tiny"}
+
+
 def test_a_budget_is_an_operators_word(
     gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
 ) -> None:

@@ -267,7 +267,7 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
     assert reply.body == {
         "status": "ok",
         "dependencies": dict.fromkeys(names, "ok"),
-        "language": {"provider": None, "resting_since": None},
+        "language": {"provider": None},
         "background": {"scopes_stuck": 0, "jobs_failed": 0},
         "warnings": [],
     }

@@ -21,7 +21,15 @@ from strandline.local import events
 from strandline.local.aws import LocalAws, client
 from strandline.local.events import QueuePoller
 from strandline.local.lambda_context import LambdaContext
-from strandline.observability import METRICS, NAMESPACE, logger, measured, trace_of, traced
+from strandline.observability import (
+    METRICS,
+    NAMESPACE,
+    logger,
+    measured,
+    spread,
+    trace_of,
+    traced,
+)
 from strandline.service import Service
 from tests.functions.conftest import Told
 from tests.strandline.services.stand_ins import WordEmbedder, unavailable
@@ -299,6 +307,37 @@ def test_dimensions_are_few_and_bounded(
 def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
     line = measured({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
     assert line["EmbeddingMilliseconds"] == [1.0] * 100
+
+
+def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
+    """A hundred quantiles; CloudWatch's percentiles are those of the thousands."""
+    few = [0.3, 0.1, 0.2]
+    assert spread(few) == sorted(few)
+    many = [(n * 7919 % 10_000) / 10_000 for n in range(10_000)]
+    told = spread(many)
+    assert (len(told), told[0], told[-1]) == (100, 0.0, 0.9999)
+    assert told == sorted(told)
+    for place in (10, 50, 90):
+        assert told[place] == pytest.approx(place / 99, abs=0.001)
+    rare = [0.5] * 9_000 + [0.9] * 1_000
+    assert spread(rare).count(0.9) == 10
+
+
+def test_a_fold_tells_the_cosines_that_it_went_by(
+    gateway: Gateway, tell: Told, lines: Lines
+) -> None:
+    key = gateway.key()
+    for text in ("the harbour crane", "the harbour crane", "sourdough", "oven"):
+        tell(key, text, ALICE, session_id="s-1")
+    for _ in range(3):  # a message is judged when three later ones are known
+        tell(key, "hm", ALICE, session_id="s-1")
+    gateway.tick()
+    (job,) = map(as_cloudwatch_reads, lines.of("job"))
+    gates = sum(job.get(name, 0) for name in ("GateBreak", "GateGray", "GateContinue"))
+    cosines = job["SimilarityCosine"]
+    assert len(cosines) == gates >= 3
+    assert max(cosines) == 1.0
+    assert all(-1 <= one <= 1 for one in cosines)
 
 
 def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> None:

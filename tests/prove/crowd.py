@@ -238,10 +238,10 @@ _FILL = (
     """
     insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
         made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
-        summary, entities, importance, density, quality, settings, models, content_hash)
+        summary, entities, importance, density, quality, settings, models, content_hash, trust)
     select tenant_id, chain_id, 1, scope_id, participants, 'session-0', 1, 'break', 1, 1, 1,
         created_at, last_event_at, 'a topic', 'a summary', '[]', importance, density, 0.5, '{}',
-        '{}', ''
+        '{}', '', 'user'
     from chains where tenant_id = %(tenant)s
     """,
     """

@@ -28,7 +28,7 @@ from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.service import Running, running
-from strandline.local.ticker import GROUP, next_time
+from strandline.local.ticker import GROUP, Ticker, next_time
 from tests.strandline.services.stand_ins import WordEmbedder
 
 DATABASE = "strandline"
@@ -47,7 +47,10 @@ _LAPSES = ("quotas", "authenticator", "reasoner")
 """What a process believes for a while by time.monotonic(), which does not run ahead."""
 _SETTLE_SECONDS = 60.0
 _STILL_SECONDS = 0.3
-"""Nothing under way for so long is nothing at all: longer than any hand-over takes."""
+"""Nothing under way for so long is nothing at all, once schedules were looked at meanwhile: longer
+than any hand-over between queues takes."""
+_LOOKS = 2
+"""The first look that ends may have begun before, and be about to start what it found due."""
 
 
 class FastClock:
@@ -62,15 +65,20 @@ class FastClock:
         return utc_now() + self.ahead
 
     def jump(self, to: datetime) -> None:
-        """Let it be then, if it is not later already; what lapsed meanwhile is known no more."""
-        self.ahead += max(timedelta(), to - self())
+        """Let it be then, if it is not later already; what lapsed meanwhile is known no more.
+
+        The database first: whoever runs schedules begins as soon as this clock says so, and a sweep
+        whose database is still hours behind has everything come due at other times than it did.
+        """
+        ahead = self.ahead + max(timedelta(), to - self())
+        with psycopg.connect(self.url, autocommit=True) as administrator:
+            administrator.execute("update fast_clock set ahead = %s", (ahead,))
         for fn in FUNCTIONS:
             if "database" in fn.needs:
                 service = importlib.import_module(f"functions.{fn.name}.handler").service
                 for name in _LAPSES:
                     service.__dict__.pop(name, None)
-        with psycopg.connect(self.url, autocommit=True) as administrator:
-            administrator.execute("update fast_clock set ahead = %s", (self.ahead,))
+        self.ahead = ahead
 
 
 class CountingProxy:
@@ -126,11 +134,29 @@ class CountingProxy:
             self.touches.append(self._clock())
 
 
-class Stage:
-    """A service that runs, its clock, and its proxy."""
+class Looks:
+    """How many looks at the schedules have ended. One takes a schedule away before it starts what
+    that names, and several may be due at once: in between nothing else shows that there is more."""
 
-    def __init__(self, here: Running, clock: FastClock, proxy: CountingProxy) -> None:
-        self.here, self.clock, self.proxy = here, clock, proxy
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on."""
+        look = Ticker.look
+
+        def counted(ticker: Ticker) -> None:
+            look(ticker)
+            self.ended += 1
+
+        monkeypatch.setattr(Ticker, "look", counted)
+
+
+class Stage:
+    """A service that runs, its clock, its proxy, and the looks at its schedules."""
+
+    def __init__(self, here: Running, clock: FastClock, proxy: CountingProxy, looks: Looks) -> None:
+        self.here, self.clock, self.proxy, self._looks = here, clock, proxy, looks
         self._states = stepfunctions_parser_backends[ACCOUNT_ID][REGION]
         self._sqs, self._scheduler = client("sqs"), client("scheduler")
 
@@ -158,13 +184,15 @@ class Stage:
 
     def settle(self) -> None:
         """Wait until nothing is under way."""
-        still_since = time.monotonic()
+        still_since, looks, started = time.monotonic(), self._looks.ended, -1
 
         def is_still() -> bool:
-            nonlocal still_since
-            if self._is_busy():
-                still_since = time.monotonic()
-            return time.monotonic() > still_since + _STILL_SECONDS
+            nonlocal still_since, looks, started
+            begun = len(self._executions())
+            if self._is_busy() or begun != started:
+                still_since, looks, started = time.monotonic(), self._looks.ended, begun
+            rested = time.monotonic() > still_since + _STILL_SECONDS
+            return rested and self._looks.ended >= looks + _LOOKS
 
         _wait(is_still)
 
@@ -222,7 +250,8 @@ def staged(place: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Gen
         port = url.rpartition(":")[2].partition("/")[0]
         return configure(url.replace(f":{port}/", f":{proxies[0].port}/"), *given)
 
-    words = WordEmbedder()
+    words, looks = WordEmbedder(), Looks()
+    looks.count(monkeypatch)
 
     def make_embedder(*_: object) -> WordEmbedder:
         return words
@@ -232,7 +261,7 @@ def staged(place: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Gen
     monkeypatch.setattr(service, "_configure", through_proxy)
     monkeypatch.setattr("strandline.service.make_embedder", make_embedder)
     with running(place, 0, clock) as here, closing(proxies[0]) as proxy:
-        yield Stage(here, clock, proxy)
+        yield Stage(here, clock, proxy, looks)
 
 
 def morning_after(moment: datetime) -> datetime:

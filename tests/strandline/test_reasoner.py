@@ -437,22 +437,12 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
     assert base.rows("select failures from model_states") == [(0,)]
 
 
-def test_its_state_is_told_without_asking_it(
-    provider: ModelServer, reasoner: Reasoner, database: Database, monkeypatch: pytest.MonkeyPatch
+def test_its_name_is_told_without_asking_it(
+    provider: ModelServer, reasoner: Reasoner, database: Database
 ) -> None:
-    assert Reasoner(database, PLENTY, None).state(AT) == (None, None)
-    assert reasoner.state(AT) == ("openai:tiny", None)
-    provider.otherwise = lambda _: error(500)
-    for _ in range(5):
-        assert reasoner.state(AT).resting_since is None
-        reasoner.topic(task(), TALK)
-    later(monkeypatch, 20)
-    since = reasoner.state(AT).resting_since
-    assert since is not None
-    assert timedelta(seconds=19) < AT - since < timedelta(seconds=25)
-    later(monkeypatch, 61)
-    assert reasoner.state(AT).resting_since is None, "one may try it again"
-    assert len(provider.requests) == 5
+    assert Reasoner(database, PLENTY, None).provider is None
+    assert reasoner.provider == "openai:tiny"
+    assert provider.requests == []
 
 
 def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: Reasoner) -> None:

@@ -24,15 +24,16 @@ def test_the_plot_in_the_docs_is_the_formulas() -> None:
 
 
 def test_overrides_change_what_they_name_and_null_changes_nothing() -> None:
-    changed = DEFAULTS.with_overrides({"hot": 0.9, "promote": None, "similarity_low": 0.1})
+    changed = DEFAULTS.with_overrides({"heat_hours": 9.0, "promote": None, "similarity_low": 0.1})
     own = changed.model_dump(exclude_defaults=True)
-    assert own == {"hot": 0.9, "similarity_low": 0.1}
+    assert own == {"heat_hours": 9.0, "similarity_low": 0.1}
     assert changed.with_overrides({}) == changed
+    assert changed.with_overrides({"hot": 0.9, "of a later release": 1}) == changed
     assert changed.with_overrides({"similarity_low": None}) == changed
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"hots": 1}, {"hot": 2}, {"hot": float("nan")}, {"flush_events": "20"}], ids=str
+    "wrong", [{"promote": 2}, {"promote": float("nan")}, {"flush_events": "20"}], ids=str
 )
 def test_overrides_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):

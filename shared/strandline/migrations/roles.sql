@@ -50,6 +50,13 @@ alter role strandline_app set timezone = 'UTC';
 grant strandline_keys, strandline_search, strandline_planner, strandline_guard, strandline_append
     to strandline_owner with inherit false, set true;
 
+-- Temporary tables would fill the disk beside every quota, and nobody here needs one. (Large objects
+-- would too; what makes them belongs to the superuser, whom Aurora gives to nobody.)
+do $$
+begin
+    execute format('revoke temporary on database %I from public', current_database());
+end $$;
+
 create extension if not exists vector;
 create extension if not exists btree_gin;
 grant usage, create on schema public to strandline_owner with grant option;

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from strandline.models.language import Entities, Entity
 
 _KEPT = frozenset({"type", "enum", "const", "anyOf", "$ref", "description"})
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _IDS = re.compile(
     r"\b(?:user|agent):[^\s,;()\"']+"
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\bbafy[a-z2-7]{20,}",

@@ -145,7 +145,7 @@ def health(request: Request) -> Answer:
     fine = set(found.values()) == {"ok"} and not (background and background.scopes_stuck)
     status = "ok" if fine else "degraded" if up else "unavailable"
     headers = {} if up else {"Retry-After": "2"}
-    language = wire.LanguageState(**service.reasoner.state(datetime.now(UTC))._asdict())
+    language = wire.LanguageState(provider=service.reasoner.provider)
     told = wire.Health(
         status=status,
         dependencies=found,

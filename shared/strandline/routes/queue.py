@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.config import settings
 from strandline.errors import StrandlineError
-from strandline.observability import logger, measured, trace_of, traced
+from strandline.observability import logger, measured, spread, trace_of, traced
 from strandline.service import Service
 from strandline.services.embed import embed_scopes
 from strandline.services.wake_next import wake_next
@@ -105,6 +105,7 @@ def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
                 "EmbeddingMilliseconds": tally.calls,
                 "Failures": tally.failures,
                 "FoldMilliseconds": tally.folds,
+                "SimilarityCosine": spread(tally.cosines),
                 **tally.counts,
             }
             if tally.due:

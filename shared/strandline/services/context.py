@@ -21,6 +21,7 @@ from strandline.services.segments import Reading, chain_shown
 from strandline.store import recalls, segments, sessions
 from strandline.store.segments import FoundChain
 from strandline.store.sessions import Glimpse, Recent
+from strandline.trust import least
 
 _ANSWERS = 10
 """Chains that a context's query is answered with, where it names no number: being given as an
@@ -170,7 +171,7 @@ def topics(
         runs.setdefault(row.chain_id, []).insert(0, row)
     named: list[wire_sessions.TopicOut] = []
     for chain_id, rows in runs.items():
-        topic, made_by = rows[0].topic, rows[0].topic_by
+        topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
         if chain_id is None:
             topic, made_by = _asked(reading, reasoner, rows, subject, deadline)
         if topic is not None:
@@ -178,6 +179,7 @@ def topics(
                 wire_sessions.TopicOut.model_validate(
                     {"topic": topic, "chain_id": chain_id, "made_by": made_by}
                     | {"event_ids": [row.event_id for row in rows]}
+                    | {"trust": trust or least(row.origin for row in rows)}
                 )
             )
     return wire_sessions.TopicsOut(session_id=reading.session.session_id, topics=named)

@@ -275,6 +275,8 @@ class Fold:
             return Answer(found is not None and not found.body["continues"])
         compared = compare(lane, settings.rules)
         verdict, given_up = compared.verdict, list[Decision]()
+        if compared.cosine is not None:
+            self.worker.tally.cosines.append(round(compared.cosine, 4))
         if verdict is Verdict.WAIT:
             given_up = self._given_up(lane, at_seq, timedelta(hours=settings.vector_hours))
             if not given_up:

@@ -51,6 +51,7 @@ def _costs(spent: models.Spend, limits: Quotas) -> wire.ModelUse:
         cost_usd=spent.cost_usd,
         budget_usd=budget,
         remaining_usd=None if budget is None else max(0.0, budget - spent.cost_usd),
+        resting_until=spent.resting_until,
     )
 
 

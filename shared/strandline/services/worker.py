@@ -58,6 +58,8 @@ class Tally:
     """Of each tenant that a sweep found work in, before it began."""
     folds: list[float] = field(default_factory=list[float])
     """Milliseconds of each scope's fold."""
+    cosines: list[float] = field(default_factory=list[float])
+    """Of every two user messages that were compared."""
     counts: Counter[str] = field(default_factory=Counter[str])
     """What the folds did and what their model's calls came to, by the metrics' names."""
     waits: dict[UUID, NotYet] = field(default_factory=dict[UUID, NotYet])

@@ -298,12 +298,20 @@ _VERSION = """
     insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
         made_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at,
         topic, summary, entities, importance, density, coherence, quality, rejected, settings,
-        models, content_hash)
+        models, content_hash, trust)
     values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s, %(lane)s,
         %(made_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
         %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
         %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
-        %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s)
+        %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s, (
+            -- Of the events that the chain has, and of those that it takes in.
+            select e.origin from events e
+            where e.tenant_id = current_tenant() and e.event_id in (
+                select c.event_id from chain_events c
+                where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
+                union all
+                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid))
+            order by trust_rank(e.origin) limit 1))
 """
 _HEAD = """
     insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,

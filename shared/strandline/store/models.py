@@ -177,6 +177,8 @@ class Spend:
     cost_usd: float
     usd_per_month: float | None
     """The budget that an operator set; None: the deployment's default."""
+    resting_until: datetime | None
+    """Until when a model is left alone because it failed too often, as all processes know it."""
 
 
 def spend(access: Access) -> Spend:
@@ -187,7 +189,9 @@ def spend(access: Access) -> Spend:
         select this.month::timestamp at time zone 'UTC' as since, coalesce(m.calls, 0) as calls,
             coalesce(m.failures, 0) as failures, coalesce(m.tokens_in, 0) as tokens_in,
             coalesce(m.tokens_out, 0) as tokens_out, coalesce(m.cost_usd, 0) as cost_usd,
-            t.model_usd_per_month as usd_per_month
+            t.model_usd_per_month as usd_per_month,
+            (select max(s.shut_until) from model_states s
+             where s.tenant_id = current_tenant() and s.shut_until > now()) as resting_until
         from (select date_trunc('month', now() at time zone 'UTC')::date as month) this
         left join model_spend m on m.tenant_id = current_tenant() and m.month = this.month
         left join tenants t on t.tenant_id = current_tenant()

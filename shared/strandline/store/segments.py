@@ -49,6 +49,8 @@ class Chain:
     rejected: str | None
     models: dict[str, Any]
     event_ids: list[UUID]
+    trust: str
+    """The least trusted origin of its events."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def latest(access: Access, scope_id: UUID, limit: int) -> Look[FoundChain]:
                 and c.status = 'active'
             order by c.last_event_at desc, c.chain_id limit %(limit)s)
         select r.*, null::float8 as similarity, null::float8 as text_score
-        from page p join chain_rows r on r.chain_id = p.chain_id and r.version = p.version
+        from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         order by r.last_event_at desc, r.chain_id
         """,
         {"scope_id": scope_id, "limit": limit},
@@ -131,7 +133,7 @@ def about(
             limit %(limit)s)
         select r.*, p.similarity,
             p.text_score
-        from page p join chain_rows r on r.chain_id = p.chain_id and r.version = p.version
+        from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         order by p.similarity desc nulls last, p.text_score desc nulls last, r.chain_id
         """,
         {
@@ -210,7 +212,7 @@ def of_session(
             order by t.last_event_at desc, t.chain_id desc limit %(limit)s + 1)
         select r.*, mark.seq as shown_at_seq
         from page p
-        join chain_rows r on r.chain_id = p.chain_id and r.version = p.version
+        join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         cross join mark
         order by p.last_event_at desc, p.chain_id desc
         """,

@@ -236,7 +236,9 @@ class Recent(Event):
     topic: str | None
     """Of that chain,"""
     topic_by: dict[str, Any] | None
-    """and who named it."""
+    """and who named it,"""
+    trust: str | None
+    """and the least trusted origin of that chain's events."""
 
 
 def shown(access: Access, event_ids: Sequence[UUID]) -> Sequence[Recent]:
@@ -244,7 +246,9 @@ def shown(access: Access, event_ids: Sequence[UUID]) -> Sequence[Recent]:
     return access.fetch(
         Recent,
         """
-        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by from event_rows e
+        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by,
+            coalesce(v.trust, least_trust(v.chain_id, v.version)) as trust
+        from event_rows e
         left join chain_events c on c.tenant_id = current_tenant() and c.event_id = e.event_id
         left join chains h on h.tenant_id = c.tenant_id and h.chain_id = c.chain_id
         left join chain_versions v

@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 from psycopg.rows import class_row
 
 from strandline.db import Access, Connection, translated
-from strandline.tuning import Tuning
+from strandline.tuning import Tuning, known
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def tuned(access: Access) -> dict[str, Any]:
     """What is set for the asker's tenant: thresholds by name, only those that differ from the
     deployment's. Empty also where there is no such tenant."""
     rows = access.fetch(_Tuned, "select tuning from tenants where tenant_id = current_tenant()", {})
-    return rows[0].tuning if rows else {}
+    return known(rows[0].tuning) if rows else {}
 
 
 def tuning_of(access: Access, deployment: Tuning) -> Tuning:

@@ -328,6 +328,8 @@ def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
         ('{"topic": ["tides"]}', "topic: Input should be a valid string"),
         (json.dumps({"topic": SECRET * 20}), "topic: String should have at most 200"),
         (r'{"topic": "ti\u0000des"}', "control characters"),
+        (r'{"topic": "ti\u001b[2Jdes"}', "control characters"),
+        (r'{"topic": "ti\u009b2Jdes"}', "control characters"),
         ('{"topic": "for user:mallory"}', "an id that is not in the data"),
         ('{"topic": "0199a6f0-0000-7000-8000-000000000001"}', "an id that is not in the data"),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
+from strandline import participants
 from strandline.heat import State, cold_at, promote_until
 from strandline.tuning import DEFAULTS
 from tests.support import Base
@@ -45,7 +46,7 @@ def lay_chains(
 ) -> list[tuple[UUID, UUID, Sequence[str]]]:
     """A chain for each state, in one scope, by the settings that are the default: their ids, scope
     and participants as `recalls.record` takes them, in their order."""
-    scope_id = uuid.uuid5(uuid.NAMESPACE_OID, " ".join((tenant, *who)))
+    scope_id = participants.scope_id(tenant, list(who))
     rows = [
         {
             "chain_id": str(uuid.uuid4()),

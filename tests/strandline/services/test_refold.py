@@ -100,7 +100,7 @@ def test_a_recall_while_it_was_dropped_counts_after(
 ) -> None:
     (chain_id, *_), *_ = base.rows(USE)
     drop(access, [scope])
-    given = (chain_id, scope, [ALICE, "agent:a"])
+    given = (chain_id, scope, ["agent:a", ALICE])
     recalls.record(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
     embed_due(worker)

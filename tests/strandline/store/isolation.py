@@ -79,6 +79,13 @@ TENANTS_TABLES = """
         and a.attname = 'tenant_id' and not a.attisdropped
     order by 1
 """
+TABLES_OF_A_SCOPE = """
+    select c.relname::text from pg_class c
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and (
+        select count(*) = 2 from pg_attribute a where a.attrelid = c.oid
+            and a.attname in ('scope_id', 'participants') and not a.attisdropped)
+    order by 1
+"""
 _COLUMNS = """
     select a.attname::text, has_column_privilege(%(role)s, c.oid, a.attnum, 'select'),
         has_column_privilege(%(role)s, c.oid, a.attnum, 'insert'),
@@ -153,6 +160,57 @@ def breaches(
         yield f"{asker} could {verb} {len(seen)} rows of {table.name}, {len(own)} are in view"
 
 
+def forgeries(connection: Connection[Any], table: Table) -> list[str]:
+    """Rows that bob, whom his tenant's policies let name participants of his own, could insert into
+    scopes that are of others than they say; everything is rolled back. Bob's own row, said as it
+    is, must get past the policies."""
+    found: list[str] = []
+    bob = Asker("acme", ("user:bob",), "user:bob")
+    of_scopes = [row for row in table.rows if row.full["scope_id"] is not None]
+    foreign = next(row for row in of_scopes if not row.belongs_to(bob) and _of(row, bob.tenant))
+    other = next(row for row in of_scopes if not _of(row, bob.tenant))
+    own = next(row for row in of_scopes if row.belongs_to(bob))
+    members = own.full["participants"]
+    forged = {
+        "into a scope without him": (foreign, {"participants": ["user:bob"]}),
+        "into another tenant's": (other, {"participants": ["user:bob"]}),
+        "shown to more than his scope": (own, {"participants": [*members, "user:zoe"]}),
+        "shown to fewer": (own, {"participants": ["user:bob", "user:yan"]}),
+        "in another order": (own, {"participants": [*members[1:], members[0], members[0]]}),
+    }
+    if "participant" in table.insertable:
+        forged["with a member that it lacks"] = (own, {"participant": "user:zoe"})
+        for _, changed in forged.values():
+            changed.setdefault("participant", "user:bob")
+    for kind, (row, changed) in forged.items():
+        if _inserted(connection, table, bob, {**row.full, "tenant_id": "acme", **changed}):
+            found.append(f"{table.name}: a row {kind}")
+    if not _inserted(connection, table, bob, own.full):
+        found.append(f"{table.name}: bob's own row is refused")
+    return found
+
+
+def _of(row: Row, tenant: str) -> bool:
+    return row.full["tenant_id"] == tenant
+
+
+def _inserted(
+    connection: Connection[Any], table: Table, asker: Asker, full: Mapping[str, Any]
+) -> bool:
+    """Whether the policies let this row pass, whatever the constraints say then."""
+    with connection.transaction(force_rollback=True):
+        ask(connection, asker.tenant, viewer_text(asker.viewer), asker.writer)
+        return _refused(connection, _insertion(table, full)) is not None
+
+
+def _insertion(table: Table, full: Mapping[str, Any]) -> sql.Composed:
+    return sql.SQL("insert into {} ({}) values ({})").format(
+        sql.Identifier(table.name),
+        sql.SQL(", ").join(map(sql.Identifier, table.insertable)),
+        sql.SQL(", ").join(sql.Literal(_as_text(full[column])) for column in table.insertable),
+    )
+
+
 def _attempt(
     connection: Connection[Any],
     table: Table,
@@ -182,14 +240,7 @@ def _attempt(
         return [""] * connection.execute(statement).rowcount
     if foreign is None:
         return None
-    statement = sql.SQL("insert into {} ({}) values ({})").format(
-        name,
-        sql.SQL(", ").join(map(sql.Identifier, table.insertable)),
-        sql.SQL(", ").join(
-            sql.Literal(_as_text(foreign.full[column])) for column in table.insertable
-        ),
-    )
-    return _refused(connection, statement)
+    return _refused(connection, _insertion(table, foreign.full))
 
 
 def _refused(connection: Connection[Any], statement: sql.Composed) -> list[str] | None:

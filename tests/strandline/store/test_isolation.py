@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.strandline.store.isolation import TENANTS_TABLES, rows
+from tests.strandline.store.isolation import TABLES_OF_A_SCOPE, TENANTS_TABLES, rows
 from tests.strandline.store.test_isolation_functions import PROBED
 from tests.strandline.store.world import World
-from tests.support import APP
+from tests.support import APP, TEMPLATE
 
 # Unique over all tenants, with the reason why.
 GLOBALLY_UNIQUE = {
@@ -19,6 +19,8 @@ GLOBALLY_UNIQUE = {
     "certificate_principals_subject": "a subject is found before its tenant is known, and"
     " stands for one principal in the whole deployment; operators alone enter them",
 }
+
+WRITTEN_BY_APPEND_PLAIN = {"events", "event_search"}
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
         """
         select p.polname || ' on ' || p.polrelid::regclass from pg_policy p
         where (p.polroles @> array[%s::regrole::oid] or p.polroles @> array[0::oid])
-            and (coalesce(pg_get_expr(p.polqual, p.polrelid), '')
+            and p.polpermissive and (coalesce(pg_get_expr(p.polqual, p.polrelid), '')
                     !~ 'tenant_id = current_tenant\\(\\)'
                 or pg_get_expr(p.polwithcheck, p.polrelid)
                     is distinct from pg_get_expr(p.polqual, p.polrelid))
@@ -113,6 +115,66 @@ def test_every_table_with_participants_tests_the_viewer(admin: Connection[Any]) 
         """,
     )
     assert blind == []
+
+
+def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
+    """Whoever inserts names a scope and its participants together, or is refused; and nobody can
+    change either afterwards. `append_plain` alone tells by the scope itself (0022)."""
+    of_a_scope = set(rows(admin, TABLES_OF_A_SCOPE))
+    assert len(of_a_scope) >= 18
+    held = admin.execute(
+        """
+        select p.polrelid::regclass::text, p.polroles = array[0::oid],
+            p.polroles <@ array[0, %(app)s::regrole, 'strandline_owner'::regrole]::oid[]
+                and (p.polroles @> array[0::oid] or p.polroles @> array[%(app)s::regrole]::oid[]),
+            pg_get_expr(p.polwithcheck, p.polrelid)
+        from pg_policy p where p.polcmd = 'a' and not p.polpermissive
+        """,
+        {"app": APP},
+    ).fetchall()
+    test = "is_scope_of(scope_id, tenant_id, participants)"
+    assert {name for name, _, bound, check in held if bound and test in check} == of_a_scope
+    assert {name for name, everybody, *_ in held if not everybody} == WRITTEN_BY_APPEND_PLAIN
+    checks = {name: check for name, *_, check in held}
+    assert {name for name, check in checks.items() if check != test} == {"jobs", "scope_members"}
+    changeable = rows(
+        admin,
+        """
+        select c.relname || ' by ' || r.rolname from pg_class c, pg_attribute a, pg_roles r
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attrelid = c.oid and a.attname in ('tenant_id', 'scope_id', 'participants')
+            and r.rolname ~ '^strandline_' and r.rolname <> 'strandline_owner'
+            and has_column_privilege(r.oid, c.oid, a.attnum, 'update')
+        """,
+    )
+    assert changeable == []
+
+
+def test_only_a_ledger_names_a_scope_without_its_participants(admin: Connection[Any]) -> None:
+    """Such a row is in every viewer's view: it must say nothing of what was said."""
+    bare = rows(
+        admin,
+        """
+        select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attname = 'scope_id' and not exists (
+                select from pg_attribute p
+                where p.attrelid = c.oid and p.attname = 'participants')
+        """,
+    )
+    assert bare == ["model_calls"]
+
+
+def test_the_application_makes_no_temporary_tables(admin: Connection[Any]) -> None:
+    """They would fill the disk beside every quota. Asked of the database that was prepared: its
+    rights are not in the clones that tests work in."""
+    may = rows(
+        admin,
+        "select rolname::text from pg_roles where rolname ~ '^strandline_'"
+        " and has_database_privilege(oid, %s, 'temporary')",
+        TEMPLATE,
+    )
+    assert may == []
 
 
 def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any]) -> None:

@@ -3,6 +3,7 @@ row; and each fault that would let them is noticed."""
 
 import math
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,14 +11,17 @@ import psycopg
 import pytest
 from psycopg import Connection, errors, sql
 
+from strandline import participants
 from strandline.db import Asker
 from tests.strandline.store.isolation import (
+    TABLES_OF_A_SCOPE,
     VERBS,
     Table,
     Verb,
     all_breaches,
     ask,
     breaches,
+    forgeries,
     rows,
     tables,
     viewer_text,
@@ -82,6 +86,43 @@ def test_no_foreign_row_is_read_changed_or_inserted(
     admin: Connection[Any], app: Connection[Any], tenth: Callable[[int], int]
 ) -> None:
     assert all_breaches(app, tables(admin), tenth(20000)) == []
+
+
+def of_scopes(admin: Connection[Any]) -> list[Table]:
+    """The tables whose rows are of a scope, by the catalogue."""
+    names = set(rows(admin, TABLES_OF_A_SCOPE))
+    return [table for table in tables(admin) if table.name in names]
+
+
+def test_no_row_says_another_scope_than_it_is_of(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    """Whoever may say who asks still writes into no scope of others under participants in view."""
+    guarded = of_scopes(admin)
+    assert len(guarded) >= 18
+    assert [one for table in guarded for one in forgeries(app, table)] == []
+
+
+def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
+    """`is_scope_of` and `participants.scope_id` are one rule in two languages."""
+    chance = random.Random(5)
+    letters = "aZ0 :\"\\/{}[],'\u00e9\u2028\ufeff\U0001f600\u4e2d<>&%"
+    for _ in range(300):
+        who = [
+            "user:" + "".join(chance.choices(letters, k=chance.randint(1, 200)))
+            for _ in range(chance.randint(1, 64))
+        ]
+        members = sorted(set(who))
+        tenant = chance.choice(("acme", "a", "a-1"))
+        made = participants.scope_id(tenant, members)
+        flipped = uuid.UUID(int=made.int ^ 1 << chance.randrange(128))
+        ((same, other, others_tenant, fewer),) = app.execute(
+            "select is_scope_of(%(id)s, %(tenant)s, %(who)s),"
+            " is_scope_of(%(flipped)s, %(tenant)s, %(who)s), is_scope_of(%(id)s, 'b', %(who)s),"
+            " is_scope_of(%(id)s, %(tenant)s, (%(who)s::text[])[2:])",
+            {"id": made, "flipped": flipped, "tenant": tenant, "who": members},
+        ).fetchall()
+        assert (same, other, others_tenant, fewer) == (True, False, False, False), (tenant, members)
 
 
 def test_without_settings_every_table_is_empty(
@@ -162,6 +203,37 @@ def test_a_weakened_policy_on_any_table_is_noticed(
             assert found, f"{fault} on {table.name}: {verb} went unnoticed"
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        b"drop policy of_scope on {}",
+        b"alter policy of_scope on {} with check (true)",
+        b"alter policy of_scope on {} to strandline_planner",
+        b"alter policy of_scope on {} with check"
+        b" (exists (select from scopes s where s.tenant_id = {}.tenant_id))",
+    ],
+)
+def test_a_row_that_is_not_held_to_its_scope_is_noticed(
+    admin: Connection[Any], app: Connection[Any], fault: bytes
+) -> None:
+    for table in of_scopes(admin):
+        if b"select from scopes" in fault and table.name == "scopes":
+            continue  # a policy that asks its own table is no policy
+        admin.execute(fault.replace(b"{}", table.name.encode()))
+        assert forgeries(app, table), f"{fault!r} on {table.name} went unnoticed"
+
+
+def test_an_append_that_is_not_held_to_its_scope_is_noticed(
+    admin: Connection[Any], app: Connection[Any]
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    (definition,) = rows(admin, "select pg_get_functiondef('append_plain'::regproc)")
+    part = "and s.participants = v_item.participants"
+    assert part in definition
+    admin.execute(definition.replace(part, "").encode())
+    assert appended_in_breach(app, truth["scopes"].rows[:6]) != []
+
+
 @pytest.mark.parametrize("table_name", ["event_keys", "blobs"])
 def test_a_forgotten_writer_is_noticed(
     admin: Connection[Any], app: Connection[Any], table_name: str
@@ -218,7 +290,7 @@ def test_an_append_under_laxer_policies_is_noticed(
     truth = {table.name: table for table in tables(admin)}
     assert appended_in_breach(app, truth["scopes"].rows[:6]) == []
     lax = "create policy lax on {} to strandline_append using ({}) with check ({})"
-    for name in ("scopes", "events", "event_search"):
+    for name in ("scopes", "events", "event_search", "scope_work"):
         tenant = "tenant_id = current_tenant()"
         admin.execute(lax.format(name, tenant, tenant).encode())
     assert appended_in_breach(app, truth["scopes"].rows[:6]) != []

@@ -1,0 +1,160 @@
+"""A chain shows the least trusted origin of its events, wherever it is shown and however it came
+to be."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline import trust
+from strandline.blobs import Blobs
+from strandline.db import Asker, Database
+from strandline.local.aws import LocalAws
+from strandline.models.embedding import Embedder
+from strandline.services.form_chains import close_idle, drop, retry_enrichment
+from strandline.services.migrate import migrate
+from strandline.services.worker import Worker
+from tests.strandline.services.folds import ALICE, Plain, append, hashes, tune
+from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
+from tests.support import Base, Gateway
+
+LATER = datetime(2040, 1, 1, tzinfo=UTC)
+ORIGINS: dict[str, dict[str, str]] = {
+    "user": {"role": "user"},
+    "agent": {"role": "agent"},
+    "tool": {"role": "agent", "type": "observation"},
+    "document": {"role": "user", "type": "upload"},
+    "system": {"role": "system"},
+}
+"""What an unbound credential says, by the origin that the server gives it."""
+SESSION = "/api/v1/sessions"
+
+
+@pytest.fixture
+def embedder() -> Embedder:
+    """Of the functions too: a context is asked in the space that the chains are found by."""
+    return WordEmbedder("words/64", 64)
+
+
+@pytest.fixture
+def worker(base: Base, aws: LocalAws, embedder: Embedder) -> Iterator[Worker]:
+    """With a minute to work."""
+    database = Database(base.url)
+    yield work_for(database, Blobs(aws.bucket), embedder, Plain())
+    database.close()
+
+
+def say(gateway: Gateway, session: str, text: str, *origins: str) -> UUID:
+    """An event of each of these origins; gives their scope."""
+    key, who = gateway.key(), {"participants": [ALICE, "agent:a"]}
+    said = {**who, "content": text, "session_id": session}
+    return UUID(append(gateway, key, [{**said, **ORIGINS[origin]} for origin in origins])[0])
+
+
+def fold(base: Base, worker: Worker) -> None:
+    tune(base)
+    embed_due(worker)
+    close_idle(worker, "acme", LATER)
+
+
+def shown(gateway: Gateway, session: str) -> list[dict[str, Any]]:
+    reply = gateway.call("GET", f"{SESSION}/{session}/segments", key=gateway.key())
+    return reply.body["segments"]
+
+
+def test_the_two_rankings_are_one(base: Base) -> None:
+    names = [*ORIGINS, "", "a later release's"]
+    for name in names:
+        assert base.rows("select trust_rank(%s)", name) == [(trust.rank(name),)], name
+    assert sorted(ORIGINS, key=trust.rank) == ["document", "tool", "agent", "user", "system"]
+    assert {trust.rank(name) for name in names[-2:]} == {0}
+
+
+def test_a_chain_is_trusted_as_its_least_event(
+    base: Base, gateway: Gateway, worker: Worker
+) -> None:
+    sets = [chosen for size in (1, 2, 5) for chosen in itertools.combinations(ORIGINS, size)]
+    for n, chosen in enumerate(sets):
+        say(gateway, f"s-{n}", f"word{n}", *chosen)
+    fold(base, worker)
+    origin = dict(base.rows("select event_id::text, origin from events"))
+    seen = dict[str, str]()
+    for n in range(len(sets)):
+        for chain in shown(gateway, f"s-{n}"):
+            seen[chain["chain_id"]] = chain["trust"]
+            assert chain["trust"] == trust.least(origin[one] for one in chain["event_ids"])
+    assert set(seen.values()) >= {"document", "tool", "agent", "user"}
+    assert base.rows("select count(*) from chain_versions where trust is null") == [(0,)]
+
+
+def test_every_answer_that_shows_a_chain_shows_its_trust(
+    base: Base, gateway: Gateway, worker: Worker
+) -> None:
+    say(gateway, "s-1", "harbour mooring berth", "user", "document", "agent")
+    fold(base, worker)
+    say(gateway, "s-1", "sourdough flour", "agent", "tool")
+    embed_due(worker)
+    key, at = gateway.key(), f"{SESSION}/s-1"
+    query = {"query": "harbour mooring"}
+    latest = gateway.call("GET", f"{at}/context", key=key).body["chains"]
+    about = gateway.call("GET", f"{at}/context", key=key, query=query).body["chains"]
+    hits = gateway.call("POST", f"{at}/context/search", query, key=key).body["hits"]
+    heat = gateway.call("GET", f"{at}/analysis/heat", key=key).body["chains"]
+    for chains in (latest, about, [hit["chain"] for hit in hits], heat, shown(gateway, "s-1")):
+        assert [chain["trust"] for chain in chains] == ["document"]
+    topics = gateway.call("GET", f"{at}/analysis/topics", key=key).body["topics"]
+    assert [(one["trust"], one["chain_id"] is None) for one in topics] == [
+        ("tool", True),
+        ("document", False),
+    ]
+
+
+def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
+    base: Base, gateway: Gateway, worker: Worker
+) -> None:
+    for session, origin in (("s-1", "user"), ("s-2", "tool"), ("s-3", "system")):
+        scope = say(gateway, session, "harbour mooring", origin)
+        fold(base, worker)
+    versions = "select version, merged, trust from chain_versions order by version"
+    before = base.rows(versions)
+    assert before == [(1, False, "user"), (2, True, "tool"), (3, True, "tool")]
+    hashed = hashes(base)
+    drop(worker.database.access(Asker.background("acme")), [scope])
+    embed_due(worker)
+    assert (base.rows(versions), hashes(base)) == (before, hashed)
+
+
+def test_what_is_gone_lowers_no_trust(base: Base, gateway: Gateway, worker: Worker) -> None:
+    """As an erasure leaves a chain that also rests on other events: without the one, said anew."""
+    say(gateway, "s-1", "harbour mooring", "user", "document")
+    fold(base, worker)
+    ((chain_id,),) = base.rows("select chain_id from chains")
+    assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["document"]
+    base.rows(
+        "delete from chain_events c using events e"
+        " where e.event_id = c.event_id and e.origin = 'document'"
+    )
+    retry_enrichment(worker, "acme", chain_id, LATER)
+    assert [(c["version"], c["trust"]) for c in shown(gateway, "s-1")] == [(2, "user")]
+
+
+def test_what_an_earlier_release_wrote_is_looked_up_and_filled_in(
+    base: Base, gateway: Gateway, worker: Worker
+) -> None:
+    for session, origin in (("s-1", "user"), ("s-2", "tool")):
+        say(gateway, session, "harbour mooring", origin)
+        fold(base, worker)
+    before = base.rows("select chain_id, version, trust from chain_versions order by 1, 2")
+    assert [told for *_, told in before] == ["user", "tool"]
+    base.rows("update chain_versions set trust = null")
+    assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["tool"]
+    topics = gateway.call("GET", f"{SESSION}/s-1/analysis/topics", key=gateway.key()).body
+    assert [one["trust"] for one in topics["topics"]] == ["tool"]
+    base.rows("delete from schema_migrations where name = '0024_fill_chain_trust.sql'")
+    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+        assert migrate(owner) == ["0024_fill_chain_trust.sql"]
+    assert base.rows("select chain_id, version, trust from chain_versions order by 1, 2") == before
