@@ -23,9 +23,10 @@ from typing import IO
 _SECONDS = 5.0
 """Between two lines where the terminal cannot redraw one."""
 _LOOK_SECONDS = 0.5
-_PIP = (
-    "-m pip install --no-deps --require-hashes --only-binary :all: --no-compile --progress-bar off"
-).split()
+_PIP = [
+    *("-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+    *("--no-compile", "--progress-bar", "off"),  # bytecode comes as it is needed: half the time
+]
 _ENVIRONMENT = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",
@@ -71,7 +72,9 @@ class Setup:
             venv.EnvBuilder(clear=True, symlinks=True).create(self._directory)
             self._call("pip", ["-m", "ensurepip", "--default-pip"])
         missing = len(wanted) if fresh else len(wanted - there)
-        self._say(f"installing {missing} packages from {self._lock} (a minute or two the first time)")
+        self._say(
+            f"installing {missing} packages from {self._lock} (a minute or two the first time)"
+        )
         self._note.unlink(missing_ok=True)
         self._call("packages", [*_PIP, "-r", str(self._lock)])
         self._note.write_text("".join(f"{pin}\n" for pin in sorted(wanted)))
@@ -93,7 +96,7 @@ class Setup:
         """Run the environment's Python, its words turned into progress."""
         self._scratch.mkdir(exist_ok=True)
         with tempfile.TemporaryFile("w+") as errors:
-            self._child = subprocess.Popen(
+            self._child = subprocess.Popen(  # noqa: S603 - pip, of the environment
                 [str(self._python), "-W", "ignore", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
