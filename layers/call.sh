@@ -14,7 +14,7 @@ trap stop INT TERM
 child=$!
 [ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
 while :; do # a trap ends `wait` before the program has ended
-    wait "$child"
+    wait "$child" 2>/dev/null # or the shell says "Terminated"
     code=$?
     kill -0 "$child" 2>/dev/null || break
 done

@@ -82,6 +82,8 @@ class Setup:
 
     def stop(self, *_: object) -> None:
         """End the program at once, as Ctrl-C asks, with what it started."""
+        for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+            signal.signal(number, signal.SIG_IGN)
         if self._child is not None and self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()

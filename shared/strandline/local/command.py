@@ -24,7 +24,19 @@ def main() -> int:
     sys.argv[0:2] = [f"strandline {module.rpartition('.')[2]}"]
     from importlib import import_module
 
-    code: int = import_module(module).main()
+    program = import_module(module)
+    try:
+        code: int = program.main()
+    except Exception as error:
+        from psycopg import Error
+
+        from strandline.errors import StrandlineError
+        from strandline.local.postgres_home import PostgresUnusable
+
+        if not isinstance(error, (StrandlineError, PostgresUnusable, Error, OSError)):
+            raise
+        print(f"strandline: {error}", file=sys.stderr)
+        return 1
     return code
 
 
@@ -61,6 +73,8 @@ def leave(code: int) -> None:
 
 
 def _interrupted(*_: object) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+        signal.signal(number, signal.SIG_IGN)
     os.write(2, b"\nstrandline: interrupted\n")
     os._exit(INTERRUPTED)
 

@@ -157,16 +157,26 @@ def _work_in_the_background(
 ) -> None:
     """Have queues, schedules and the state machine call the functions they call in AWS."""
     machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.every_minutes})
-    for loop in (
+    loops = (
         QueuePoller(aws.queue_url, handlers["worker"]),
         QueuePoller(aws.runs_url, handlers["waker"]),
         Ticker(clock),
-    ):
+    )
+    for loop in loops:
         loop.start()
-        stack.callback(loop.stop)
+    stack.callback(_stop_together, loops)
     stack.callback(machine.settle)
     daily("daily-sweep", DAILY_SWEEP, machine.arn, json.dumps({"job": "sweeper"}))
     machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
+
+
+def _stop_together(loops: Sequence[QueuePoller | Ticker]) -> None:
+    """Stop all at once: each may wait a second for what it asked last."""
+    threads = [threading.Thread(target=loop.stop) for loop in loops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class _PrivateLog(RotatingFileHandler):
@@ -324,6 +334,8 @@ def _serve(
     thread.start()
 
     def stop() -> None:
+        # A request that is broken off is no fault, and none that its traceback would explain.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         server.should_exit = True
         thread.join(10)
 
