@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-GRACE_SECONDS = 4.0
+GRACE_SECONDS = 3.5
 """How long a stop that was asked for may take before it is broken off."""
 INTERRUPTED = 130
 
