@@ -1,9 +1,12 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo key test check format prove upgrade bench cold calibrate twin prices layers synth lock clean
+.NOTPARALLEL:
+.PHONY: help npm setup run demo key test check format prove upgrade bench cold calibrate twin prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
+CALL := PYTHONPATH=shared:. sh layers/call.sh $(VENV)/bin/python
+LEAN := $(VENV)/.ready-run
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
@@ -11,20 +14,27 @@ help: ## list what can be made
 
 setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
+$(LEAN): requirements/run.lock
+	@sh layers/venv.sh $(VENV) requirements/run.lock
+	@touch $(LEAN)
+
 $(READY): requirements/dev.lock
 	@sh layers/venv.sh $(VENV) requirements/dev.lock
-	@touch $(READY)
+	@touch $(LEAN) $(READY)
 
-run: $(READY) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
-	@$(PY) -m strandline.local.run $(if $(TLS),--tls)
+npm:
+	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 22 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
 
-demo: $(READY) ## feed the conversation that ships with the project, and ask it questions
-	@$(PY) -m strandline.local.demo
+run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
+	@$(CALL) -m strandline.local.command strandline.local.run $(if $(TLS),--tls)
 
-key: $(READY) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
-	@$(PY) -m strandline.cli key $(ARGS)
+demo: $(LEAN) ## feed the conversation that ships with the project, and ask it questions
+	@$(CALL) -m strandline.local.command strandline.local.demo
 
-test: $(READY) node_modules ## run the tests in two processes, proofs at a tenth of their size
+key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
+	@$(CALL) -m strandline.local.command strandline.cli key $(ARGS)
+
+test: npm $(READY) node_modules ## run the tests in two processes, proofs at a tenth of their size
 	@$(PY) -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## format, lint, imports, types
@@ -52,7 +62,7 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 prices: $(READY) ## write what it costs into the README, from infra/prices.py
 	@$(PY) -m infra.prices
 
-cold: $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
+cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
 	@$(PY) -m tests.bench.cold_start $(ARGS)
 
 twin: $(READY) ## fit the twin's weights anew, and try them on what they were not fitted to
@@ -61,14 +71,14 @@ twin: $(READY) ## fit the twin's weights anew, and try them on what they were no
 calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
 	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")
 
-layers: $(READY) node_modules ## build the layers and function assets, for arm64 and for this machine
+layers: npm $(READY) node_modules ## build the layers and function assets, for arm64 and for this machine
 	@$(PY) layers/build.py $(ARGS)
 
 node_modules: package-lock.json
 	@npm ci --silent
 	@touch node_modules
 
-synth: $(READY) node_modules ## write the stack's template to cdk.out: make synth ARGS="-c stage=prod"
+synth: npm $(READY) node_modules ## write the stack's template to cdk.out: make synth ARGS="-c stage=prod"
 	@$(PY) layers/build.py --arch arm64
 	@node_modules/.bin/cdk synth --quiet $(ARGS)
 

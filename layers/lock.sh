@@ -9,6 +9,9 @@ venv=$1
 # The largest first, and the others within it: what ships was tested together.
 resolve --group pyproject.toml:dev -o requirements/dev.lock
 within="--constraints requirements/dev.lock"
-resolve $within -o requirements/runtime.lock
-resolve $within --group pyproject.toml:model -o requirements/model.lock
-resolve $within --group pyproject.toml:infra -o requirements/infra.lock
+resolve $within --group pyproject.toml:functions -o requirements/runtime.lock
+resolve $within --group pyproject.toml:functions --group pyproject.toml:model -o requirements/model.lock
+resolve $within --group pyproject.toml:functions --group pyproject.toml:infra -o requirements/infra.lock
+# What no layer has is not run on one machine either: the code of both is the same.
+left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.LEFT_OUT - {"click", "pyyaml"}))')
+resolve $within --group pyproject.toml:run $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock

@@ -8,13 +8,14 @@ import typing
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra import app
 from infra.functions import FUNCTIONS
 from infra.settings import Refused
-from layers import build, certificates, contents, elf
+from layers import build, certificates, contents, elf, install
 from strandline import boto
 
 pytestmark = pytest.mark.usefixtures("built")
@@ -247,10 +248,53 @@ def test_certificates_of_somebody_else_are_refused(tmp_path: Path, repository: P
 
 def test_what_ships_is_what_was_tested(repository: Path) -> None:
     """Every lock lies within the development's."""
+    everything = install.pins((repository / "requirements" / "dev.lock").read_text())
+    locks = sorted((repository / "requirements").glob("*.lock"))
+    assert {lock.stem for lock in locks} == {"dev", "infra", "model", "run", "runtime"}
+    for lock in locks:
+        pinned = install.pins(lock.read_text())
+        assert len(pinned) > 30
+        assert pinned <= everything, lock
 
-    def pinned(lock: Path) -> set[str]:
-        return set(re.findall(r"^[\w.-]+==\S+", lock.read_text(), re.MULTILINE))
 
-    everything = pinned(repository / "requirements" / "dev.lock")
-    for lock in (repository / "requirements").glob("*.lock"):
-        assert pinned(lock) <= everything, lock
+def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(repository: Path) -> None:
+    def names(lock: str) -> set[str]:
+        text = (repository / "requirements" / f"{lock}.lock").read_text()
+        return {pin.partition("==")[0] for pin in install.pins(text)}
+
+    run = names("run")
+    unused = contents.LEFT_OUT - {"click", "pyyaml"}  # flask and moto import these
+    assert (names("runtime") | names("model")) - unused <= run
+    assert not run & unused
+    assert not run & {"aws-cdk-lib", "cfn-lint", "playwright", "pyright", "pytest", "ruff", "sympy"}
+    assert len(run) < 70
+
+
+def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: Any) -> None:
+    """By what was installed last: pip itself is a stand-in that notes how it was called."""
+    calls: list[str] = []
+    directory, lock = tmp_path / "venv", tmp_path / "some.lock"
+
+    class Noted(install.Setup):
+        def _call(self, what: str, arguments: list[str]) -> None:
+            calls.append(what)
+
+    def set_up(*pins: str) -> list[str]:
+        calls.clear()
+        lock.write_text("".join(f"{pin} \\\n    --hash=sha256:00\n" for pin in pins))
+        Noted(directory, lock).run()
+        return list(calls)
+
+    assert set_up("a==1", "b==1") == ["pip", "packages"]
+    assert set_up("a==1", "b==1") == []
+    assert set_up("a==1") == []
+    assert set_up("a==1", "b==1", "c==1") == ["packages"], "the rest, at the same pins"
+    assert set_up("a==2", "b==1") == ["pip", "packages"], "what was there before is gone"
+    (directory / ".installed").unlink()
+    assert set_up("a==2", "b==1") == ["pip", "packages"], "its making was broken off"
+    assert "installing 1 packages" in capsys.readouterr().out
+    link = tmp_path / "link"
+    link.symlink_to(directory)
+    lock.write_text("d==1 \\\n")
+    with pytest.raises(install.Failed, match="is a link"):
+        Noted(link, lock).run()

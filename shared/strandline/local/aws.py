@@ -63,7 +63,7 @@ class LocalAws:
         self.runs_url = ""
         self.runs_dead_letter_url = ""
         self.keys = {KEY_ID: secrets.token_urlsafe(30)}
-        self._blobs = directory / "blobs" / bucket
+        self.blobs = directory / "blobs" / bucket
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
         self._environment: dict[str, str] = {}
@@ -83,7 +83,7 @@ class LocalAws:
         self._lend_keys()
         with closing(client("s3")) as s3:
             s3.create_bucket(Bucket=self.bucket)
-        aws_blobs.persist(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self._blobs)
+        aws_blobs.persist(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
         with closing(client("sqs")) as sqs:
             self.queue_url, self.dead_letter_url = _make_queue(sqs, "strandline")
             self.runs_url, self.runs_dead_letter_url = _make_queue(sqs, "strandline-runs")

@@ -6,6 +6,7 @@ import random
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from strandline.local import postgres_cluster, postgres_guard, postgres_home, postgres_lock
+from strandline.local import postgres_cluster, postgres_home, postgres_lock
 from strandline.local.postgres_cluster import SUPERUSER
 from strandline.local.postgres_home import PostgresUnusable
 
@@ -63,27 +64,34 @@ class EmbeddedPostgres:
         self.password = ""
         self._durable = durable
         self._settings = SETTINGS | ({} if durable else FORGETFUL) | dict(settings or {})
-        self._data = self.directory / "pgdata"
-        self._account = postgres_home.account_for(self._data)
+        self.data = self.directory / "pgdata"
+        self._account = postgres_home.account_for(self.data)
+        self._cancelled = threading.Event()
         self._guard: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> Self:
+    def start(self, *, create: bool = True) -> Self:
         """Start the server and return once it accepts connections.
 
-        Makes the database cluster on first use. Raises PostgresUnusable.
+        Makes the database cluster on first use, if it may. Raises PostgresUnusable, OSError where
+        the directory cannot be written; then nothing of the server runs.
         """
         if self._guard is not None and self._guard.poll() is None:
             raise PostgresUnusable(f"{self.directory} is in use by a server of this very object.")
         self._release_guard()
+        if not create and not self.data.exists():
+            raise PostgresUnusable(f"{self.data} is gone.")
         postgres_home.prepare(self.directory, self._account)
         lock = postgres_lock.acquire(self.directory)
         try:
             durable, account = self._durable, self._account
-            self.password = postgres_cluster.ensure(self.directory, account, durable=durable)
+            self.password = postgres_cluster.ensure(self.directory, account, lock, durable=durable)
             postgres_home.private_directory(self.socket_directory, account)
             self.port = _usable(self.port) if self.port else _free_port()
             log_start = self._rotate_log()
             server = self._launch(lock)
+        except BaseException:
+            self._release_guard()
+            raise
         finally:
             os.close(lock)
         self._await_ready(server, log_start)
@@ -92,6 +100,11 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop the server, rolling back what is open; nothing if it is not running."""
         self._release_guard()
+        self._cancelled.clear()
+
+    def cancel(self) -> None:
+        """Have the start that another thread waits for, or the next, fail soon, until `stop`."""
+        self._cancelled.set()
 
     def ended(self) -> bool:
         """Whether a server that was started and not stopped has come to its end by itself."""
@@ -100,7 +113,7 @@ class EmbeddedPostgres:
     def kill(self) -> None:
         """SIGKILL every process of the server, as a crash would; `start` recovers from it."""
         if self._guard is not None:
-            postgres_lock.end_processes(self._data)
+            postgres_lock.end_processes(self.data)
             postgres_lock.await_release(self.directory)
             self._release_guard()
 
@@ -152,25 +165,13 @@ class EmbeddedPostgres:
 
     def _launch(self, lock: int) -> int:
         """Start the guard, which starts the server; gives the server's process id."""
-        account = self._account
-        identity = (-1, -1) if account is None else (account.uid, account.gid)
-        guard = [sys.executable, "-I", "-S", postgres_guard.__file__]
         with (self.directory / "postgres.log").open("ab") as log:
-            self._guard = subprocess.Popen(  # noqa: S603 - this package's own script
-                [*guard, *map(str, (os.getpid(), *identity, lock)), *self._command()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(lock,),
-                cwd="/",
-                start_new_session=True,  # the terminal's Ctrl-C is for us; we stop the server
-            )
-        postgres_lock.record(lock, os.getpid(), self._guard.pid)
+            self._guard = postgres_lock.launch(lock, self._account, self._command(), log)
         assert self._guard.stdout is not None
         return int(self._guard.stdout.readline() or 0)
 
     def _command(self) -> list[str]:
-        command = [str(postgres_home.binaries(self._account) / "postgres"), "-D", str(self._data)]
+        command = [str(postgres_home.binaries(self._account) / "postgres"), "-D", str(self.data)]
         command += ["-k", str(self.socket_directory), "-h", HOST, "-p", str(self.port)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
@@ -181,10 +182,10 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + START_SECONDS
         while self._state(server) != "ready":
             running = self._guard is not None and self._guard.poll() is None
-            if running and time.monotonic() < deadline:
+            if running and time.monotonic() < deadline and not self._cancelled.is_set():
                 time.sleep(0.005)
                 continue
-            self.stop()
+            self._release_guard()
             said = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
             raise PostgresUnusable(
                 f"Postgres did not start in {self.directory}: {said.decode(errors='replace')}"
@@ -192,7 +193,7 @@ class EmbeddedPostgres:
 
     def _state(self, server: int) -> str:
         try:
-            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return ""
         return lines[7].strip() if len(lines) > 7 and lines[0] == str(server) else ""

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from strandline.local import postgres_home
-from strandline.local.postgres_guard import ENVIRONMENT
+from strandline.local import postgres_home, postgres_lock
 from strandline.local.postgres_home import Account, PostgresUnusable
 
 SUPERUSER = "postgres"
@@ -18,8 +17,9 @@ LOCALE = (
 )
 
 
-def ensure(directory: Path, account: Account | None, *, durable: bool) -> str:
+def ensure(directory: Path, account: Account | None, lock: int, *, durable: bool) -> str:
     """The superuser's password of the cluster in `directory`/pgdata, which is made if missing.
+    `lock` is the directory's, held.
 
     Password before cluster, and the cluster made beside its place and renamed: whatever a crash
     leaves, the next start goes on from it. Raises PostgresUnusable.
@@ -39,14 +39,14 @@ def ensure(directory: Path, account: Account | None, *, durable: bool) -> str:
         shutil.rmtree(fresh)
     postgres_home.private_directory(fresh, account)
     _write_private(secret, password)
-    _initdb(fresh, password, account)
+    _initdb(fresh, password, account, lock)
     if durable:
         os.sync()  # one call, where initdb would sync a thousand files one by one
     fresh.rename(data)
     return password
 
 
-def _initdb(data: Path, password: str, account: Account | None) -> None:
+def _initdb(data: Path, password: str, account: Account | None, lock: int) -> None:
     handed_over = data.with_name("password.initdb")
     _write_private(handed_over, password)
     options = ["--auth=scram-sha-256", f"--pwfile={handed_over}", f"--username={SUPERUSER}"]
@@ -54,21 +54,16 @@ def _initdb(data: Path, password: str, account: Account | None) -> None:
     try:
         if account is not None:
             account.own(handed_over)
-        made = subprocess.run(  # noqa: S603 - the wheel's own program
-            [postgres_home.binaries(account) / "initdb", "-D", data, *options],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd="/",
-            env=ENVIRONMENT,
-            user=account and account.uid,
-            group=account and account.gid,
-            extra_groups=account and [],
-        )
+        # Under a guard, as the server: a start that is killed leaves nobody who writes here.
+        command = [postgres_home.binaries(account) / "initdb", "-D", data, *options]
+        with postgres_lock.launch(lock, account, command, subprocess.PIPE) as guard:
+            assert guard.stderr is not None
+            said = guard.stderr.read().decode(errors="replace")
+            failed = guard.wait()
     finally:
         handed_over.unlink()
-    if made.returncode:
-        raise PostgresUnusable(f"initdb failed in {data}: {made.stderr.strip()}")
+    if failed:
+        raise PostgresUnusable(f"initdb failed in {data}: {said.strip()[-2000:]}")
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -46,9 +46,21 @@ def stop(server: "subprocess.Popen[bytes]") -> int:
     """End the server, the gentle way first, and give its exit code."""
     for number, seconds in ESCALATION:
         server.send_signal(number)
+        wake(server.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return server.wait(seconds)
     return 1
+
+
+def wake(server: int) -> None:
+    """Let what was suspended (SIGSTOP) see that it is to end: the server, and where /proc tells
+    which those are, its processes."""
+    pids = [server]
+    with contextlib.suppress(OSError), open(f"/proc/{server}/task/{server}/children") as children:
+        pids += map(int, children.read().split())
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def main(arguments: list[str]) -> int:

@@ -5,14 +5,19 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local import postgres_guard
+from strandline.local.postgres_home import Account, PostgresUnusable
 
 # The guard itself gives a server 30 s to stop, by ever harder means.
 STOPPING_SECONDS = 35.0
 PROCESSES = Path("/proc")
+_RECORD_BYTES = 64
 
 
 def acquire(directory: Path) -> int:
@@ -35,13 +40,40 @@ def acquire(directory: Path) -> int:
         if not _alive(guard):
             end_processes(directory / "pgdata")
         time.sleep(0.02)
-    os.ftruncate(lock, 0)
+    _write(lock, b"")
     return lock
 
 
-def record(lock: int, owner: int, guard: int) -> None:
-    """Note who holds the lock: a start that finds it taken tells a live server from a dying one."""
-    os.pwrite(lock, f"{owner} {guard}\n".encode(), 0)
+def launch(
+    lock: int, account: Account | None, command: Sequence[object], stderr: int | IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a program under a guard that ends it when this process ends; both hold the lock.
+
+    The guard writes the program's process id to its stdout, and stops it for a byte on its stdin.
+    """
+    identity = (-1, -1) if account is None else (account.uid, account.gid)
+    arguments = map(str, (os.getpid(), *identity, lock, *command))
+    guard = subprocess.Popen(  # noqa: S603 - this package's own script
+        [sys.executable, "-I", "-S", postgres_guard.__file__, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        pass_fds=(lock,),
+        cwd="/",
+        start_new_session=True,  # the terminal's Ctrl-C is for us; we stop the program
+    )
+    try:
+        # A start that finds the lock taken tells by this a live server from a dying one.
+        _write(lock, f"{os.getpid()} {guard.pid}".encode())
+    except OSError:
+        guard.communicate(b"\n")
+        raise
+    return guard
+
+
+def _write(lock: int, holders: bytes) -> None:
+    """In place and of one length: on a full disk what the file has once is all it gets."""
+    os.pwrite(lock, holders.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
 
 def await_release(directory: Path) -> None:
@@ -106,7 +138,7 @@ def _try(lock: int) -> bool:
 
 def _holders(lock: int) -> tuple[int | None, int | None]:
     """Owner and guard as recorded; nothing while a start is under way."""
-    fields = os.pread(lock, 64, 0).split()
+    fields = os.pread(lock, _RECORD_BYTES, 0).split()
     return (int(fields[0]), int(fields[1])) if len(fields) == 2 else (None, None)
 
 

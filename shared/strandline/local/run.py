@@ -2,16 +2,24 @@
 
 import argparse
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from strandline.errors import Misconfigured
+import psycopg
+
+from strandline.errors import StrandlineError
+from strandline.local import command
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.service import Running, environment_port, log_file, running
+from strandline.local.service import (
+    Running,
+    admin_key_file,
+    environment_port,
+    log_file,
+    running,
+)
 
 DEFAULT_PORT = 8080
 
@@ -32,17 +40,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
     if parser.parse_args(arguments).tls:
         os.environ["STRANDLINE_TLS"] = "1"
+    command.interruptible()
     started = time.monotonic()
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    losses: list[str] = []
+
+    def lose(reason: str) -> None:
+        losses.append(reason)
+        stop.set()
+
     try:
-        with running(directory(), port()) as service:
+        with running(directory(), port(), lost=lose) as service:
+            command.stoppable(stop.set)
             print(greeting(service, time.monotonic() - started), flush=True)
             stop.wait()
+            if losses:
+                print(f"\nstrandline: {losses[0]}", file=sys.stderr, flush=True)
+                command.end_within_grace(1)
+                return 1
             print("\nStopping …", flush=True)
-    except (Misconfigured, PostgresUnusable, OSError) as error:
-        print(f"strandline: {error}", file=sys.stderr)
+    except (StrandlineError, PostgresUnusable, psycopg.Error, OSError) as error:
+        print(f"strandline: {error}", file=sys.stderr, flush=True)
         return 1
     print("Stopped. Everything is kept in", service.directory)
     return 0
@@ -63,7 +81,8 @@ def greeting(service: Running, seconds: float) -> str:
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
 A line for each request goes to {log_file(service.directory)}
 {warnings}
-An API key of tenant "local", made just now and good for 30 days. It sees all of its tenant:
+The API key of tenant "local", {service.key_notice}. It sees all of its tenant, and is kept in
+{admin_key_file(service.directory)}, which no other account can read:
   {service.key}
 
 A first memory, and a first question:

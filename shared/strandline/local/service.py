@@ -6,12 +6,12 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -26,12 +26,13 @@ from strandline.config import settings
 from strandline.db import Asker, Database
 from strandline.errors import Misconfigured
 from strandline.local import postgres_home, synchronised, tls
+from strandline.local.admin_key import admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.events import QueuePoller
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_keeper import PostgresKeeper
 from strandline.local.state_machine import StateMachine
 from strandline.local.ticker import GROUP, ROLE, Ticker, daily
 from strandline.local.tls import PeerProtocol, Tls
@@ -39,7 +40,6 @@ from strandline.models.choice import require_provider
 from strandline.observability import logger
 from strandline.routes.wakeups import Waker
 from strandline.service import Service
-from strandline.services.keys import make_key
 from strandline.services.migrate import migrate, prepare_roles
 
 HOST = "127.0.0.1"
@@ -47,10 +47,10 @@ TENANT = "local"
 _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
 _SWEEP_SECONDS = "10"
+_SECRETS = "secrets.json"
 _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
-_KEEP_SECONDS = 0.5
 _LOG_BYTES = 16 * 1024 * 1024
-_KEY_DAYS = 30
+_REMINDER_SECONDS = 60.0
 _LEASED = tuple(
     sql.SQL("update {} set leased_until = '-infinity' where leased_until > now()").format(
         sql.Identifier(table)
@@ -65,13 +65,15 @@ class Running:
 
     url: str
     key: str
-    """A key of tenant `local` with every right but operator's, made at this start."""
+    """A key of tenant `local` with every right but operator's, the same at each start."""
     directory: Path
     postgres: EmbeddedPostgres
     warnings: Sequence[str] = ()
     """What endangers the data, and what to do."""
     tls: Tls | None = None
     """How it is served over HTTPS."""
+    key_notice: str = ""
+    """Whence the key is, for a person to read."""
 
 
 def log_file(directory: Path) -> Path:
@@ -85,10 +87,24 @@ def key_file(directory: Path) -> Path:
     return directory / "local.json"
 
 
+def admin_key_file(directory: Path) -> Path:
+    """Where the key that is the same at each start is kept."""
+    return directory / "admin.key"
+
+
+def _log_loss(reason: str) -> None:
+    logger.critical("%s", reason)
+
+
 @contextmanager
-def running(directory: Path, port: int, clock: Clock = utc_now) -> Generator[Running]:
+def running(
+    directory: Path,
+    port: int,
+    clock: Clock = utc_now,
+    lost: Callable[[str], None] = _log_loss,
+) -> Generator[Running]:
     """Start everything on `directory`, serve on loopback, and stop it all again. What comes due
-    does so by `clock`.
+    does so by `clock`. `lost` is told, once, that the directory was removed meanwhile.
 
     Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
     """
@@ -104,23 +120,16 @@ def running(directory: Path, port: int, clock: Clock = utc_now) -> Generator[Run
         postgres = stack.enter_context(
             EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
         )
-        stack.enter_context(closing(_Keeper(postgres)))
         aws = stack.enter_context(LocalAws(directory))
+        files = (directory / _SECRETS, aws.blobs)
+        stack.enter_context(closing(PostgresKeeper(postgres, files, lost)))
         machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
         _migrate(postgres, known)
         url = postgres.dsn(_DATABASE, _APP, known["app_password"])
         environment = _configure(url, aws, machine, known["key_secret"], secured)
         database = Database(url)
         stack.callback(database.close)
-        expires = datetime.now(UTC) + timedelta(days=_KEY_DAYS)
-        rights = ("read", "write", "admin")
-        made = make_key(
-            database.access(Asker(TENANT, ())),
-            known["key_secret"],
-            rights=rights,
-            label="made by make run",
-            expires_at=expires,
-        )
+        key = admin_key(database, TENANT, known["key_secret"], admin_key_file(directory))
         tls.enter_client(database.access(Asker(TENANT, ())), secured)
         handlers = {
             fn.name: _handler(stack, fn, warnings, clock)
@@ -134,9 +143,9 @@ def running(directory: Path, port: int, clock: Clock = utc_now) -> Generator[Run
         paths = {n: str(path) for n, path in vars(secured).items() if path} if secured else None
         _write_private(
             key_file(asked),
-            {"url": address, "key": made.token, "environment": environment, "tls": paths},
+            {"url": address, "key": key.token, "environment": environment, "tls": paths},
         )
-        yield Running(address, made.token, directory, postgres, warnings, secured)
+        yield Running(address, key.token, directory, postgres, warnings, secured, key.notice)
 
 
 def _work_in_the_background(
@@ -148,49 +157,46 @@ def _work_in_the_background(
 ) -> None:
     """Have queues, schedules and the state machine call the functions they call in AWS."""
     machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.every_minutes})
-    for loop in (
+    loops = (
         QueuePoller(aws.queue_url, handlers["worker"]),
         QueuePoller(aws.runs_url, handlers["waker"]),
         Ticker(clock),
-    ):
+    )
+    for loop in loops:
         loop.start()
-        stack.callback(loop.stop)
+    stack.callback(_stop_together, loops)
     stack.callback(machine.settle)
     daily("daily-sweep", DAILY_SWEEP, machine.arn, json.dumps({"job": "sweeper"}))
     machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
 
 
-class _Keeper:
-    """Starts a database that died again, on the same port, as Aurora would."""
-
-    def __init__(self, postgres: EmbeddedPostgres) -> None:
-        self._postgres = postgres
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Let it end; comes before the database's own stop."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _keep(self) -> None:
-        while not self._stopping.wait(_KEEP_SECONDS):
-            if self._postgres.ended():
-                logger.warning("the database died; starting it again")
-                try:
-                    self._postgres.start()
-                except PostgresUnusable as error:
-                    logger.error("the database does not start: %s", error)
+def _stop_together(loops: Sequence[QueuePoller | Ticker]) -> None:
+    """Stop all at once: each may wait a second for what it asked last."""
+    threads = [threading.Thread(target=loop.stop) for loop in loops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class _PrivateLog(RotatingFileHandler):
     """A log for its owner's eyes: it names tenants and scopes."""
 
+    _reminded = -_REMINDER_SECONDS
+
     def _open(self) -> TextIOWrapper:
         stream = super()._open()
         os.fchmod(stream.fileno(), 0o600)
         return stream
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that could not be written: told once a minute, not with a traceback for each."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif time.monotonic() - self._reminded >= _REMINDER_SECONDS:
+            self._reminded = time.monotonic()
+            sys.stderr.write(f"strandline: {self.baseFilename} is not written: {error.strerror}\n")
 
 
 @contextmanager
@@ -236,7 +242,7 @@ def _listen(port: int) -> socket.socket:
 
 def _secrets(directory: Path) -> dict[str, str]:
     """This directory's own secrets, made once; readable by its owner alone."""
-    file = directory / "secrets.json"
+    file = directory / _SECRETS
     if not file.exists():
         names = ("key_secret", "owner_password", "app_password")
         _write_private(file, {name: secrets.token_urlsafe(32) for name in names})
@@ -328,6 +334,8 @@ def _serve(
     thread.start()
 
     def stop() -> None:
+        # A request that is broken off is no fault, and none that its traceback would explain.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         server.should_exit = True
         thread.join(10)
 

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Run a program so that Ctrl-C ends it in one line at any moment: call.sh PROGRAM ARGUMENTS...
+# A Python that is still starting would answer SIGINT with a traceback. As a background job it
+# ignores SIGINT until it handles it itself, and SIGTERM, which is sent on, ends it silently.
+set -u
+child=""
+stopping=""
+stop() {
+    stopping=yes
+    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+}
+trap stop INT TERM
+"$@" &
+child=$!
+[ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
+while :; do # a trap ends `wait` before the program has ended
+    wait "$child" 2>/dev/null # or the shell says "Terminated"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+done
+if [ "$code" -eq 143 ] && [ -n "$stopping" ]; then
+    echo "strandline: interrupted" >&2
+    code=130
+fi
+exit "$code"

@@ -1,0 +1,199 @@
+"""Make a virtual environment hold what a lock names, and say how far that is.
+
+    python layers/install.py DIRECTORY LOCK                  (make run, make setup)
+
+What is there already is kept where it was installed from equal pins; what a former lock left is
+removed with the whole environment. Needs nothing but Python's own library.
+"""
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+_SECONDS = 5.0
+"""Between two lines where the terminal cannot redraw one."""
+_LOOK_SECONDS = 0.5
+_PIP = [
+    *("-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+    *("--no-compile", "--progress-bar", "off"),  # bytecode comes as it is needed: half the time
+]
+_ENVIRONMENT = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
+_PIN = re.compile(r"^[a-z0-9][\w.\[\]-]*==[^\s;\\]+", re.MULTILINE | re.IGNORECASE)
+
+
+def pins(lock: str) -> set[str]:
+    """Every `name==version` of a lock."""
+    return set(_PIN.findall(lock))
+
+
+class Failed(Exception):
+    """A step of the set-up failed; the message says which and why."""
+
+
+class Setup:
+    """One environment that is made or completed."""
+
+    def __init__(self, directory: Path, lock: Path) -> None:
+        self._directory, self._lock = directory, lock
+        self._python = directory / "bin" / "python"
+        self._note = directory / ".installed"
+        self._scratch = directory / ".scratch"
+        self._child: subprocess.Popen[str] | None = None
+        self._progress = _Progress()
+
+    def run(self) -> None:
+        """Install what is missing. Raises Failed."""
+        wanted = pins(self._lock.read_text())
+        there = pins(self._note.read_text()) if self._note.exists() else set[str]()
+        if wanted <= there and self._python.exists():
+            return
+        if self._directory.is_symlink():  # what it leads to belongs to somebody else
+            raise Failed(
+                f"{self._directory} is a link to another environment and does not match "
+                f"{self._lock}: remake it where it lies, or remove the link"
+            )
+        fresh = not there <= wanted or not there or not self._python.exists()
+        if fresh:
+            self._say(f"making {self._directory} with Python {sys.version.split()[0]}")
+            venv.EnvBuilder(clear=True, symlinks=True).create(self._directory)
+            self._call("pip", ["-m", "ensurepip", "--default-pip"])
+        missing = len(wanted) if fresh else len(wanted - there)
+        self._say(
+            f"installing {missing} packages from {self._lock} (a minute or two the first time)"
+        )
+        self._note.unlink(missing_ok=True)
+        self._call("packages", [*_PIP, "-r", str(self._lock)])
+        self._note.write_text("".join(f"{pin}\n" for pin in sorted(wanted)))
+        self._progress.end(f"installed {missing} packages in {self._progress.seconds():.0f} s")
+
+    def stop(self, *_: object) -> None:
+        """End the program at once, as Ctrl-C asks, with what it started."""
+        for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+            signal.signal(number, signal.SIG_IGN)
+        if self._child is not None and self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        os.write(2, b"\nstrandline: interrupted; the next `make` begins it again\n")
+        os._exit(130)
+
+    def _say(self, text: str) -> None:
+        self._progress.end(f"{text} …")
+
+    def _call(self, what: str, arguments: list[str]) -> None:
+        """Run the environment's Python, its words turned into progress."""
+        self._scratch.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile("w+") as errors:
+            self._child = subprocess.Popen(  # noqa: S603 - pip, of the environment
+                [str(self._python), "-W", "ignore", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ | _ENVIRONMENT | {"TMPDIR": str(self._scratch.absolute())},
+                start_new_session=True,  # Ctrl-C is ours to answer
+            )
+            assert self._child.stdout is not None
+            said: list[str] = []
+            for line in _lines(self._child.stdout):
+                if line:
+                    said.append(line)
+                self._show(line)
+            if self._child.wait():
+                errors.seek(0)
+                raise Failed(f"installing {what} failed: {_reason(errors.read(), said)}")
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _show(self, line: str) -> None:
+        """What a line of pip's means to a person; an empty one: nothing new."""
+        if found := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=<>;\[]+)", line):
+            self._progress.step(f"fetching {found[1]}")
+        elif line.startswith("Installing collected packages"):
+            self._progress.step("unpacking")
+        else:
+            self._progress.step("")
+
+
+class _Progress:
+    """One line that is redrawn on a terminal; elsewhere a line every few seconds."""
+
+    def __init__(self) -> None:
+        self._began = self._said = time.monotonic()
+        self._doing = ""
+        self._terminal = sys.stdout.isatty()
+
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def step(self, doing: str) -> None:
+        """Show what is being done, or that it goes on."""
+        self._doing = doing or self._doing
+        text = f"strandline:   {self.seconds():3.0f} s  {self._doing}"
+        if self._terminal:
+            sys.stdout.write(f"\r\x1b[K{text[:78]}")
+        elif self._doing and time.monotonic() - self._said >= _SECONDS:
+            self._said = time.monotonic()
+            sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def end(self, text: str) -> None:
+        """A line that stays."""
+        start = "\r\x1b[K" if self._terminal else ""
+        sys.stdout.write(f"{start}strandline: {text}\n")
+        sys.stdout.flush()
+        self._doing, self._said = "", time.monotonic()
+
+
+def _lines(pipe: IO[str]) -> Iterator[str]:
+    """The lines of a program until it ends; an empty one whenever it is silent for a while."""
+    os.set_blocking(pipe.fileno(), False)
+    rest = ""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(_LOOK_SECONDS):
+                yield ""
+                continue
+            data = os.read(pipe.fileno(), 65536)
+            if not data:
+                return
+            *whole, rest = (rest + data.decode(errors="replace")).split("\n")
+            yield from filter(None, whole)
+
+
+def _reason(errors: str, said: list[str]) -> str:
+    """pip's own words for what went wrong, without its warnings."""
+    lines = [line for line in errors.splitlines() if line and not line.startswith("WARNING")]
+    return "\n".join((lines or said)[-12:]) or "it gave no reason"
+
+
+def main() -> int:
+    """Set up; 1 where that failed."""
+    setup = Setup(Path(sys.argv[1]), Path(sys.argv[2]))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, setup.stop)
+    try:
+        setup.run()
+    except (Failed, OSError) as error:
+        sys.stderr.write(f"\nstrandline: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

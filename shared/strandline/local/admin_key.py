@@ -1,0 +1,58 @@
+"""The one API key that a person on this machine uses, the same at each start."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from strandline.auth_keys import known_token
+from strandline.db import Asker, Database
+from strandline.errors import Unauthorized
+from strandline.services.keys import make_key
+from strandline.store import keys
+
+RIGHTS = ("read", "write", "admin")
+
+
+class AdminKey(NamedTuple):
+    """A key of one tenant with every right but operator's."""
+
+    token: str
+    notice: str
+    """Whence it is, for a person to read."""
+
+
+def admin_key(database: Database, tenant: str, deployment_secret: str, file: Path) -> AdminKey:
+    """The key that `file` holds, or a new one, kept there for its owner's eyes alone, where there
+    is none or the one that is there is good for nothing any more."""
+    kept = file.read_text().strip() if file.exists() else ""
+    fault = _fault(database, tenant, deployment_secret, kept) if kept else ""
+    if kept and not fault:
+        file.chmod(0o600)
+        return AdminKey(kept, "the same at each start")
+    access = database.access(Asker(tenant, ()))
+    made = make_key(access, deployment_secret, rights=RIGHTS, label="made by make run")
+    draft = file.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(f"{made.token}\n")
+    draft.replace(file)
+    return AdminKey(
+        made.token, f"made anew: {fault}" if fault else "made just now, the same from now on"
+    )
+
+
+def _fault(database: Database, tenant: str, deployment_secret: str, token: str) -> str:
+    """Why the token cannot be used, empty where it can."""
+    try:
+        known = known_token(deployment_secret, token)
+    except Unauthorized:
+        return "the one that was kept is not one of this data directory"
+    row = keys.find(database.connection(None), known.key_id, known.secret_hash)
+    if row is None:
+        return "the one that was kept was revoked, or is not in this database"
+    if row.expires_at is not None and row.expires_at <= datetime.now(UTC):
+        return "the one that was kept has expired"
+    if row.tenant_id != tenant or row.user_name or not set(RIGHTS) <= set(row.scopes):
+        return "the one that was kept has other rights"
+    return ""

@@ -1,0 +1,92 @@
+"""`python -m strandline.local.command MODULE ARGUMENTS...`: a program's `main`, which Ctrl-C and
+SIGTERM end in one line at any moment, its imports included.
+
+Nothing is unwound then: whatever is killed goes on from its data at the next start, and the
+database's guard stops that once this process is gone. Needs an import of nothing that is slow.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+GRACE_SECONDS = 3.5
+"""How long a stop that was asked for may take before it is broken off."""
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the module that the command line names."""
+    module = sys.argv[1]
+    interruptible()
+    sys.argv[0:2] = [f"strandline {module.rpartition('.')[2]}"]
+    from importlib import import_module
+
+    program = import_module(module)
+    try:
+        code: int = program.main()
+    except Exception as error:
+        from psycopg import Error
+
+        from strandline.errors import StrandlineError
+        from strandline.local.postgres_home import PostgresUnusable
+
+        if not isinstance(error, (StrandlineError, PostgresUnusable, Error, OSError)):
+            raise
+        print(f"strandline: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+def interruptible() -> None:
+    """From now on SIGINT and SIGTERM end this process at once, with one line."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+
+
+def stoppable(stop: Callable[[], None]) -> None:
+    """From now on they call `stop`, and end the process GRACE_SECONDS later whatever it does."""
+
+    def stopping(*_: object) -> None:
+        stop()
+        end_within_grace()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stopping)
+
+
+def end_within_grace(code: int = 0) -> None:
+    """End the process with `code` once GRACE_SECONDS are over, whatever it still does then."""
+    timer = threading.Timer(GRACE_SECONDS, _break_off, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def leave(code: int) -> None:
+    """End the process without waiting for its threads: a request may last half a minute."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def _interrupted(*_: object) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+        signal.signal(number, signal.SIG_IGN)
+    os.write(2, b"\nstrandline: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def _break_off(code: int) -> None:
+    if not code:
+        os.write(
+            1,
+            b"Stopped; what did not end by itself was broken off. What was acknowledged is kept.\n",
+        )
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    leave(main())

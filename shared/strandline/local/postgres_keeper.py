@@ -1,0 +1,105 @@
+"""Keeps the embedded database up while the service runs, and its files in sight."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.local.postgres_home import PostgresUnusable
+from strandline.observability import logger
+
+LOOK_SECONDS = 0.5
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Between two tries to start: doubled after each."""
+REMINDER_SECONDS = 60.0
+_GONE_LOOKS = 2
+"""So often in a row must a file be missed: a moment's absence may be a file system's."""
+_FAILURES = (PostgresUnusable, OSError, subprocess.SubprocessError)
+
+
+class PostgresKeeper:
+    """Starts a database that died again, on the same port, until it runs or `close` is called.
+
+    `lost` is called once, with what happened and what to do, when one of `files` or the database's
+    directory has been removed: nothing can be kept any more then, and nothing is tried again.
+    """
+
+    def __init__(
+        self, postgres: EmbeddedPostgres, files: Sequence[Path], lost: Callable[[str], None]
+    ) -> None:
+        self._postgres, self._lost = postgres, lost
+        self._places = {path: _identity(path) for path in (postgres.data, *files)}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let it end; comes before the database's own stop."""
+        self._stopping.set()
+        self._postgres.cancel()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        missed = 0
+        while not self._stopping.wait(LOOK_SECONDS):
+            gone = self._gone()
+            missed = missed + 1 if gone else 0
+            if gone and missed >= _GONE_LOOKS:
+                self._lost(_loss(gone))
+                return
+            if not gone and self._postgres.ended():
+                self._bring_back()
+
+    def _gone(self) -> Path | None:
+        """The first place that is no longer what it was at the start."""
+        return next((p for p, was in self._places.items() if _identity(p) != was), None)
+
+    def _bring_back(self) -> None:
+        """Start the database again and again, with growing pauses."""
+        logger.warning("the database died; starting it again")
+        began, reminded, pause = time.monotonic(), -REMINDER_SECONDS, FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set() and not self._gone():
+            try:
+                self._postgres.start(create=False)
+            except _FAILURES as error:
+                waited = time.monotonic() - began
+                if waited - reminded >= REMINDER_SECONDS and not self._stopping.is_set():
+                    reminded = waited
+                    logger.error(
+                        "the database does not start, for %.0f s now, and is tried again at least "
+                        "every %.0f s: %s", waited, LONGEST_PAUSE_SECONDS, cause(error)
+                    )  # fmt: skip
+                self._stopping.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                logger.warning("the database is back, after %.0f s", time.monotonic() - began)
+                return
+
+
+def cause(error: BaseException) -> str:
+    """Of what a failed start says, the one line that tells why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    fatal = [line for line in lines if "FATAL:" in line or "PANIC:" in line]
+    line = (fatal or lines or [type(error).__name__])[-1]
+    for word in ("FATAL:", "PANIC:"):
+        line = line.rpartition(word)[2].strip()
+    return line
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file or directory that is; None where nothing is."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _loss(gone: Path) -> str:
+    return (
+        f"{gone} was removed or replaced while the service ran, so it stops: nothing more can be "
+        "kept there. If the data directory was moved, move it back; if it was deleted, restore a "
+        "copy of it. Then start again; where there is none, the next start begins an empty memory."
+    )

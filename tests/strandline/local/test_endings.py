@@ -1,0 +1,373 @@
+"""What `make run` does when its database cannot start or its files go, and how it all ends."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_keeper import cause
+from strandline.local.service import Running, admin_key_file, running
+from tests.strandline.local.programs import (
+    END_SECONDS,
+    ROOT,
+    RUN,
+    Program,
+    data_directory,
+    database_processes,
+    end_database,
+    signal_database,
+    small_disk,
+    started,
+)
+
+READY = "Ctrl-C stops everything"
+EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
+DISK_MEGABYTES = 200
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A data directory whose database is there already."""
+    with data_directory() as directory:
+        with started(RUN, directory) as program:
+            program.wait_for(READY)
+            program.terminate()
+        yield directory
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A new data directory for a service in this process."""
+    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
+        monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
+    with data_directory() as directory:
+        yield directory
+
+
+def call(url: str, key: str, path: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"X-API-Key": key, "Content-Type": "application/json"}
+    request = urllib.request.Request(url + path, data, headers)  # noqa: S310 -- our own
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def append(service: Running, content: str) -> Any:
+    """The receipt, or None where the service says to try again; any other refusal is an error."""
+    try:
+        return call(service.url, service.key, "/api/v1/events", EVENT | {"content": content})
+    except urllib.error.HTTPError as error:
+        if error.code != 503 or not error.headers["Retry-After"]:
+            raise
+        return None
+
+
+def until[T](what: Callable[[], T | None], seconds: float) -> T:
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.1)
+    return found
+
+
+class Tries:
+    """Counts the failed starts of every embedded server."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failed = 0
+        start = EmbeddedPostgres.start
+
+        def counted(server: EmbeddedPostgres, **more: bool) -> EmbeddedPostgres:
+            try:
+                return start(server, **more)
+            except Exception:
+                self.failed += 1
+                raise
+
+        monkeypatch.setattr(EmbeddedPostgres, "start", counted)
+
+
+@contextlib.contextmanager
+def no_room(directory: Path, mounted: bool) -> Generator[None]:
+    """Fill the disk to the last byte; where it could not be mounted, let the server's account no
+    longer write the database's directory, which every start must."""
+    data = directory / "postgres" / "pgdata"
+    ballast, mode = directory / "ballast", stat.S_IMODE(data.stat().st_mode)
+    if mounted:
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        assert os.statvfs(directory).f_bavail == 0
+    else:
+        data.chmod(0o500)
+    yield
+    if mounted:
+        ballast.unlink()
+    else:
+        data.chmod(mode)
+
+
+def test_a_full_disk_that_is_freed_needs_no_restart(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = Tries(monkeypatch)
+    with small_disk(fresh, DISK_MEGABYTES) as mounted, running(fresh, 0) as service:
+        receipts: list[Any] = [append(service, f"before {n}") for n in range(5)]
+        with no_room(fresh, mounted):
+            receipts += [append(service, f"full {n}") for n in range(3)]
+            signal_database(service.directory, signal.SIGKILL)
+            until(lambda: tries.failed >= 2, 30)
+            assert append(service, "away") is None
+        after = until(lambda: append(service, "after"), 60)
+        kept = [receipt for receipt in receipts if receipt]
+        for receipt in [*kept, after]:
+            path = f"/api/v1/events/{receipt['event_id']}?participants=user:alice"
+            assert call(service.url, service.key, path)["seq"] == receipt["seq"]
+        assert after["seq"] == len(kept) + 1
+
+
+def test_what_a_failed_start_says_is_one_line() -> None:
+    text = (
+        "Postgres did not start in /data: 2026-01-01 00:00:00 UTC [7] LOG:  starting\n"
+        '2026-01-01 00:00:00 UTC [7] FATAL:  could not write "postmaster.pid": No space left\n'
+        "2026-01-01 00:00:00 UTC [7] LOG:  database system is shut down\n"
+    )
+    assert cause(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
+    assert cause(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+    assert cause(TimeoutError()) == "TimeoutError"
+
+
+@pytest.mark.parametrize("gone", ["", "blobs"])
+def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
+    with data_directory() as directory, started(RUN, directory) as program:
+        program.wait_for(READY)
+        shutil.rmtree(directory / gone, ignore_errors=True)  # the server writes meanwhile
+        assert program.end(15) == 1
+        end_database(directory)
+    assert "was removed or replaced while the service ran" in program.said
+    assert "restore a copy" in program.said
+    assert program.traceback == ""
+
+
+# How it ends, in every state ----------------------------------------------------------------------
+
+
+def _while_the_model_loads(program: Program, directory: Path) -> None:
+    program.wait_for(READY)
+
+
+def _with_the_database_suspended(program: Program, directory: Path) -> None:
+    program.wait_for(READY)
+    signal_database(directory, signal.SIGSTOP)
+    _load(directory, 4)
+    time.sleep(0.5)
+
+
+def _with_the_database_killed(program: Program, directory: Path) -> None:
+    program.wait_for(READY)
+    signal_database(directory, signal.SIGKILL)
+
+
+def _under_load(program: Program, directory: Path) -> None:
+    program.wait_for(READY)
+    _load(directory, 8)
+    time.sleep(1)
+
+
+def _with_a_database_that_does_not_start(program: Program, directory: Path) -> None:
+    program.wait_for(READY)
+    (directory / "postgres" / "pgdata").chmod(0o500)
+    signal_database(directory, signal.SIGKILL)
+    program.wait_for("the database does not start")
+    (directory / "postgres" / "pgdata").chmod(0o700)
+
+
+def _while_the_database_starts(program: Program, directory: Path) -> None:
+    while not (found := database_processes(directory)):
+        time.sleep(0.001)
+    os.kill(found[0], signal.SIGSTOP)
+    time.sleep(1)
+    signal_database(directory, signal.SIGSTOP)
+
+
+def _while_it_starts(program: Program, directory: Path) -> None:
+    time.sleep(1.5)
+
+
+def _load(directory: Path, clients: int) -> None:
+    """Clients that append until they are refused."""
+    known = json.loads((directory / "local.json").read_text())
+
+    def work() -> None:
+        with contextlib.suppress(OSError):  # the service is gone, as it should
+            while True:
+                call(known["url"], known["key"], "/api/v1/events", EVENT)
+
+    for _ in range(clients):
+        threading.Thread(target=work, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        _while_it_starts,
+        _while_the_database_starts,
+        _while_the_model_loads,
+        _under_load,
+        _with_the_database_suspended,
+        _with_the_database_killed,
+        _with_a_database_that_does_not_start,
+    ],
+)
+def test_sigterm_ends_it_within_five_seconds(
+    state: Callable[[Program, Path], None], place: Path
+) -> None:
+    end_database(place)
+    with started(RUN, place) as program:
+        state(program, place)
+        assert program.terminate() < END_SECONDS, program.said
+    assert program.end(0) in (0, 130)
+    assert program.traceback == ""
+
+
+def test_sigterm_ends_it_on_a_full_disk() -> None:
+    with data_directory() as directory, small_disk(directory, DISK_MEGABYTES) as mounted:
+        with started(RUN, directory) as program:
+            program.wait_for(READY)
+            with no_room(directory, mounted):
+                signal_database(directory, signal.SIGKILL)
+                program.wait_for("the database does not start")
+                assert program.terminate() < END_SECONDS, program.said
+        assert program.traceback == ""
+        assert program.said.count("the database does not start") == 1, "once a minute"
+
+
+def test_sigterm_ends_it_without_its_files() -> None:
+    with data_directory() as directory, started(RUN, directory) as program:
+        program.wait_for(READY)
+        shutil.rmtree(directory, ignore_errors=True)  # the server writes meanwhile
+        assert program.terminate() < END_SECONDS, program.said
+        assert program.traceback == ""
+
+
+# Ctrl-C -------------------------------------------------------------------------------------------
+
+
+def _make(target: str) -> list[str]:
+    """With the environment as it is: its making has a test of its own."""
+    return ["make", "-o", ".venv/.ready-run", target]
+
+
+@pytest.mark.parametrize(
+    ("target", "moments", "step"),
+    [("run", 13.0, 3.1), ("demo", 13.0, 6.0), ("key", 1.2, 0.4)],
+)
+def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
+    target: str, moments: float, step: float, place: Path, request: pytest.FixtureRequest
+) -> None:
+    step = 0.2 if request.config.getoption("--full") else step
+    at = 0.02
+    while at < moments:
+        with started(_make(target), place) as program:
+            time.sleep(at)
+            program.interrupt()
+            program.end(END_SECONDS)
+        assert program.traceback == "", at
+        lines = program.said.strip().splitlines()
+        assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.said)
+        at += step
+
+
+def test_ctrl_c_ends_the_set_up_too(
+    place: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Making an environment: the interpreter's part of it, and the first packages."""
+    step, until_second = (0.2, 12.0) if request.config.getoption("--full") else (1.3, 4.0)
+    command = ["sh", "layers/venv.sh", str(tmp_path / "venv"), "requirements/run.lock"]
+    at = 0.02
+    while at < until_second:
+        with started(command, place) as program:
+            time.sleep(at)
+            program.interrupt()
+            program.end(END_SECONDS)
+        assert program.traceback == "", at
+        assert program.said.count("interrupted") <= 1, (at, program.said)
+        assert not (tmp_path / "venv" / ".installed").exists()
+        assert not (tmp_path / "venv" / ".scratch").exists()
+        at += step
+
+
+# The key ------------------------------------------------------------------------------------------
+
+
+def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path) -> None:
+    with running(fresh, 0) as service:
+        first = service.key
+        assert "made just now" in service.key_notice
+        file = admin_key_file(service.directory)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        listed = call(service.url, first, "/api/v1/usage")
+        assert listed
+    with running(fresh, 0) as service:
+        assert service.key == first
+        assert "the same" in service.key_notice
+        with psycopg.connect(service.postgres.dsn("strandline"), autocommit=True) as administrator:
+            (count,) = administrator.execute("select count(*) from api_keys").fetchone() or (0,)
+            assert count == 1
+            administrator.execute("update api_keys set revoked_at = now()")
+    with running(fresh, 0) as service:
+        assert service.key != first
+        assert "was revoked" in service.key_notice
+        assert append(service, "by the new one")
+    file.write_text("strandline_of_another_directory")
+    with running(fresh, 0) as service:
+        assert "not one of this data directory" in service.key_notice
+        assert append(service, "by the newest")
+
+
+# What is missing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["test", "layers", "synth"])
+def test_make_without_npm_says_so_first(target: str, tmp_path: Path) -> None:
+    said = _without(tmp_path, ["sh", "awk"], target)
+    assert "Node.js" in said
+    assert "install" in said
+
+
+@pytest.mark.parametrize("target", ["run", "demo", "key"])
+def test_make_without_python_says_so_first(target: str, tmp_path: Path) -> None:
+    said = _without(tmp_path, ["sh", "awk", "dirname"], target, "LEAN=build/.never-there")
+    assert "Python 3.13 is not here: install it" in said
+
+
+def _without(tmp_path: Path, programs: list[str], *arguments: str) -> str:
+    """What make says where no other program is there."""
+    for name in [*programs, "make"]:
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    done = subprocess.run(
+        [tmp_path / "make", *arguments],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "making" not in done.stdout
+    return done.stderr
