@@ -48,9 +48,8 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-prove: $(READY) ## run the proofs at the sizes that are promised
-	@$(PY) -m pytest tests/prove tests/strandline/store tests/browser --full -s
-	@$(PY) -m tests.prove.upgrade
+prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
+	@$(PY) -m tests.prove $(ARGS)
 
 upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=<commit or tag>
 	@$(PY) -m tests.prove.upgrade $(SINCE)

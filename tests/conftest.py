@@ -23,6 +23,9 @@ from tests.support import (
     wire_handlers,
 )
 
+CASES = 20_000
+"""Requests that are made up against the API, at full size."""
+
 
 @pytest.fixture(autouse=True)
 def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -101,6 +104,7 @@ def repository() -> Path:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make prove` runs the sizes that were promised, `make test` a tenth of them."""
     parser.addoption("--full", action="store_true", help="run proofs at their full size")
+    parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
 
 
 @pytest.fixture
@@ -108,3 +112,10 @@ def tenth(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """A promised size, or a tenth of it."""
     full = bool(request.config.getoption("--full"))
     return lambda size: size if full else max(1, size // 10)
+
+
+@pytest.fixture
+def cases(request: pytest.FixtureRequest, tenth: Callable[[int], int]) -> int:
+    """Requests that are made up against the API."""
+    named: int | None = request.config.getoption("--cases")
+    return tenth(CASES) if named is None else named

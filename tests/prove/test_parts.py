@@ -1,0 +1,106 @@
+"""`make prove` fails when a part fails, stops a part that is over its bound, and has a bound."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.prove import __main__ as prove
+from tests.prove import parts
+from tests.prove.parts import Part
+
+BOUND_MINUTES = 90
+
+
+def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> Part:
+    return Part(name, (sys.executable, "-c", code), seconds, alone)
+
+
+def test_a_part_that_fails_is_told_and_the_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = parts.run([part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path)
+    assert [one.passed for one in ended] == [False, True]
+    said = capsys.readouterr().out
+    assert "== bad: FAILED with 3" in said
+    assert "seen" in said
+    assert "1 of 2 parts did not pass" in parts.table(ended)
+
+
+def test_a_part_over_its_bound_is_stopped_with_all_it_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "GRACE_SECONDS", 0.5)
+    child = tmp_path / "child"
+    deaf = (
+        "import os, signal, time, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        f"pid = os.fork(); pid and pathlib.Path({str(child)!r}).write_text(str(pid));"
+        "time.sleep(60)"
+    )
+    (ended,) = parts.run([part("slow", deaf, 1.5)], tmp_path)
+    assert ended.status is None
+    assert ended.seconds < 10
+    assert "== slow: STOPPED: over its bound of 2 s" in capsys.readouterr().out
+    assert gone(int(child.read_text()))
+
+
+def gone(process: int) -> bool:
+    """Whether it ended within a moment; one that nobody has waited for yet did."""
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
+    code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
+    names = ("quiet", "one", "two")
+    ended = parts.run([part(name, code, alone=name == "quiet") for name in names], tmp_path)
+    spans = {one.part.name: [float(moment) for moment in one.said.split()] for one in ended}
+    assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
+
+
+def test_the_cases_of_both_shares_are_summed_and_too_few_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shares(cases: int) -> list[Part]:
+        said = "print('schemathesis, share 0: 12 cases, 13 requests')"
+        return [part("cases 1 of 2", said), part("cases 2 of 2", said)]
+
+    monkeypatch.setattr(prove, "all_parts", shares)
+    assert prove.main(["--cases", "24"]) == 0
+    assert "24 cases were sent" in capsys.readouterr().out
+    assert prove.main(["--cases", "25"]) == 1
+
+
+def test_a_failing_part_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bad(cases: int) -> list[Part]:
+        return [part("bad", "exit(1)")]
+
+    monkeypatch.setattr(prove, "all_parts", bad)
+    assert prove.main([]) == 1
+    assert prove.main(["no such part"]) == 2
+
+
+def test_the_whole_has_a_bound() -> None:
+    """Of what runs side by side, the longest may begin when the others' bounds are used up."""
+    known = prove.all_parts(prove.CASES)
+    together = [one.seconds for one in known if not one.alone]
+    alone = sum(one.seconds for one in known if one.alone)
+    longest = sum(together) / parts.AT_ONCE + max(together) / 2 + alone
+    assert longest + len(known) * parts.GRACE_SECONDS <= BOUND_MINUTES * 60
+
+
+def test_every_proof_is_a_part(repository: Path) -> None:
+    named = {word.partition("::")[0] for one in prove.all_parts(1) for word in one.command}
+    proofs = {str(one.relative_to(repository)) for one in repository.glob("tests/prove/test_*.py")}
+    assert proofs <= named
+    assert {"tests/strandline/store", "tests/browser"} <= named
+    assert all(os.path.exists(repository / name) for name in named if name.startswith("tests/"))
