@@ -489,7 +489,13 @@ def test_topics_are_read_from_short_term_memory(
     made = chain(*closed, topic="roses", models={"topic": by})
     ids = tell_all(tell, key, "The buoy needs paint.", "Red paint for the buoy, then.")
     latest, before = get(gateway, key, "s/analysis/topics")["topics"]
-    known = {"topic": "roses", "event_ids": closed, "chain_id": made, "made_by": by}
+    known = {
+        "topic": "roses",
+        "event_ids": closed,
+        "chain_id": made,
+        "trust": "user",
+        "made_by": by,
+    }
     assert before == known
     assert (latest["event_ids"], latest["chain_id"]) == (ids, None)
     assert "buoy" in latest["topic"].lower() or "paint" in latest["topic"].lower()

@@ -171,7 +171,7 @@ def forgeries(connection: Connection[Any], table: Table) -> list[str]:
     other = next(row for row in of_scopes if not _of(row, bob.tenant))
     own = next(row for row in of_scopes if row.belongs_to(bob))
     members = own.full["participants"]
-    forged = {
+    forged: dict[str, tuple[Row, dict[str, Any]]] = {
         "into a scope without him": (foreign, {"participants": ["user:bob"]}),
         "into another tenant's": (other, {"participants": ["user:bob"]}),
         "shown to more than his scope": (own, {"participants": [*members, "user:zoe"]}),
