@@ -61,7 +61,7 @@ class Reasoner:
     @property
     def provider(self) -> str | None:
         """The model's name, as in `openai:gpt-4o-mini`; None: the twin alone."""
-        return self._provider and self._provider.name
+        return None if self._provider is None else self._provider.name
 
     @property
     def asks(self) -> bool:
