@@ -54,7 +54,8 @@ the first answer again, with `Idempotent-Replayed`; with another request it is a
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \
 the first.
 - **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
-"retryable"}}`; `details` names the `field` that is meant. What is `retryable` may be sent again after `Retry-After` seconds.
+"retryable"}}`; `details` names the `field` that is meant. What is `retryable` may be sent again \
+after `Retry-After` seconds.
 - **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
 _TAGS = {
     "events": "Append to the log, and read it back.",
