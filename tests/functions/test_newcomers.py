@@ -71,7 +71,7 @@ def _written(gateway: Gateway, key: str, path: str, when: Mapping[str, object]) 
         f"{SESSION}/events": message,
         f"{SESSION}/interactions": {"user_message": "x", "agent_response": "y"},
     }
-    body = bodies[path] if "batch" in path else bodies[path] | when
+    body = bodies[path] if "batch" in path else {**bodies[path], **when}
     return gateway.call("POST", path, body, key=key)
 
 
@@ -125,5 +125,6 @@ def test_the_root_of_a_stage_or_base_path_leads_beside_itself(
     event |= {"resource": "/", "path": "/", "pathParameters": None, "httpMethod": "GET"}
     event["multiValueQueryStringParameters"] = event["queryStringParameters"] = None
     event["requestContext"]["path"] = path
-    answer = lambda_handler(event, LambdaContext("admin", 29))
+    handler: Any = lambda_handler
+    answer = handler(event, LambdaContext("admin", 29))
     assert (answer["statusCode"], answer["headers"]["Location"]) == (307, place)

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -213,8 +213,9 @@ def test_scopes_of_many_long_names_end_by_bytes_too(gateway: Gateway, base: Base
 
 def word(document: object) -> str:
     """Sealed as ours are: what only a fault of our own could send out."""
-    fields = [*document, "a list", "a lot"] if isinstance(document, list) else document
-    return Sealer(KEY_SECRET).seal("cursor", "acme", fields)
+    if isinstance(document, list):
+        document = [*cast("list[object]", document), "a list", "a lot"]
+    return Sealer(KEY_SECRET).seal("cursor", "acme", document)
 
 
 AT, ROW = "2026-05-01T00:00:00+00:00", "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70"

@@ -28,12 +28,31 @@ class Sink(NamedTuple):
     query: Callable[[str], Mapping[str, object]] | None = None
 
 
+def _named(name: str, fixed: Mapping[str, object]) -> Callable[[str], Mapping[str, object]]:
+    def sent(text: str) -> Mapping[str, object]:
+        return {**fixed, name: text}
+
+    return sent
+
+
 def _in_body(path: str, *names: str, **fixed: object) -> list[Sink]:
-    return [Sink("POST", path, lambda s, n=name: {**fixed, n: s}) for name in names]
+    return [Sink("POST", path, _named(name, fixed)) for name in names]
 
 
 def _in_query(path: str, *names: str) -> list[Sink]:
-    return [Sink("GET", path, None, lambda s, n=name: {n: s}) for name in names]
+    return [Sink("GET", path, None, _named(name, {})) for name in names]
+
+
+def _participants(text: str) -> object:
+    return {"participants": [text, f"user:{text}"]}
+
+
+def _metadata(text: str) -> object:
+    return {"metadata": {text: [text, {text: text}]}, "text": text[:1000]}
+
+
+def _recalled_metadata(text: str) -> object:
+    return {"metadata": {"a": {text: text}}, "query": text}
 
 
 _NARROW = ("session_id", "channel", "speaker", "since", "until", "role", "type", "origin")
@@ -47,9 +66,9 @@ WORDS = [
 NAMES = [
     *_in_body(QUERY, *_NARROW, "scope_id", "cursor"),
     *_in_body(RECALL, *_NARROW, query=WORD),
-    Sink("POST", QUERY, lambda s: {"participants": [s, f"user:{s}"]}),
-    Sink("POST", QUERY, lambda s: {"metadata": {s: [s, {s: s}]}, "text": s[:1000]}),
-    Sink("POST", RECALL, lambda s: {"metadata": {"a": {s: s}}, "query": s}),
+    Sink("POST", QUERY, _participants),
+    Sink("POST", QUERY, _metadata),
+    Sink("POST", RECALL, _recalled_metadata),
     *_in_query("/memories/list", "participants", "cursor", "limit"),
     *_in_query("/api/v1/scopes", "participants", "cursor"),
     *_in_query("/api/v1/sessions", "participants", "cursor"),

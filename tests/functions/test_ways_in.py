@@ -163,6 +163,8 @@ def test_a_function_starts_with_what_it_needs_and_no_more(
     """PyJWT and cryptography cost a cold start 50 ms and more: none without JWTs."""
     environment = {f"STRANDLINE_{name}": value for name, value in ways.items()}
     environment |= {"STRANDLINE_DATABASE_URL": "x", "STRANDLINE_BUCKET": "x"}
+    if ways is BY_CERTIFICATE:
+        environment["STRANDLINE_CURSOR_SECRET"] = KEY_SECRET
     done = subprocess.run(
         [sys.executable, "-c", "import functions.ingest.handler, sys; print(*sys.modules)"],
         cwd=repository,

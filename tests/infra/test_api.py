@@ -83,7 +83,7 @@ def served_by(found: Resources) -> dict[str, str]:
         return f"{path(above['ParentId'])}/{above['PathPart']}" if above else ""
 
     return {
-        f"{m['HttpMethod']} {path(m['ResourceId'])}": _function(m["Integration"]["Uri"])
+        f"{m['HttpMethod']} {path(m['ResourceId']) or '/'}": _function(m["Integration"]["Uri"])
         for m in of(found, "ApiGateway::Method")
     }
 
