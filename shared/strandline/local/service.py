@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -49,6 +50,9 @@ _OWNER, _APP = "strandline_owner", "strandline_app"
 _SWEEP_SECONDS = "10"
 _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _KEEP_SECONDS = 0.5
+_SWITCH_SECONDS = 0.0005
+"""After so long a thread that computes lets another run. The worker folds in the process that
+answers requests; each of these waits its turn several times, which Python has last 5 ms."""
 _LOG_BYTES = 16 * 1024 * 1024
 _KEY_DAYS = 30
 _LEASED = tuple(
@@ -97,6 +101,8 @@ def running(directory: Path, port: int, clock: Clock = utc_now) -> Generator[Run
         place.mkdir(mode=0o755, parents=True, exist_ok=True)
     warnings = synchronised.warnings(directory)
     with ExitStack() as stack:
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(_SWITCH_SECONDS)
         stack.enter_context(_logging_to(log_file(directory)))
         secured = tls.settled(directory)
         listening = stack.enter_context(closing(_listen(port)))
