@@ -166,7 +166,7 @@ def talk(count: int, length: int) -> list[dict[str, Any]]:
 def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
     database = Database(base.url)
     embedder = WordEmbedder(f"words/{DIMENSIONS}", DIMENSIONS)
-    yield work_for(database, Blobs(aws.bucket), embedder, seconds=3600.0)
+    yield work_for(database, Blobs(aws.bucket), embedder, seconds=3600.0, turn=10**9)
     database.close()
 
 

@@ -49,6 +49,9 @@ _OWNER, _APP = "strandline_owner", "strandline_app"
 _SWEEP_SECONDS = "10"
 _SECRETS = "secrets.json"
 _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
+_SWITCH_SECONDS = 0.0005
+"""After so long a thread that computes lets another run. The worker folds in the process that
+answers requests; each of these waits its turn several times, which Python has last 5 ms."""
 _LOG_BYTES = 16 * 1024 * 1024
 _REMINDER_SECONDS = 60.0
 _LEASED = tuple(
@@ -113,6 +116,8 @@ def running(
         place.mkdir(mode=0o755, parents=True, exist_ok=True)
     warnings = synchronised.warnings(directory)
     with ExitStack() as stack:
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(_SWITCH_SECONDS)
         stack.enter_context(_logging_to(log_file(directory)))
         secured = tls.settled(directory)
         listening = stack.enter_context(closing(_listen(port)))

@@ -64,6 +64,8 @@ def _handled(
             tenant = str(hint["tenant"])
             failed = embed_scopes(job, tenant, scopes)
             service.hints.send_later(tenant, job.tally.later)
+            if job.tally.more:  # behind what others are waiting for
+                service.hints.send(tenant, sorted(job.tally.more))
             if failed:
                 reason = f"{failed} of {len(scopes)} scopes"
         except StrandlineError as error:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,8 +37,12 @@ def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     scope that somebody works on, that has nothing due or that waits for a model is none of ours."""
     access = worker.database.access(Asker.background(tenant))
     failed = 0
-    # Again, because an append that came during the last step was hinted by nobody.
-    while leases := work.lease(access, scope_ids, len(scope_ids)):
+    # Again, because an append that came during the last step was hinted by nobody. What has had its
+    # turn is not: it is hinted anew.
+    while rest := [one for one in scope_ids if one not in worker.tally.more]:
+        leases = work.lease(access, rest, len(rest))
+        if not leases:
+            break
         done = _work_off(worker, access, leases)
         failed += done.failed
         if worker.out_of_time():
@@ -130,8 +135,8 @@ def _embed_leased(
 
 
 def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -> None:
-    space = worker.embedder.space
-    while events := work.unembedded(access, scope_ids, space, BATCH):
+    space, embedded, left = worker.embedder.space, Counter[UUID](), list(scope_ids)
+    while left and (events := work.unembedded(access, left, space, BATCH)):
         vectors = _vectors(worker, access, events)
         with access.transaction():
             work.store_vectors(access, space, vectors, events)
@@ -140,6 +145,9 @@ def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -
         worker.tally.events += len(vectors)
         scopes = sorted({str(event.scope_id) for event in events})
         logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
+        embedded.update(event.scope_id for event in events)
+        worker.tally.more |= {one for one in left if embedded[one] >= worker.turn}
+        left = [one for one in left if embedded[one] < worker.turn]
         if worker.out_of_time():
             break
 
@@ -191,6 +199,7 @@ def _form_leased(
         try:
             through = form(worker, access, taken.scope_id, worker.clock())
             waits = taken.scope_id in worker.tally.waits or worker.out_of_time()
+            waits = waits or taken.scope_id in worker.tally.more
             if not through and not waits and taken.scope_id not in failures:
                 stuck.append(taken.scope_id)
         except Exception as error:

@@ -31,7 +31,8 @@ _OF_A_SCOPE = 20
 
 def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
     """Fold a scope's log past its mark, until its end, the worker's, a user message whose vector is
-    not there yet, or a question to a model that has to wait (`worker.tally.waits` says for what);
+    not there yet, a question to a model that has to wait (`worker.tally.waits` says for what), or
+    the end of its turn (`worker.tally.more` names it);
     gives whether the end was reached. Right whoever else does the same at the same time. `access`
     is of background work, and in no transaction.
 
@@ -48,7 +49,7 @@ def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
 
 
 def _form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
-    overtaken = 0
+    overtaken = folded = 0
     while overtaken < _TRIES:
         fold, turns = _read(worker, access, scope_id, now)
         try:
@@ -61,6 +62,10 @@ def _form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool
         if through and fold.committed >= fold.mark.last_seq:
             return True  # what was appended meanwhile is due by itself
         if not through or worker.out_of_time():
+            return False
+        folded += fold.committed - fold.mark.folded_seq
+        if folded >= worker.turn:
+            worker.tally.more.add(scope_id)
             return False
     raise Unavailable("Other workers fold this scope. Nothing is lost: it stays due.")
 

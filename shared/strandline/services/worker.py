@@ -24,6 +24,10 @@ _MOST_RESERVED = 90.0
 """Kept for a closed run at most, however long a model may take: a worker has 118 s for all."""
 
 
+TURN = 1000
+"""Seconds of work: so long a tenant's hint waits at most for each hint that is before it."""
+
+
 class Overtaken(Interrupted):
     """Somebody else moved the scope's mark: read it again."""
 
@@ -66,6 +70,8 @@ class Tally:
     """Scopes whose last fold stopped for a model's sake, and what they wait for."""
     later: dict[UUID, float] = field(default_factory=dict[UUID, float])
     """Of these the ones that were given back, to be gone on with in so many seconds."""
+    more: set[UUID] = field(default_factory=set[UUID])
+    """Scopes whose turn was over before their work was: they queue up behind everybody else's."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ class Worker:
     renew: Callable[[], bool] = lambda: True
     """Says that we are still at it, to whoever else might take it up; False once somebody has. Not
     in a transaction."""
+    turn: int = TURN
+    """Events of one scope embedded, and folded, before others have theirs."""
 
     def out_of_time(self) -> bool:
         """A batch more might not be finished in time, or is somebody else's. Asked between commits:

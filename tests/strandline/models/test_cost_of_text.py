@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.models import aliases, cohesion, codes, digest, spans, words
+from strandline.models import aliases, codes, cohesion, digest, spans, words
 from strandline.models.language import EntityKind, Said
 from strandline.models.twin import Twin
 
@@ -70,7 +70,10 @@ def test_a_name_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> 
         return is_of(*given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(aliases, "_is_of", counted)
-    names = [f"{one.title()} {two.title()}" for one, two in zip(unheard(2000), unheard(2000, "vo"))]
+    names = [
+        f"{one.title()} {two.title()}"
+        for one, two in zip(unheard(2000), unheard(2000, "vo"), strict=True)
+    ]
     kinds: dict[str, EntityKind] = dict.fromkeys([*names, *unheard(500)], "other")
     assert len(aliases.aliases(kinds)) == 500  # each is the first word of one
     assert calls < 2 * len(kinds)

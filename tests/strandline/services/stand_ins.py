@@ -13,7 +13,7 @@ from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.models.embedding import Embedder
 from strandline.reasoner import Reasoner
 from strandline.services.embed import embed_tenant
-from strandline.services.worker import Tally, Worker
+from strandline.services.worker import TURN, Tally, Worker
 from strandline.store import work
 from tests.support import PLENTY
 
@@ -53,10 +53,11 @@ def work_for(
     reasoner: object | None = None,
     *,
     seconds: float = 60.0,
+    turn: int = TURN,
 ) -> Worker:
     """A worker with so much time, whose language model is the twin, or what a test gives it."""
     asked = cast("Reasoner", reasoner) if reasoner else Reasoner(database, PLENTY, None)
-    return Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked)
+    return Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked, turn=turn)
 
 
 def embed_due(worker: Worker) -> int:

@@ -1,0 +1,87 @@
+"""Nobody waits for a neighbour's whole backlog: each scope has a turn, then others have theirs."""
+
+import importlib
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from strandline.local.lambda_context import LambdaContext
+from strandline.routes import queue
+from strandline.services.worker import Worker
+from tests.strandline.services.folds import ALICE, HELPER, append
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import Base, Gateway
+
+TURN = 400
+
+
+@pytest.fixture
+def embedder() -> WordEmbedder:
+    return WordEmbedder("words/64", 64)
+
+
+class Queue:
+    """The queue of hints, delivered one at a time in their order."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, base: Base) -> None:
+        self.messages = deque[dict[str, Any]]()
+        self.delivered = 0
+        self._base = base
+        self._handler = importlib.import_module("functions.worker.handler")
+        hints = self._handler.service.hints
+        patch.setattr(hints, "send", self.send)
+        patch.setattr(hints, "send_later", lambda _tenant, _waits: None)  # pyright: ignore
+
+        def short(*given: Any, **named: Any) -> Worker:
+            return replace(Worker(*given, **named), turn=TURN)
+
+        patch.setattr(queue, "Worker", short)
+
+    def send(self, tenant: str, scopes: Iterable[UUID | str]) -> None:
+        self.messages.append({"tenant": tenant, "scopes": [str(scope) for scope in scopes]})
+
+    def deliver(self) -> None:
+        self.delivered += 1
+        record = {"messageId": "m", "body": json.dumps(self.messages.popleft())}
+        answer = self._handler.lambda_handler({"Records": [record]}, LambdaContext("worker", 120))
+        assert answer["batchItemFailures"] == []
+
+    def unfolded(self, scope: str) -> int:
+        return self._base.rows(
+            "select (last_seq - folded_seq)::int from scopes where scope_id = %s", UUID(scope)
+        )[0][0]
+
+
+def told(count: int) -> list[dict[str, Any]]:
+    who = [ALICE, HELPER]
+    return [
+        {"participants": who, "role": "user", "speaker": ALICE, "content": f"buoy no. {place}"}
+        for place in range(count)
+    ]
+
+
+def test_a_backlog_gives_way_after_a_turn(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints = Queue(monkeypatch, base)
+    giant = ""
+    for _ in range(12):
+        (giant, *_) = append(gateway, gateway.key("giant"), told(200))
+    small = append(gateway, gateway.key("small"), told(5))[0]
+    hints.messages.clear()
+    hints.send("giant", [giant])
+    hints.send("small", [small])
+    while hints.unfolded(small):
+        hints.deliver()
+    assert hints.delivered == 2
+    assert hints.unfolded(giant) == 2400 - TURN
+    while hints.messages:
+        hints.deliver()
+    assert hints.unfolded(giant) == 0
+    assert hints.delivered <= 2 + 2400 // TURN + 1, "no turn is for nothing"
+    assert base.rows("select count(*) from scope_work") == [(0,)]
