@@ -78,11 +78,12 @@ def embedder() -> WordEmbedder:
 
 
 @pytest.fixture
-def app(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcess]:
+def app(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InProcess]:
     """The real handlers with no quota in the way, answering whatever is sent meanwhile."""
     for name in ("REQUESTS", "APPENDS"):
         monkeypatch.setenv(f"STRANDLINE_TENANT_{name}_PER_MINUTE", str(10**9))
     settings.cache_clear()
+    monkeypatch.chdir(tmp_path)  # where schemathesis lays a folder of its own
     with answered_here(InProcess()) as app:
         yield app
 
