@@ -27,7 +27,7 @@ QUESTIONS = (
     "When is the weekly meeting held now?",
     "What did the clockmaker charge for the repair of the barometer in the end?",
     "Where does Mara keep her auto-injector now?",
-    "How much did Brackwater refund?",
+    "When was Cod found and by whom?",
 )
 """Of those that lie beside the conversation, what needs no knowledge of it."""
 PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
@@ -244,8 +244,9 @@ def _show_privacy(question: Mapping[str, Any], seen: int) -> None:
     """What somebody who was not there gets to see: `seen` of the messages that would answer."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
     _say(
-        f"Mara told that to Keel when Tomas was not there. {len(question['hidden'])} messages would "
-        f"answer it; {seen} of them can be found when Tomas asks.",
+        "Mara told that to Keel when Tomas was not there. "
+        f"{len(question['hidden'])} messages would answer it; {seen} of them can be found when "
+        "Tomas asks.",
         "  ",
     )
 
