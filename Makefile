@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key test check format prove upgrade bench cold calibrate twin prices layers synth lock clean
+.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains cold calibrate twin prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -10,7 +10,7 @@ LEAN := $(VENV)/.ready-run
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
@@ -57,6 +57,9 @@ upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=
 bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
+
+bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
+	@$(PY) -m tests.bench.chains $(ARGS)
 
 prices: $(READY) ## write what it costs into the README, from infra/prices.py
 	@$(PY) -m infra.prices

@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from strandline.config import PREFIX, Settings
-from strandline.local import scores
 from strandline.models.choice import make_embedder
 from strandline.models.embedding import Embedder
 from strandline.models.twin import Twin
 from strandline.segmentation import cosine
 from strandline.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
-from tests.bench import locomo, talks
+from tests.bench import locomo, scores, talks
 from tests.bench.talks import Event, Talk
 
 SURE = 0.95

@@ -17,8 +17,6 @@ from typing import Any
 
 from strandline import quality, spaces
 from strandline.config import settings
-from strandline.local import scores
-from strandline.local.scores import Score
 from strandline.models.embedding import Embedder
 from strandline.models.language import Said, Summary
 from strandline.models.local import LocalEmbedder
@@ -26,8 +24,9 @@ from strandline.models.provider import Asked, Reply
 from strandline.models.twin import Twin
 from strandline.reasoner import Reasoner
 from strandline.tuning import DEFAULTS
-from tests.bench import locomo, talks
+from tests.bench import locomo, scores, talks
 from tests.bench.locomo import Conversation
+from tests.bench.scores import Score
 from tests.bench.strandline_system import Strandline
 from tests.bench.talks import Talk
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.local.scores import Found, boundaries
 from strandline.models import cohesion
 from strandline.models.language import Said
 from tests.bench import talks
+from tests.bench.scores import Found, boundaries
 from tests.bench.talks import Event, Talk
 
 SHIFT = 0.5

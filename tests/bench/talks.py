@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline import quality, ranking
-from strandline.local import demo, scores
-from strandline.local.scores import Expected, Found
+from strandline.local import demo
 from strandline.models.embedding import Embedder
 from strandline.models.language import Said
 from strandline.models.twin import Twin
 from strandline.segmentation import Lane, Rules, Run, Turn, finish, flows, runs
 from strandline.spaces import Thresholds
 from strandline.tuning import DEFAULTS
+from tests.bench import scores
 from tests.bench.locomo import Conversation
+from tests.bench.scores import Expected, Found
 
 _FOLDER = Path(__file__).parent / "corpus"
 CORPUS = _FOLDER / "talks.jsonl"

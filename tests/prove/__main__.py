@@ -23,7 +23,7 @@ SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answe
 TOGETHER = (
     ("fold", "tests/prove/test_fold.py", 10),
     ("isolation", "tests/strandline/store", 6),
-    ("archive", "tests/prove/test_archive.py", 8),
+    ("archive", "tests/prove/test_archive.py", 14),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 3),

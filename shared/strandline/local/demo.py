@@ -1,27 +1,43 @@
-"""`make demo`: feed the conversation that ships with the project, and ask it questions."""
+"""`make demo`: feed the conversation that ships with the project, and ask it questions.
+
+It has a tenant of its own, and what is stored is kept: a second run stores nothing twice.
+"""
 
 import json
 import sys
+import textwrap
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from strandline.local import scores
+from strandline.db import Asker, Database
 from strandline.local.run import directory, port
-from strandline.local.scores import Found
 from strandline.local.service import key_file, running
 from strandline.local.tls import Tls
+from strandline.services.keys import make_key
 
+TENANT = "demo"
+QUESTIONS = (
+    "How high was the tallest single wave at Auk in the storm?",
+    "When is the weekly meeting held now?",
+    "What did the clockmaker charge for the repair of the barometer in the end?",
+    "Where does Mara keep her auto-injector now?",
+    "When was Cod found and by whom?",
+)
+"""Of those that lie beside the conversation, what needs no knowledge of it."""
+PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
+"""Asked by somebody who was not in the room."""
 _BATCH = 20
-_QUESTIONS = 6
-_SHOWN = 3
-_NAMED = 6
+_SHOWN = 2
+_TOPICS = 8
 _PATIENCE_SECONDS = 60
-_BAR = 40
+_KEY_DAYS = 1
+_WIDTH = 92
 
 
 class Client:
@@ -62,24 +78,21 @@ def events(folder: Path) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def feed(client: Client, folder: Path) -> tuple[dict[str, str], int]:
-    """Append the conversation in order; gives the events' ids by their keys, and the number of
-    citations. Events that cite earlier ones wait until those have their ids."""
+def feed(client: Client, folder: Path) -> dict[str, str]:
+    """Append the conversation in order; gives the events' ids by their keys. Events that cite
+    earlier ones wait until those have their ids."""
     ids: dict[str, str] = {}
     waiting: list[dict[str, Any]] = []
     everything = list(events(folder))
-    cited = 0
     for done, event in enumerate(everything, 1):
         keys = event.pop("cites", [])
         if any(key not in ids for key in keys):
             ids |= _flush(client, waiting)
         event["edges"] = [{"event_id": ids[key], "weight": 0.8} for key in keys]
-        cited += len(keys)
         waiting.append(event)
         if len(waiting) == _BATCH or done == len(everything):
             ids |= _flush(client, waiting)
-        _progress(done, len(everything))
-    return ids, cited
+    return ids
 
 
 def _flush(client: Client, waiting: list[dict[str, Any]]) -> dict[str, str]:
@@ -94,81 +107,27 @@ def _flush(client: Client, waiting: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def _progress(done: int, total: int) -> None:
-    filled = _BAR * done // total
-    end = "\n" if done == total else ""
-    bar = "█" * filled + "░" * (_BAR - filled)
-    print(f"\r  {bar} {done}/{total} events", end=end, flush=True)
-
-
-def ask(client: Client, question: dict[str, Any]) -> set[str]:
-    """Print a question's best memories with their citations; gives the ids of all found."""
-    asked = {"query": question["question"], "participants": question["participants"], "limit": 20}
-    answer = client.post("/api/v1/recall", asked)
-    print(f"\n{', '.join(question['participants'])} ask: {question['question']}")
-    for place, hit in enumerate(answer["hits"][:_SHOWN], 1):
-        event = hit["event"]
-        text = event["content"] or f"[{event['blob']['name']}, {event['blob']['size']:,} bytes]"
-        said = f"{event['speaker'] or event['role']}: {text}".replace("\n", " ")
-        when = (event["occurred_at"] or event["recorded_at"])[:16].replace("T", " ")
-        print(f"  {place}. {said[:110]}{'…' if len(said) > 110 else ''}")
-        print(
-            f"     cited: event {event['event_id']}, {when}, session {event['session_id']}, "
-            f"seq {event['seq']}, score {hit['score']['total']:.3f}\n"
-            f"            {event['cid']}"
-        )
-    if answer["degraded"]:
-        print(f"  (degraded: {', '.join(answer['degraded'])})")
-    return {hit["event"]["event_id"] for hit in answer["hits"]}
-
-
-def show_chains(client: Client, folder: Path, keys: dict[str, str]) -> None:
-    """Print the chains of the conversation's sessions, and how well they match what is expected of
-    them. `keys` are the events' by their ids."""
-    expected = scores.read(folder)
-    chains = _settled(client, list(expected.lanes))
-    still = len(keys) - sum(chain["event_count"] for chain in chains.values())
-    print(f"\n{len(chains)} chains of {folder.name}'s sessions:")
-    for chain in sorted(chains.values(), key=lambda one: one["started_at"]):
-        named = ", ".join(entity["name"] for entity in chain["entities"][:_NAMED])
-        print(
-            f"  {chain['started_at'][:10]} {chain['session_id']} {chain['event_count']:3} events, "
-            f"heat {chain['heat']:.2f}  {chain['topic']}{f'  [{named}]' if named else ''}"
-            f"{'  (rejected)' if chain['rejected'] else ''}"
-        )
-    found = [
-        Found(
-            [keys[event] for event in chain["event_ids"]],
-            [entity["name"] for entity in chain["entities"]],
-        )
-        for chain in chains.values()
-    ]
-    if still:
-        print(f"{still} events are open until nobody has spoken for half an hour. Without them:")
-    print(f"Boundaries within {scores.TOLERANCE} event: {scores.boundaries(expected, found)}")
-    print(f"Entities: {scores.entities(expected, found)}")
-
-
-def _settled(client: Client, sessions: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The sessions' chains by their ids, once the worker has formed what it can."""
+def _settled(client: Client, sessions: Sequence[str]) -> list[dict[str, Any]]:
+    """The sessions' chains, once the worker has formed what it can; the oldest first."""
     paths = [f"/api/v1/sessions/{one}/segments?include=all&limit=100" for one in sessions]
     seen: dict[str, dict[str, Any]] | None = None
     for _ in range(_PATIENCE_SECONDS):
         found = [chain for path in paths for chain in client.get(path)["segments"]]
         chains = {chain["chain_id"]: chain for chain in found}
-        if seen is not None and chains.keys() == seen.keys():
-            return chains
+        settled = seen is not None and bool(chains) and chains.keys() == seen.keys()
         seen = chains
+        if settled:
+            break
         time.sleep(1)
-    return seen or {}
+    return sorted((seen or {}).values(), key=lambda chain: chain["started_at"])
 
 
-def _await_vectors(client: Client, folder: Path) -> None:
+def _await_vectors(client: Client, rooms: Sequence[tuple[str, ...]]) -> None:
     """The worker embeds in the background; the demo goes on once it is through."""
-    for people in sorted({tuple(sorted(event["participants"])) for event in events(folder)}):
-        asked = {"query": "anything", "participants": people, "limit": 1}
+    for people in rooms:
+        body = {"query": "anything", "participants": people, "limit": 1}
         for _ in range(_PATIENCE_SECONDS * 4):
-            if not client.post("/api/v1/recall", asked)["not_yet_embedded"]:
+            if not client.post("/api/v1/recall", body)["not_yet_embedded"]:
                 break
             time.sleep(0.25)
 
@@ -184,57 +143,155 @@ def _answers(url: str, tls: Tls | None) -> bool:
 
 @contextmanager
 def _service() -> Generator[tuple[str, str, Tls | None]]:
-    """The service that runs already, or one for as long as the demo takes."""
+    """The address of the service that runs already, or of one for as long as the demo takes, and a
+    key of the demo's tenant."""
     file = key_file(directory())
     known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
     paths: dict[str, str] | None = known.get("tls")
     tls = Tls(**{name: Path(path) for name, path in paths.items()}) if paths else None
     if known["url"] and _answers(known["url"], tls):
-        yield known["url"], known["key"], tls
+        yield known["url"], _key(known["environment"]), tls
         return
-    print("No service is running on this data; starting one for the demo.")
+    print("No service runs on this data yet: starting one for as long as the demo takes.")
     with running(directory(), port()) as service:
-        yield service.url, service.key, service.tls
+        environment = json.loads(file.read_text())["environment"]
+        yield service.url, _key(environment), service.tls
 
 
-def _fed(client: Client, folder: Path) -> dict[str, str]:
-    started = time.monotonic()
-    print(f"Feeding {folder / 'conversation.jsonl'}")
-    ids, cited = feed(client, folder)
-    print(f"  {len(ids)} events and {cited} citations in {time.monotonic() - started:.1f} s")
-    _await_vectors(client, folder)
-    return ids
+def _key(environment: Mapping[str, str]) -> str:
+    """A key of the demo's tenant, made now, that reads and writes all of it."""
+    with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
+        return make_key(
+            database.access(Asker(TENANT, ())),
+            environment["STRANDLINE_KEY_SECRET"],
+            rights=("read", "write"),
+            label="made by make demo",
+            expires_at=datetime.now(UTC) + timedelta(days=_KEY_DAYS),
+        ).token
 
 
-def _questions(client: Client, folder: Path, ids: dict[str, str]) -> int:
-    """Ask some of a conversation's questions, the last by people who were not in the room; gives
-    how many events they saw nevertheless."""
-    lines = (folder / "questions.jsonl").read_text().splitlines()
-    questions = [json.loads(line) for line in lines]
-    shown = [q for q in questions if q["expected"]][:: max(1, len(questions) // _QUESTIONS)]
-    for question in shown[: _QUESTIONS - 1]:
-        ask(client, question)
-    hidden = next(q for q in questions if not q["expected"])
-    leaked = ask(client, hidden) & {ids[key] for key in hidden["hidden"]}
-    print(f"\nThe last was asked by people who were not in the room: {len(leaked)} of the ", end="")
-    print(f"{len(hidden['hidden'])} events that answer it are among what they found.")
-    return len(leaked)
+def _name(participant: str) -> str:
+    """`user:mara` as people say it."""
+    return participant.rpartition(":")[2].capitalize()
+
+
+def _names(people: Sequence[str]) -> str:
+    """Several of them."""
+    *first, last = map(_name, people)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _say(text: str, indent: str = "") -> None:
+    """A paragraph, whole, in lines that fit a terminal."""
+    print(textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
+
+
+def _day(moment: str) -> str:
+    at = datetime.fromisoformat(moment)
+    return f"{at.day} {at:%B %Y, %H:%M}"
+
+
+def _introduce(talk: Sequence[Mapping[str, Any]], rooms: Sequence[tuple[str, ...]]) -> None:
+    """Who talks about what; says what goes in."""
+    sessions = len({event["session_id"] for event in talk})
+    begun, ended = (_day(talk[at]["occurred_at"]).partition(",")[0] for at in (0, -1))
+    print("\nWHAT GOES IN")
+    _say(
+        "Mara and Tomas put six wave buoys (Auk, Brill, Cod, Dab, Eider and Fulmar) to sea. Keel "
+        f"is an AI agent that helps them. {len(talk)} messages in {sessions} conversations, "
+        f"from {begun} to {ended}. Not everybody is in every conversation:"
+    )
+    for people in rooms:
+        count = sum(tuple(event["participants"]) == people for event in talk)
+        print(f"  {count:3} messages among {_names(people)}")
+
+
+def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
+    """What the service made of the messages: a few of many."""
+    print("\nWHAT WAS FOUND IN IT")
+    _say(
+        f"{len(chains)} topics, cut and named without a language model. The "
+        f"{min(_TOPICS, len(chains))} longest, by date:"
+    )
+    longest = sorted(chains, key=lambda chain: -chain["event_count"])[:_TOPICS]
+    for chain in sorted(longest, key=lambda chain: chain["started_at"]):
+        print(f"  {chain['started_at'][:10]}  {chain['event_count']:3} messages  {chain['topic']}")
+
+
+def _ask(client: Client, question: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is found for it, the best first."""
+    body = {"query": question["question"], "participants": question["participants"], "limit": 20}
+    answer = client.post("/api/v1/recall", body)
+    return [hit["event"] for hit in answer["hits"]]
+
+
+def _show_answer(question: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> None:
+    """The question, and what was said to it: who, when, where."""
+    print(f"\n{_names(question['participants'])} ask: {question['question']}")
+    for event in found[:_SHOWN]:
+        who = _name(event["speaker"] or event["role"])
+        blob = event["blob"]
+        text = event["content"] or f"[the file {blob['name']}, {blob['size']:,} bytes]"
+        _say(f'{who}: "{" ".join(text.split())}"', "  ")
+        print(
+            f"      cited: {who}, {_day(event['occurred_at'])}, conversation {event['session_id']}"
+        )
+    if not found:
+        print("  Nothing is known about this.")
+
+
+def _show_privacy(question: Mapping[str, Any], seen: int) -> None:
+    """What somebody who was not there gets to see: `seen` of the messages that would answer."""
+    print(f"\n{_names(question['participants'])} ask: {question['question']}")
+    _say(
+        "Mara told that to Keel when Tomas was not there. "
+        f"{len(question['hidden'])} messages would answer it; {seen} of them can be found when "
+        "Tomas asks.",
+        "  ",
+    )
+
+
+def _show_next(url: str, key: str, tls: Tls | None) -> None:
+    """A call to copy, and where to read on."""
+    trust = f" --cacert {tls.authority}" if tls and tls.client else ""
+    question = json.dumps({"query": QUESTIONS[0], "participants": ["user:mara"], "limit": 3})
+    print(
+        "\nHOW TO GO ON\n"
+        f'The memory stays in tenant "{TENANT}"; a second run stores nothing twice. While '
+        "`make run` runs,\nask it yourself (this key is good for a day):\n"
+        f"  curl -s{trust} {url}/api/v1/recall -H 'X-API-Key: {key}' \\\n"
+        f"    -H 'Content-Type: application/json' -d '{question}'\n"
+        f"Every call, with a page to try it: {url}/docs"
+    )
 
 
 def main() -> int:
-    """Feed and ask; then show the chains, and those of any other conversation that lies there with
-    what is expected of it."""
+    """Feed, show, ask; 1 where somebody sees what was not said to them."""
     folder = Path("events/demo")
-    others = sorted(path.parent for path in Path("events").glob("*/expected_entities.jsonl"))
+    talk = list(events(folder))
+    rooms = list(dict.fromkeys(tuple(event["participants"]) for event in talk))
+    lines = (folder / "questions.jsonl").read_text().splitlines()
+    questions = {question["question"]: question for question in map(json.loads, lines)}
     with _service() as (url, key, tls):
         client = Client(url, key, tls)
-        print(f"The service answers at {url}.")
-        ids = _fed(client, folder)
-        leaked = _questions(client, folder, ids)
-        for other in [folder, *(path for path in others if path != folder)]:
-            ids = ids if other == folder else _fed(client, other)
-            show_chains(client, other, {event: key for key, event in ids.items()})
-    return 1 if leaked else 0
+        _introduce(talk, rooms)
+        began = time.monotonic()
+        print("Storing and reading them …", flush=True)
+        ids = feed(client, folder)
+        _await_vectors(client, rooms)
+        chains = _settled(client, list(dict.fromkeys(event["session_id"] for event in talk)))
+        print(f"Stored, and searchable by meaning, after {time.monotonic() - began:.0f} s.")
+        _show_topics(chains)
+        print("\nWHAT CAN BE ASKED")
+        print("Each answer is what somebody said, with who said it and when.")
+        for question in QUESTIONS:
+            _show_answer(questions[question], _ask(client, questions[question]))
+        private = questions[PRIVATE]
+        hidden = {ids[key] for key in private["hidden"]}
+        seen = sum(event["event_id"] in hidden for event in _ask(client, private))
+        _show_privacy(private, seen)
+        _show_next(url, key, tls)
+    return 1 if seen else 0
 
 
 if __name__ == "__main__":

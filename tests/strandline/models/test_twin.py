@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.local import scores
 from strandline.models import cohesion, digest
 from strandline.models.language import Said, Summary
 from strandline.models.twin import Twin
 from strandline.models.words import sentences, stems
 from strandline.spaces import Thresholds
-from tests.bench import talks
+from tests.bench import scores, talks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TWIN = Twin()

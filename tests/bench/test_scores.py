@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.local.scores import Expected, Found, Score, boundaries, entities, read
+from tests.bench.scores import Expected, Found, Score, boundaries, entities, read
 
 EXPECTED = Expected(
     lanes={"s-1": ["a", "b", "c", "d", "e", "f", "g"], "s-2": ["x", "y"]},
@@ -63,7 +63,7 @@ def test_f1() -> None:
 
 
 def test_the_demo_expects_what_it_says() -> None:
-    demo = read(Path(__file__).parents[3] / "events" / "demo")
+    demo = read(Path(__file__).parents[2] / "events" / "demo")
     keys = {key for lane in demo.lanes.values() for key in lane}
     assert demo.starts <= keys
     assert set(demo.names) == demo.starts
