@@ -154,7 +154,7 @@ def test_what_an_earlier_release_wrote_is_looked_up_and_filled_in(
     assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["tool"]
     topics = gateway.call("GET", f"{SESSION}/s-1/analysis/topics", key=gateway.key()).body
     assert [one["trust"] for one in topics["topics"]] == ["tool"]
-    base.rows("delete from schema_migrations where name = '0024_fill_chain_trust.sql'")
+    base.rows("delete from schema_migrations where name = '0023_fill_chain_trust.sql'")
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
-        assert migrate(owner) == ["0024_fill_chain_trust.sql"]
+        assert migrate(owner) == ["0023_fill_chain_trust.sql"]
     assert base.rows("select chain_id, version, trust from chain_versions order by 1, 2") == before
