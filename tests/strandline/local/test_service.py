@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import urllib.error
@@ -96,6 +97,7 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
 ) -> None:
     (place.parent / ".stfolder").mkdir()
     with running(place, 0) as service:
+        assert sys.getswitchinterval() < 0.001, "requests run beside the fold"
         stored(service)
         health = call(service, "/api/v1/health")
         said = greeting(service, 1.0)

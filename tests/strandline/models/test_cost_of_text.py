@@ -1,6 +1,8 @@
 """What a text costs the twin: about as much as it is long, whatever it holds; and the rules that
 keep it so give what comparing all with all gave."""
 
+# pyright: reportPrivateUsage=false
+
 import hashlib
 import json
 import random
@@ -173,7 +175,12 @@ def test_a_long_word_is_not_remembered() -> None:
 
 def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(cohesion, "stems", lambda text: taken.append(text) or iter(text.split()))
+
+    def stems(text: str) -> Iterator[str]:
+        taken.append(text)
+        return iter(text.split())
+
+    monkeypatch.setattr(cohesion, "stems", stems)
     cohesion._stems_of.cache_clear()
     said = say(*(f"event no {place}" for place in range(500)))
     for place in range(490, 496):
