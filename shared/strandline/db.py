@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from strandline.errors import Misconfigured, Unavailable, Unsure
-from strandline.exchange import exchange, rows_of
+from strandline.exchange import Asked, exchange, rows_of
 from strandline.sealing import Sealer
 from strandline.signing import Signer
 
@@ -154,6 +154,15 @@ class Access:
         """A statement without an answer, inside `transaction`; gives the rows it touched."""
         assert self._in is not None
         return self._in.execute(statement, params).rowcount
+
+    def execute_all(
+        self, statements: Sequence[LiteralString], params: Mapping[str, object]
+    ) -> None:
+        """Statements without an answer and with the same parameters, in order and in one round
+        trip, inside `transaction`."""
+        assert self._in is not None
+        asked: list[Asked] = [(statement, params) for statement in statements]
+        exchange(self._in, *asked)
 
     @contextmanager
     def transaction(self) -> Generator[None]:

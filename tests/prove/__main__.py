@@ -27,6 +27,9 @@ TOGETHER = (
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 3),
+    ("texts", "tests/prove/test_any_text.py", 8),
+    ("searches", "tests/functions/test_search_strings.py", 4),
+    ("endings", "tests/strandline/local/test_endings.py", 6),
     ("restore", "tests/prove/test_restore.py", 3),
     ("idempotency", "tests/prove/test_idempotency.py", 3),
     ("deadlock", "tests/prove/test_deadlock.py", 2),
@@ -37,6 +40,7 @@ TOGETHER = (
 )
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 ALONE = (
+    ("fold rate", "tests/prove/test_fold_rate.py", 5),
     ("crash", "tests/prove/test_crash.py", 4),
     ("idle", "tests/prove/test_idle.py", 5),
     ("restarts", "tests/prove/test_restarts.py", 4),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 from strandline.db import Access
@@ -287,11 +287,12 @@ def add(
         "vector": vector,
     }
     unindex = _UNINDEX if made.version > 1 else ""  # before its first one it has no vector
-    for statement in (_VERSION, _HEAD, _LINKS if links else "", unindex, _USED):
-        if statement:
-            access.execute(statement, params)
-    if vector is not None:
-        access.execute(_INDEX, params)
+    index = _INDEX if vector is not None else ""
+    statements: tuple[LiteralString, ...] = (
+        *(_VERSION, _HEAD, _LINKS if links else ""),
+        *(unindex, _USED, index),
+    )
+    access.execute_all([statement for statement in statements if statement], params)
 
 
 _VERSION = """

@@ -102,8 +102,9 @@ def turns(
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
             and v.scope_id = e.scope_id and v.event_id = e.event_id
             and e.role = 'user' and e.type = 'message'
-        where e.scope_id = %(scope_id)s and e.seq > %(after)s
-        order by e.seq limit %(limit)s
+        -- No gaps: so many seqs are so many events, and a plan that knows it reads no more.
+        where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(after)s + %(limit)s
+        order by e.seq
         """,
         {"scope_id": scope_id, "space": space, "after": after, "limit": limit},
     )

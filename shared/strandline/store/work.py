@@ -110,6 +110,7 @@ def unembedded(
         cross join lateral (
             select * from events e
             where e.scope_id = scope_id.scope_id and e.seq > coalesce(p.embedded_seq, 0)
+                and e.seq <= coalesce(p.embedded_seq, 0) + %(limit)s  -- no gaps, no sort
             order by e.seq limit %(limit)s) e
         order by e.scope_id, e.seq limit %(limit)s
         """,
