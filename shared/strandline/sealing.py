@@ -55,7 +55,7 @@ class Sealer:
     def _siv(self) -> "AESSIV":
         """Imported with the first word, not with this module: a process that never pages pays
         nothing. From where the public module has it: that one imports every other cipher as well,
-        11 to 15 ms of a cold start's CPU on top of 6 to 8; a test holds the two to be one."""
+        6 to 13 ms more of a cold start's CPU; a test holds the two to be one."""
         if self._cipher is None:
             from cryptography.hazmat.bindings._rust import (  # pyright: ignore[reportPrivateUsage]
                 openssl,
