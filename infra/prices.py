@@ -61,7 +61,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """The settings', the first key's and the master user's."""
-ALARM_METRICS = 18
+ALARM_METRICS = 19
 """That the alarms look at, without a language model: a test counts them in the template."""
 
 _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}

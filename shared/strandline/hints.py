@@ -45,13 +45,13 @@ class Hints:
         )
 
     def send_later(self, tenant: str, waits: Mapping[UUID, float]) -> None:
-        """Name scopes that wait, each for so many seconds; as `send`. What waits longer than a
-        message can comes due in a sweep."""
+        """Name scopes that wait, each for so many seconds, or for its next turn (0); as `send`. What
+        waits longer than a message can comes due in a sweep."""
         if not self._url:
             return
         entries = [
             _entry(tenant, [str(scope)])
-            | {"DelaySeconds": min(_LATEST_SECONDS, max(1, math.ceil(seconds)) + 1)}
+            | {"DelaySeconds": min(_LATEST_SECONDS, math.ceil(seconds) + 1 if seconds else 0)}
             for scope, seconds in waits.items()
         ]
         self._send(entries)

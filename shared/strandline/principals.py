@@ -47,5 +47,5 @@ class Principal:
         if tenant_id is not None and tenant_id != self.tenant:
             raise Forbidden("tenant_id is not this credential's tenant.", field="tenant_id")
         if user_id is not None and user_id not in (self.user, (self.user or "").partition(":")[2]):
-            hint = "" if self.user else '; say who takes part as `participants`: ["user:alice"]'
+            hint = "" if self.user else '; say who takes part as `participants`: ["user:NAME"]'
             raise Forbidden(f"user_id is not this credential's user{hint}.", field="user_id")

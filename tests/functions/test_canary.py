@@ -466,7 +466,7 @@ def test_messages_and_dead_messages_hold_ids_only(
         return worker(event, context)
 
     def quote(texts: Any) -> None:
-        raise RuntimeError(f"this text is odd: {texts}")
+        raise OSError(f"this text is odd: {texts}")  # what would come again is decided
 
     words.before = quote
     hunt.send("POST", PATH, _event(hunt))

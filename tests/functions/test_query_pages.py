@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from strandline.db import Asker
+from strandline.participants import scope_id
 from strandline.sealing import Sealer
 from tests.functions.conftest import Told
 from tests.strandline.store.isolation import ask
@@ -54,7 +55,7 @@ def open_append(base: Base) -> psycopg.Connection[Any]:
     item: dict[str, object] = {
         "n": 0,
         "event_id": "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
-        "scope_id": "8f14e45f-ceea-867a-9a36-dedd4bea2543",
+        "scope_id": str(scope_id("acme", ["agent:slow", ALICE])),
         "participants": ["agent:slow", ALICE],
         "session_id": "",
         "channel": "http",

@@ -152,8 +152,8 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("service:Service._sweep", "upload:_remove"),
     ),
     "archiver": (
-        *("bedrock:_converse", "embed:_text", "enrich:_said", "jobs:run_verb"),
-        *("queue:_handled", "service:Service._sweep"),
+        *("bedrock:_converse", "jobs:run_verb", "queue:_handled"),
+        *("service:Service._sweep", "worker:head_text"),
     ),
     "sweeper": ("queue:_handled", "service:Service._sweep", "upload:_put_here"),
     "migrate": ("bedrock:_converse",),

@@ -27,6 +27,8 @@ class Crowd:
     scopes: int
     busiest: UUID
     """The scope with the most events, one of WIDE's and NARROW's."""
+    participants: list[str]
+    """Of that scope."""
     event_id: UUID
     cid: str
     blob_cid: str
@@ -79,13 +81,20 @@ _FILL = (
     "insert into tenants (tenant_id) values (%(tenant)s)",
     """
     create temp table scope_plan on commit drop as
-    select n, md5(%(tenant)s || n)::uuid as scope_id, array(
+    with planned as (select n, array(
         select who from unnest(array['agent:helper', 'user:p' || n,
             case when n %% 4 = 0 then 'user:wide' end,
             case when n <= %(scopes)s / 4 then 'user:gone' end,
             case when n %% (%(scopes)s / 5) = 0 then 'user:narrow' end]) who
         where who is not null order by who collate "C") as participants
-    from generate_series(1, %(scopes)s::int) n
+    from generate_series(1, %(scopes)s::int) n),
+    hashed as (select *, encode(sha256(convert_to(
+        to_jsonb(array_prepend(%(tenant)s::text, participants))::text, 'UTF8')), 'hex') as hash
+    from planned)
+    select n, participants, (left(hash, 12) || '8' || substr(hash, 14, 3)
+        || substr('89ab', 1 + (('x' || substr(hash, 17, 1))::bit(4)::int & 3), 1)
+        || substr(hash, 18, 15))::uuid as scope_id
+    from hashed
     """,
     """
     create temp table event_plan on commit drop as
@@ -277,8 +286,8 @@ from (select tenant_id from made union all values ('acme'), ('globex')) t,
 """
 
 _NAMES = """
-select s.scope_id, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0', c.scope_id
-from (select scope_id from scopes
+select s.scope_id, s.participants, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0', c.scope_id
+from (select scope_id, participants from scopes
       where tenant_id = %(tenant)s and participants @> array['user:wide', 'user:narrow']
       order by last_seq desc limit 1) s
 cross join lateral (

@@ -355,7 +355,7 @@ def in_the_background(crowd: Crowd) -> dict[str, Hot]:
 def around_recalls(crowd: Crowd) -> dict[str, Hot]:
     """What a recall of chains leaves, and what the sweeper makes of it: so many chains at a time,
     whatever else waits, but all recalls that are to go; to name tenants, every one is looked at."""
-    now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, (WIDE,))
+    now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, crowd.participants)
     deployment, tenants = DEFAULTS, max(crowd.scopes // 4, 1000) + 2
     waiting = crowd.events // 10 // 20 * 2
     return {

@@ -63,9 +63,8 @@ def _handled(
             scopes = [UUID(str(scope)) for scope in hint["scopes"]]
             tenant = str(hint["tenant"])
             failed = embed_scopes(job, tenant, scopes)
-            service.hints.send_later(tenant, job.tally.later)
-            if job.tally.more:  # behind what others are waiting for
-                service.hints.send(tenant, sorted(job.tally.more))
+            at_once = dict.fromkeys(sorted(job.tally.more), 0.0)  # behind what others wait for
+            service.hints.send_later(tenant, {**job.tally.later, **at_once})
             if failed:
                 reason = f"{failed} of {len(scopes)} scopes"
         except StrandlineError as error:

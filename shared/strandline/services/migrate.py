@@ -96,9 +96,13 @@ def migrate(
     if not rest:
         return applied
     # Others may come between its batches: a newer release, or a second run of this one.
-    if _work_through(owner, rest[0], until):
-        return [*applied, rest[0].name, *migrate(owner, wanted, until)]
-    return applied
+    if not _work_through(owner, rest[0], until):
+        return applied
+    with _alone(owner):
+        if rest[0].number not in _applied(owner):  # nor has another run come to its end
+            _record(owner, rest[0])
+            applied.append(rest[0].name)
+    return [*applied, *migrate(owner, wanted, until)]
 
 
 def missing(
@@ -143,9 +147,6 @@ def _work_through(owner: psycopg.Connection[Any], file: Migration, until: float)
                 if not _batch(owner, file, tenant):
                     break
             done.add(tenant)
-    with _alone(owner):
-        if file.number not in _applied(owner):  # nor has another run come to its end
-            _record(owner, file)
     return True
 
 

@@ -25,7 +25,8 @@ _MOST_RESERVED = 90.0
 
 
 TURN = 1000
-"""Seconds of work: so long a tenant's hint waits at most for each hint that is before it."""
+"""Events of a scope that are embedded, and folded, before the next scope has its turn: some seconds
+of work, for which a tenant's hint waits at most behind each that is before it."""
 
 
 class Overtaken(Interrupted):
