@@ -45,8 +45,8 @@ class Hints:
         )
 
     def send_later(self, tenant: str, waits: Mapping[UUID, float]) -> None:
-        """Name scopes that wait, each for so many seconds, or for its next turn (0); as `send`. What
-        waits longer than a message can comes due in a sweep."""
+        """Name scopes that wait, each for so many seconds, or (0) for its next turn; as `send`.
+        What waits longer than a message can comes due in a sweep."""
         if not self._url:
             return
         entries = [

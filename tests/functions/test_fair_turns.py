@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -35,7 +35,7 @@ class Queue:
         self._handler = importlib.import_module("functions.worker.handler")
         hints = self._handler.service.hints
         patch.setattr(hints, "send", self.send)
-        patch.setattr(hints, "send_later", lambda _tenant, _waits: None)  # pyright: ignore
+        patch.setattr(hints, "send_later", self.send_later)
 
         def short(*given: Any, **named: Any) -> Worker:
             return replace(Worker(*given, **named), turn=TURN)
@@ -44,6 +44,10 @@ class Queue:
 
     def send(self, tenant: str, scopes: Iterable[UUID | str]) -> None:
         self.messages.append({"tenant": tenant, "scopes": [str(scope) for scope in scopes]})
+
+    def send_later(self, tenant: str, waits: Mapping[UUID, float]) -> None:
+        for scope in (one for one, seconds in waits.items() if not seconds):
+            self.send(tenant, [scope])
 
     def deliver(self) -> None:
         self.delivered += 1

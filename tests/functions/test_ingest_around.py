@@ -125,17 +125,20 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
 
 def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
     hinted(aws)
-    waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(20))}
+    waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(1, 20))}
     Hints(aws.queue_url).send_later("acme", waits)
     assert hinted(aws) == []
     queue: Any = sqs_backends[ACCOUNT_ID][REGION].queues["strandline"]
     messages: list[Any] = queue._messages
     delays = sorted(int(m.delayed_until - m.sent_timestamp) // 1000 for m in messages)
-    assert delays == [2, 2, 2, *range(3, 21), 60, 900]
+    assert delays == [2, 2, *range(3, 21), 60, 900]
     for message in messages:
         message.delayed_until = 0
     assert sorted(scope for _, scope in hinted(aws)) == sorted(str(scope) for scope in waits)
     Hints("").send_later("acme", waits)
+    turn = uuid.uuid4()
+    Hints(aws.queue_url).send_later("acme", {turn: 0.0})
+    assert hinted(aws) == [("acme", str(turn))], "a next turn is not waited for"
 
 
 # logs --------------------------------------------------------------------------------------------

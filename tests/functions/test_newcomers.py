@@ -45,11 +45,11 @@ def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
             "participants",
             "user:alice",
         ),
-        (EVENTS, said("x", user_id="alice"), "user_id", "user:alice"),
+        (EVENTS, said("x", user_id="alice"), "user_id", "participants"),
         (EVENTS, said("x", agent_id="helper"), "agent_id", "agent:helper"),
         (EVENTS, said("x", role="tool"), "role", "observation"),
-        ("/api/v1/recall", {"query": "x", "user_id": "alice"}, "user_id", "user:alice"),
-        (f"{EVENTS}/query", {"user_id": "alice"}, "user_id", "user:alice"),
+        ("/api/v1/recall", {"query": "x", "user_id": "alice"}, "user_id", "participants"),
+        (f"{EVENTS}/query", {"user_id": "alice"}, "user_id", "participants"),
     ],
 )
 def test_a_refusal_names_the_field_and_the_way_out(

@@ -286,7 +286,8 @@ from (select tenant_id from made union all values ('acme'), ('globex')) t,
 """
 
 _NAMES = """
-select s.scope_id, s.participants, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0', c.scope_id
+select s.scope_id, s.participants, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0',
+    c.scope_id
 from (select scope_id, participants from scopes
       where tenant_id = %(tenant)s and participants @> array['user:wide', 'user:narrow']
       order by last_seq desc limit 1) s

@@ -3,6 +3,7 @@ some words are for."""
 
 import functools
 import re
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,11 +87,18 @@ def _stem(word: str) -> str:
     return _english().stemWord(word)
 
 
-@functools.cache
-def _english() -> _Stemmer:
-    import snowballstemmer  # 30 languages at once: not before a text is there
+_of_thread = threading.local()
 
-    return cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
+
+def _english() -> _Stemmer:
+    """This thread's: a stemmer keeps the word that it is at in itself."""
+    stemmer = cast("_Stemmer | None", getattr(_of_thread, "english", None))
+    if stemmer is None:
+        import snowballstemmer  # 30 languages at once: not before a text is there
+
+        stemmer = cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
+        _of_thread.english = stemmer
+    return stemmer
 
 
 def ordinary(word: str) -> bool:

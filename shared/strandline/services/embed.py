@@ -136,6 +136,7 @@ def _embed_leased(
 
 def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -> None:
     space, embedded, left = worker.embedder.space, Counter[UUID](), list(scope_ids)
+    ends = time.monotonic() + worker.turn_seconds
     while left and (events := work.unembedded(access, left, space, BATCH)):
         vectors = _vectors(worker, access, events)
         with access.transaction():
@@ -148,6 +149,9 @@ def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -
         embedded.update(event.scope_id for event in events)
         worker.tally.more |= {one for one in left if embedded[one] >= worker.turn}
         left = [one for one in left if embedded[one] < worker.turn]
+        if time.monotonic() > ends:
+            worker.tally.more |= set(left)
+            break
         if worker.out_of_time():
             break
 

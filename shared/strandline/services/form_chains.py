@@ -50,6 +50,7 @@ def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
 
 def _form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool:
     overtaken = folded = 0
+    ends = time.monotonic() + worker.turn_seconds
     while overtaken < _TRIES:
         fold, turns = _read(worker, access, scope_id, now)
         try:
@@ -64,7 +65,7 @@ def _form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> bool
         if not through or worker.out_of_time():
             return False
         folded += fold.committed - fold.mark.folded_seq
-        if folded >= worker.turn:
+        if folded >= worker.turn or time.monotonic() > ends:
             worker.tally.more.add(scope_id)
             return False
     raise Unavailable("Other workers fold this scope. Nothing is lost: it stays due.")

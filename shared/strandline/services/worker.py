@@ -29,6 +29,10 @@ TURN = 1000
 of work, for which a tenant's hint waits at most behind each that is before it."""
 
 
+TURN_SECONDS = 5.0
+"""A turn of long texts is over sooner: after so many seconds, at the end of a batch."""
+
+
 class Overtaken(Interrupted):
     """Somebody else moved the scope's mark: read it again."""
 
@@ -95,6 +99,8 @@ class Worker:
     in a transaction."""
     turn: int = TURN
     """Events of one scope embedded, and folded, before others have theirs."""
+    turn_seconds: float = TURN_SECONDS
+    """Or so long, each."""
 
     def out_of_time(self) -> bool:
         """A batch more might not be finished in time, or is somebody else's. Asked between commits:

@@ -7,6 +7,8 @@ import hashlib
 import json
 import random
 import re
+import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -228,3 +230,30 @@ def test_what_it_says_of_conversations_is_frozen() -> None:
 
 
 FROZEN = "07cdd160e61801286064bffab87c176468223c917819c2b8282ea6c5b18af07d"
+
+
+def test_threads_do_not_take_each_other_s_words() -> None:
+    """A stemmer keeps the word that it is at in itself; and what it gives is remembered."""
+    dice = random.Random(1)
+    spelt = ["".join(dice.choices("abcdeilnrst", k=9)) + "ing" for _ in range(4000)]
+    stemmer = words._english()  # pyright: ignore[reportPrivateUsage]
+    wanted = {word: stemmer.stemWord(word) for word in spelt}
+    words._stem.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    wrong: list[str] = []
+
+    def read(seed: int) -> None:
+        mine = random.Random(seed).sample(spelt, len(spelt))
+        wrong.extend(word for word in mine if words.stem(word) != wanted[word])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+    assert [word for word in spelt if words.stem(word) != wanted[word]] == []
