@@ -28,7 +28,7 @@ def embedder() -> WordEmbedder:
 class Queue:
     """The queue of hints, delivered one at a time in their order."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, base: Base) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, base: Base, seconds: float = 600.0) -> None:
         self.messages = deque[dict[str, Any]]()
         self.delivered = 0
         self._base = base
@@ -38,7 +38,7 @@ class Queue:
         patch.setattr(hints, "send_later", self.send_later)
 
         def short(*given: Any, **named: Any) -> Worker:
-            return replace(Worker(*given, **named), turn=TURN)
+            return replace(Worker(*given, **named), turn=TURN, turn_seconds=seconds)
 
         patch.setattr(queue, "Worker", short)
 
@@ -89,3 +89,22 @@ def test_a_backlog_gives_way_after_a_turn(
     assert hints.unfolded(giant) == 0
     assert hints.delivered <= 2 + 2400 // TURN + 1, "no turn is for nothing"
     assert base.rows("select count(*) from scope_work") == [(0,)]
+
+
+def test_a_turn_of_long_texts_ends_by_the_clock(
+    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few events it had: a neighbour waits for seconds, not for a thousand long texts."""
+    hints = Queue(monkeypatch, base, seconds=0.0)
+    (giant, *_) = append(gateway, gateway.key("giant"), told(300))
+    small = append(gateway, gateway.key("small"), told(5))[0]
+    hints.messages.clear()
+    hints.send("giant", [giant])
+    hints.send("small", [small])
+    while hints.unfolded(small):
+        hints.deliver()
+    assert hints.delivered == 2
+    assert hints.unfolded(giant) > 0
+    while hints.messages:
+        hints.deliver()
+    assert hints.unfolded(giant) == 0

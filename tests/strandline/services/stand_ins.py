@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from strandline.blobs import Blobs
@@ -55,9 +56,11 @@ def work_for(
     seconds: float = 60.0,
     turn: int = TURN,
 ) -> Worker:
-    """A worker with so much time, whose language model is the twin, or what a test gives it."""
+    """A worker with so much time, all of it for one turn, whose language model is the twin, or
+    what a test gives it."""
     asked = cast("Reasoner", reasoner) if reasoner else Reasoner(database, PLENTY, None)
-    return Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked, turn=turn)
+    made = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked)
+    return replace(made, turn=turn, turn_seconds=seconds)
 
 
 def embed_due(worker: Worker) -> int:
