@@ -123,6 +123,13 @@ def drip(handler: Handler) -> None:
         handler.wfile.write(b" ")
 
 
+def drip_headers(handler: Handler) -> None:
+    """Start a header and add to it forever."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+    while not cast("ModelServer", handler.server).let_go.wait(0.02):
+        handler.wfile.write(b"x")
+
+
 def pour(status: int) -> Callable[[Handler], None]:
     """A body without an end, as fast as it is taken."""
 

@@ -3,8 +3,6 @@ Gemini's compatible endpoint, Ollama, a gateway."""
 
 import json
 import re
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 # httpx2 is openai's own transport. While a body is read, its errors come through unwrapped.
@@ -21,6 +19,7 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.models.provider import Asked, Reply
+from strandline.models.transport import UnusableAnswer, limits, make_client
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
@@ -33,7 +32,6 @@ _REFUSALS = frozenset({400, 413, 422})
 _MAYBE_REFUSALS = frozenset({500, 501})
 """Some servers break over a format that they do not know, and say so."""
 _MISCONFIGURED = frozenset({401, 403, 404})
-_LATE = "The language model did not answer in time."
 _FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
 _LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
 _NAMES_FORMAT = re.compile(r"response_format|json_schema|json_object|structured|schema", re.I)
@@ -106,12 +104,7 @@ class ChatModel:
         own = kind == "azure" or base_url is None
         self.way = str(_Way("json_schema", "max_completion_tokens" if own else "max_tokens"))
         self._model = model
-        # A redirect would carry memory to an address that the settings do not name.
-        transport = openai.DefaultHttpxClient(
-            follow_redirects=False,
-            headers={"Accept-Encoding": "identity"},
-            event_hooks={"response": [_bound]},
-        )
+        http = make_client()
         # None would let the clients take either from the environment. Endpoints without keys ignore
         # the word. Retrying is left to who knows the time, the budget and the breaker.
         key, url = api_key or "none", base_url or OPENAI_URL
@@ -121,10 +114,10 @@ class ChatModel:
                 api_version=azure_version,
                 api_key=key,
                 max_retries=0,
-                http_client=transport,
+                http_client=http,
             )
             if azure_version
-            else openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=transport)
+            else openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http)
         )
         # These the clients take from OPENAI_* however they are made: no name and no key but those
         # of the settings are sent.
@@ -135,55 +128,29 @@ class ChatModel:
         self._client.close()
 
     def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
-        """One request, see `Provider`. The time is looked at after every piece of an answer, so
-        one that drips in can take up to twice as long."""
+        """One request, see `Provider`."""
         taken = _Way.read(way)
         try:
-            with self._client.chat.completions.with_streaming_response.create(
-                model=self._model,
-                messages=_messages(asked, taken),
-                extra_body=_wanted(asked, taken),
-                timeout=seconds,
-            ) as response:
+            with (
+                limits(seconds, MAX_BYTES),
+                self._client.chat.completions.with_streaming_response.create(
+                    model=self._model,
+                    messages=_messages(asked, taken),
+                    extra_body=_wanted(asked, taken),
+                    timeout=seconds,
+                ) as response,
+            ):
                 body = response.read()
+        except UnusableAnswer as error:
+            raise ModelUnusable(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
             # Without its cause: providers quote the text, and the transport the key.
             raise _refusal(error, taken, sure) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
-            raise ModelLate(_LATE) from None
+            raise ModelLate("The language model did not answer in time.") from None
         except (openai.OpenAIError, httpx2.HTTPError):
             raise ModelUnavailable("The language model cannot be reached.") from None
         return _reply(body)
-
-
-class _Bounded(httpx2.SyncByteStream):
-    """A body, an error's too, that ends by size and time: the transport bounds each wait alone."""
-
-    def __init__(self, stream: httpx2.SyncByteStream, seconds: float) -> None:
-        self._stream = stream
-        self._deadline = time.monotonic() + seconds
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for piece in self._stream:
-            size += len(piece)
-            if size > MAX_BYTES:
-                raise ModelUnusable(f"The language model's answer is over {MAX_BYTES} bytes.")
-            if time.monotonic() > self._deadline:
-                raise ModelLate(_LATE)
-            yield piece
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-def _bound(response: httpx2.Response) -> None:
-    """Before a body is read. One that was packed, although none was asked for, could unpack to a
-    thousand times its size."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise ModelUnusable("The language model's answer is compressed; none was asked for.")
-    assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
-    response.stream = _Bounded(response.stream, response.request.extensions["timeout"]["read"])
 
 
 def _messages(asked: Asked, way: _Way) -> "list[ChatCompletionMessageParam]":

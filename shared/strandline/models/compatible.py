@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationErr
 
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.models.embedding import require_encodable
+from strandline.models.transport import UnusableAnswer, limits, make_client
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -21,6 +22,10 @@ MAX_TEXTS = 256
 MAX_CHARACTERS = 250_000
 # A request that has had no answer for this long, in seconds, will not be saved by patience.
 MAX_SECONDS = 15.0
+_VALUE_BYTES = 48
+"""Of an answer, for each number of its vectors: 17 digits, sign, exponent, and indentation."""
+_REST = 64 * 1024
+"""Of an answer, for all that is not a vector."""
 
 # Bad request, too large, unprocessable: the same text would get the same answer tomorrow. All
 # other statuses, those for a wrong key or model among them, say nothing about the text.
@@ -62,8 +67,7 @@ class OpenAICompatibleEmbedder:
             api_key=api_key or "none",
             # Retrying is the caller's: it knows its time and the breaker.
             max_retries=0,
-            # A redirect would carry the texts to an address that the settings do not name.
-            http_client=openai.DefaultHttpxClient(follow_redirects=False),
+            http_client=make_client(),
         )
 
     def close(self) -> None:
@@ -73,10 +77,10 @@ class OpenAICompatibleEmbedder:
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
         """Give one unit vector per text, in order, all within `timeout` seconds.
 
-        Each request has at most 15 s of them. The time is looked at after every piece of an
-        answer, so one that drips in can take up to twice as long.
+        Each request has at most 15 s of them.
 
-        Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, no JSON) and
+        Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, no JSON, too
+        large) and
         EmbeddingRefused (400, 413, 422, or vectors that are not the ones asked for).
         """
         require_encodable(texts)
@@ -87,28 +91,35 @@ class OpenAICompatibleEmbedder:
         return vectors
 
     def _request(self, batch: list[str], deadline: float) -> bytes:
-        """One request's answer, read piece by piece: the transport bounds each wait, not all."""
+        """One request's answer."""
         now = time.monotonic()
         deadline = min(deadline, now + MAX_SECONDS)
         if deadline <= now:
             raise EmbeddingUnavailable(_LATE)
-        body = bytearray()
+        seconds, max_bytes = deadline - now, len(batch) * self.dimensions * _VALUE_BYTES + _REST
         try:
-            with self._client.embeddings.with_streaming_response.create(
-                model=self._model,
-                input=batch,
-                encoding_format="float",
-                dimensions=self._asked,
-                timeout=deadline - now,
-            ) as response:
-                for piece in response.iter_bytes():
-                    body += piece
-                    if time.monotonic() > deadline:
-                        raise EmbeddingUnavailable(_LATE)
+            with (
+                limits(seconds, max_bytes),
+                self._client.embeddings.with_streaming_response.create(
+                    model=self._model,
+                    input=batch,
+                    encoding_format="float",
+                    dimensions=self._asked,
+                    timeout=seconds,
+                ) as response,
+            ):
+                body = response.read()
+        except UnusableAnswer as error:
+            raise EmbeddingUnavailable(
+                f"The embedding provider's answer {error} Is its dimension that of"
+                " STRANDLINE_EMBEDDING_DIMENSIONS?"
+            ) from None
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             # Without its cause: providers quote the text, and the transport the key.
             raise _failure(error) from None
-        return bytes(body)
+        if time.monotonic() > deadline:
+            raise EmbeddingUnavailable(_LATE)
+        return body
 
     def _vectors(self, body: bytes, count: int) -> list[list[float]]:
         items = sorted(_parse(body).data, key=lambda item: item.index)

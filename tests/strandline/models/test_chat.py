@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -33,6 +34,7 @@ from tests.model_server import (
     Says,
     completion,
     drip,
+    drip_headers,
     error,
     pour,
     serving,
@@ -275,12 +277,26 @@ def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: ChatModel) 
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("hold", [stay_silent, drip])
+@pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
 def test_an_answer_that_takes_too_long_is_late(
     server: ModelServer, model: ChatModel, hold: Any
 ) -> None:
     server.script = [Says(b"", hold=hold)]
-    told(model, ModelLate, seconds=0.2)
+    started = time.monotonic()
+    told(model, ModelLate, seconds=0.3)
+    assert time.monotonic() - started < 3, "not once per wait"
+    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10), "the next has a connection of its own"
+
+
+def test_an_answer_that_drips_through_a_proxy_is_late(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
+    server.script = [Says(b"", hold=drip_headers)]
+    url = "http://elsewhere.invalid/v1"
+    with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
+        told(model, ModelLate, seconds=0.3)
+    assert server.paths == [f"{url}/chat/completions"]
 
 
 def test_nobody_listening_is_an_outage() -> None:

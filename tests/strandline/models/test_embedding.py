@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -258,6 +259,25 @@ def drip(handler: Handler) -> None:
         handler.wfile.write(b" ")
 
 
+def drip_headers(handler: Handler) -> None:
+    """Start a header and add to it forever."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+    while not cast("Provider", handler.server).let_go.wait(0.02):
+        handler.wfile.write(b"x")
+
+
+def pour(status: int) -> Callable[[Handler], None]:
+    """A body without an end, as fast as it is taken."""
+
+    def hold(handler: Handler) -> None:
+        handler.send_response(status)
+        handler.end_headers()
+        while not cast("Provider", handler.server).let_go.is_set():
+            handler.wfile.write(b" " * 65536)
+
+    return hold
+
+
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -401,14 +421,53 @@ def test_nobody_listening_is_an_outage():
     embedder.close()
 
 
-# In these two the server goes on for 30 s unless the test lets it go, and the test does so only
+# In these the server goes on for 30 s unless the test lets it go, and the test does so only
 # after the error: the error itself shows that the client did not wait.
-@pytest.mark.parametrize("hold", [stay_silent, drip])
+@pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
 def test_an_answer_that_takes_too_long_is_an_outage(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, hold: Callable[[Handler], None]
 ):
     provider.hold = hold
-    assert "in time" in unavailable(endpoint, timeout=0.2)
+    started = time.monotonic()
+    assert "in time" in unavailable(endpoint, timeout=0.3)
+    assert time.monotonic() - started < 3, "not once per wait"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_huge_answer_is_not_read(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+):
+    provider.hold = pour(status)
+    message = unavailable(endpoint, timeout=5)
+    assert "over 65680 bytes" in message
+    assert "STRANDLINE_EMBEDDING_DIMENSIONS" in message
+
+
+def test_the_most_vectors_of_the_most_digits_are_read(provider: Provider):
+    vector = [-0.00012345678901234567] * 3072
+
+    def long_answer(request: dict[str, Any]) -> bytes:
+        data = [{"index": i, "embedding": vector} for i in range(len(request["input"]))]
+        return json.dumps({"data": data}, indent=2).encode()
+
+    provider.answer = long_answer
+    embedder = OpenAICompatibleEmbedder(
+        base_url=provider.url, model="tiny", api_key=KEY, dimensions=3072
+    )
+    assert len(embedder.embed(["tide"] * 64, timeout=60)) == 64
+    embedder.close()
+
+
+def test_a_packed_answer_is_not_unpacked(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+    def packed(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.end_headers()
+        raise ConnectionAbortedError
+
+    provider.hold = packed
+    assert "compressed" in unavailable(endpoint)
+    assert provider.headers[0]["accept-encoding"] == "identity"
 
 
 def test_no_time_left_makes_no_request(provider: Provider, endpoint: OpenAICompatibleEmbedder):

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.blobs import Blobs
 from strandline.db import Asker, Database
-from strandline.errors import PayloadMissing, Unavailable
+from strandline.errors import EmbeddingRefused, PayloadMissing, Unavailable
 from strandline.failures import recurs
 from strandline.local.aws import LocalAws
 from strandline.models import cohesion, digest, names
@@ -242,6 +242,30 @@ def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
     assert state(scope.base, "chains", "versions", "links") == chains, "decided is decided"
 
 
+@pytest.mark.parametrize(
+    "failure", [EmbeddingRefused("HTTP 400"), ValueError("broken"), RuntimeError("broken")]
+)
+def test_an_embedder_that_takes_no_text_at_all_refuses_none(
+    scope: Scope, worker: Worker, failure: Exception
+) -> None:
+    def away(texts: Sequence[str]) -> None:
+        del texts
+        raise failure
+
+    assert isinstance(worker.embedder, WordEmbedder)
+    worker.embedder.before = away
+    scope.say(*TALK)
+    embed_due(worker)
+    refusals = "select count(*) from event_vectors where refusal is not null"
+    assert scope.base.rows(refusals) == [(0,)]
+    assert ("embed", "failed", "embedding_refused") not in scope.jobs()
+    ((reason,),) = scope.base.rows("select last_error from scope_work")
+    assert reason.startswith("embedding_unavailable: ")
+    worker.embedder.before = lambda texts: None
+    stuck(worker, scope, 1)
+    assert scope.folded() == (len(TALK), len(TALK))
+
+
 def test_a_payload_that_is_gone_goes_by_its_name(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +326,13 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker)
     assert scope.jobs() == [("fold", "done", "worker_ended")], "said, and mended by this try"
 
 
+class OnnxFailure(RuntimeError):
+    """As its runtime's own, which say the same of a shortage and of a fault."""
+
+
+OnnxFailure.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
+
+
 @pytest.mark.parametrize(
     ("error", "again"),
     [
@@ -319,6 +350,9 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker)
         (TimeoutError(), False),
         (ConnectionError(), False),
         (MemoryError(), False),
+        (RuntimeError(), True),
+        (RuntimeError("can't start new thread"), False),
+        (OnnxFailure("out of memory"), False),
     ],
 )
 def test_what_time_may_mend_is_never_decided(error: Exception, again: bool) -> None:

@@ -1,0 +1,164 @@
+"""HTTP to a model's endpoint: one time for a whole exchange, and a size that no answer exceeds."""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+# httpx2 is openai's own transport, and httpcore2 is what that stands on.
+import httpcore2
+import httpx2
+import openai
+
+_CHUNK_BYTES = 64 * 1024
+"""Of a request, between two looks at the time."""
+
+
+class UnusableAnswer(Exception):
+    """An answer that is not read; its text goes on after "The answer"."""
+
+
+class _Limits(NamedTuple):
+    deadline: float
+    """By the monotonic clock."""
+    max_bytes: int
+
+
+# A synchronous client waits in the thread that asked.
+_limits: ContextVar[_Limits | None] = ContextVar("limits", default=None)
+
+
+@contextmanager
+def limits(seconds: float, max_bytes: int) -> Generator[None]:
+    """Bound the exchange in this block, from connecting to the body's last byte. Raises, through
+    the client, what its time-outs raise, and UnusableAnswer for an answer of more bytes, an error's
+    too, or a compressed one. Only looking up a host's name is outside of the time."""
+    token = _limits.set(_Limits(time.monotonic() + seconds, max_bytes))
+    try:
+        yield
+    finally:
+        _limits.reset(token)
+
+
+def make_client() -> httpx2.Client:
+    """A client that obeys `limits` and follows no redirect: one would carry what is sent to an
+    address that the settings do not name."""
+    client = openai.DefaultHttpxClient(
+        follow_redirects=False,
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"response": [_limit_size]},
+    )
+    # Neither the client nor its transport takes a network backend, and with a transport of one's
+    # own the environment's proxies would be lost.
+    transports = (client._transport, *client._mounts.values())  # pyright: ignore[reportPrivateUsage]
+    for transport in transports:
+        if isinstance(transport, httpx2.HTTPTransport):
+            pool = transport._pool  # pyright: ignore[reportPrivateUsage]
+            backend = pool._network_backend  # pyright: ignore[reportPrivateUsage]
+            pool._network_backend = _Backend(backend)  # pyright: ignore[reportPrivateUsage]
+    return client
+
+
+class _Body(httpx2.SyncByteStream):
+    """A body, an error's too, that ends by its size."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self._stream:
+            size += len(piece)
+            if size > self._max_bytes:
+                raise UnusableAnswer(f"is over {self._max_bytes} bytes.")
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _limit_size(response: httpx2.Response) -> None:
+    """Before a body is read. One that was packed, although none was asked for, could unpack to a
+    thousand times its size."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise UnusableAnswer("is compressed; none was asked for.")
+    assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
+    if set_limits := _limits.get():
+        response.stream = _Body(response.stream, set_limits.max_bytes)
+
+
+def _left(timeout: float | None, late: Callable[[str], Exception]) -> float | None:
+    """The time for one wait: the transport bounds each alone, and an answer that comes byte by byte
+    is waited for as often."""
+    set_limits = _limits.get()
+    if set_limits is None:
+        return timeout
+    left = set_limits.deadline - time.monotonic()
+    if left <= 0:
+        raise late("The time for the exchange is over.")
+    return left if timeout is None else min(left, timeout)
+
+
+class _Stream(httpcore2.NetworkStream):
+    """A connection, each of whose waits has what is left of the exchange's time."""
+
+    def __init__(self, stream: httpcore2.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(timeout, httpcore2.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _CHUNK_BYTES):
+            chunk = buffer[start : start + _CHUNK_BYTES]
+            self._stream.write(chunk, _left(timeout, httpcore2.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.NetworkStream:
+        left = _left(timeout, httpcore2.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore2.NetworkBackend):
+    """Connects within what is left of the exchange's time."""
+
+    def __init__(self, backend: httpcore2.NetworkBackend) -> None:
+        self._backend = backend
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        # One by one: left to itself, the backend gives each of a host's addresses the whole time.
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from error
+        failure: Exception = httpcore2.ConnectError("The host has no address.")
+        for address in dict.fromkeys(str(one[4][0]) for one in found):
+            left = _left(timeout, httpcore2.ConnectTimeout)
+            try:
+                return _Stream(
+                    self._backend.connect_tcp(address, port, left, local_address, socket_options)
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
