@@ -114,8 +114,20 @@ def test_a_wish_that_was_late_begins_at_once_and_once(asked: Asked) -> None:
     assert executions() == ["sweeper-20261121T195930Z"]
 
 
-def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_once(asked: Asked) -> None:
-    """A schedule for a time that is past is refused."""
+def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_its_time(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule for a time that is past is refused; a run before its time finds nothing due."""
+    waits: list[tuple[float, list[str]]] = []
+
+    def wait(seconds: float) -> None:
+        waits.append((seconds, executions()))
+
+    handler = importlib.import_module("functions.waker.handler")
+    monkeypatch.setattr(handler.waker, "wait", wait, raising=False)
+    near = wish(NOW + timedelta(seconds=4))
+    assert wake(near, near) == []
+    assert waits == [(4.0, []), (4.0, ["sweeper-20261121T200034Z"])]
     assert wake(wish(NOW + timedelta(seconds=4)), wish(NOW + timedelta(seconds=30))) == []
     assert [one["Name"] for one in schedules()] == ["sweeper-20261121T200100Z"]
     assert executions() == ["sweeper-20261121T200034Z"]

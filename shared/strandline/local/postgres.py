@@ -72,19 +72,23 @@ class EmbeddedPostgres:
     def start(self, *, create: bool = True) -> Self:
         """Start the server and return once it accepts connections.
 
-        Makes the database cluster on first use, if it may. Raises PostgresUnusable, OSError where
-        the directory cannot be written; then nothing of the server runs.
+        Makes directory and database cluster on first use, if it may `create`; otherwise this object
+        started them before. Raises PostgresUnusable, OSError where the directory cannot be written;
+        then nothing of the server runs.
         """
         if self._guard is not None and self._guard.poll() is None:
             raise PostgresUnusable(f"{self.directory} is in use by a server of this very object.")
         self._release_guard()
         if not create and not self.data.exists():
             raise PostgresUnusable(f"{self.data} is gone.")
-        postgres_home.prepare(self.directory, self._account)
+        if create:
+            postgres_home.prepare(self.directory, self._account)
         lock = postgres_lock.acquire(self.directory)
         try:
             durable, account = self._durable, self._account
-            self.password = postgres_cluster.ensure(self.directory, account, lock, durable=durable)
+            if create:
+                cluster = postgres_cluster.ensure(self.directory, account, lock, durable=durable)
+                self.password = cluster
             postgres_home.private_directory(self.socket_directory, account)
             self.port = _usable(self.port) if self.port else _free_port()
             log_start = self._rotate_log()
@@ -94,7 +98,11 @@ class EmbeddedPostgres:
             raise
         finally:
             os.close(lock)
-        self._await_ready(server, log_start)
+        try:
+            self._await_ready(server, log_start)
+        except BaseException:
+            self._release_guard()
+            raise
         return self
 
     def stop(self) -> None:
@@ -185,7 +193,7 @@ class EmbeddedPostgres:
             if running and time.monotonic() < deadline and not self._cancelled.is_set():
                 time.sleep(0.005)
                 continue
-            self._release_guard()
+            self._release_guard()  # first: what it says last is part of the cause
             said = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
             raise PostgresUnusable(
                 f"Postgres did not start in {self.directory}: {said.decode(errors='replace')}"
@@ -193,9 +201,10 @@ class EmbeddedPostgres:
 
     def _state(self, server: int) -> str:
         try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            text = (self.data / "postmaster.pid").read_text(errors="replace")
         except FileNotFoundError:
             return ""
+        lines = text.splitlines()
         return lines[7].strip() if len(lines) > 7 and lines[0] == str(server) else ""
 
     def _rotate_log(self) -> int:

@@ -1,5 +1,6 @@
 """Keeps the embedded database up while the service runs, and its files in sight."""
 
+import re
 import subprocess
 import threading
 import time
@@ -17,6 +18,7 @@ REMINDER_SECONDS = 60.0
 _GONE_LOOKS = 2
 """So often in a row must a file be missed: a moment's absence may be a file system's."""
 _FAILURES = (PostgresUnusable, OSError, subprocess.SubprocessError)
+"""What a start is known to fail with; of anything else the log names the type too."""
 
 
 class PostgresKeeper:
@@ -53,8 +55,12 @@ class PostgresKeeper:
                 self._bring_back()
 
     def _gone(self) -> Path | None:
-        """The first place that is no longer what it was at the start."""
-        return next((p for p, was in self._places.items() if _identity(p) != was), None)
+        """The first place that is no longer what it was at the start; None where none can be
+        looked at, which is no loss."""
+        try:
+            return next((p for p, was in self._places.items() if _identity(p) != was), None)
+        except OSError:
+            return None
 
     def _bring_back(self) -> None:
         """Start the database again and again, with growing pauses."""
@@ -63,7 +69,7 @@ class PostgresKeeper:
         while not self._stopping.is_set() and not self._gone():
             try:
                 self._postgres.start(create=False)
-            except _FAILURES as error:
+            except Exception as error:  # whatever it is, without this thread nobody tries again
                 waited = time.monotonic() - began
                 if waited - reminded >= REMINDER_SECONDS and not self._stopping.is_set():
                     reminded = waited
@@ -79,13 +85,14 @@ class PostgresKeeper:
 
 
 def cause(error: BaseException) -> str:
-    """Of what a failed start says, the one line that tells why."""
+    """Of what a failed start says, the one line that tells why: not the hint that may follow it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    fatal = [line for line in lines if "FATAL:" in line or "PANIC:" in line]
-    line = (fatal or lines or [type(error).__name__])[-1]
-    for word in ("FATAL:", "PANIC:"):
-        line = line.rpartition(word)[2].strip()
-    return line
+    for pattern in (r"(?:FATAL|PANIC):\s*(.*)", r"(could not .*)"):
+        if matches := [match for line in lines if (match := re.search(pattern, line))]:
+            return matches[-1][1]
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if isinstance(error, _FAILURES) else f"{type(error).__name__}: {lines[-1]}"
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -3,10 +3,11 @@
 import argparse
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import psycopg
 
@@ -22,6 +23,9 @@ from strandline.local.service import (
 )
 
 DEFAULT_PORT = 8080
+_LOOK_SECONDS = 0.2
+"""A signal may reach any thread, but Python handles it in the main one, and a wait without an end
+does not wake for it."""
 
 
 def directory() -> Path:
@@ -42,20 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["STRANDLINE_TLS"] = "1"
     command.interruptible()
     started = time.monotonic()
-    stop = threading.Event()
-    losses: list[str] = []
-
-    def lose(reason: str) -> None:
-        losses.append(reason)
-        stop.set()
-
+    # Unlike an Event's lock, a SimpleQueue can be used by a handler that interrupts its own wait.
+    reasons = SimpleQueue[str]()
     try:
-        with running(directory(), port(), lost=lose) as service:
-            command.stoppable(stop.set)
+        with running(directory(), port(), lost=reasons.put) as service:
+            command.stoppable(lambda: reasons.put(""))
             print(greeting(service, time.monotonic() - started), flush=True)
-            stop.wait()
-            if losses:
-                print(f"\nstrandline: {losses[0]}", file=sys.stderr, flush=True)
+            if loss := _first(reasons):
+                print(f"\nstrandline: {loss}", file=sys.stderr, flush=True)
                 command.end_within_grace(1)
                 return 1
             print("\nStopping …", flush=True)
@@ -64,6 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print("Stopped. Everything is kept in", service.directory)
     return 0
+
+
+def _first(reasons: SimpleQueue[str]) -> str:
+    """Wait for a reason to stop: what was lost, or nothing where somebody said stop."""
+    while True:
+        with suppress(Empty):
+            return reasons.get(timeout=_LOOK_SECONDS)
 
 
 def greeting(service: Running, seconds: float) -> str:

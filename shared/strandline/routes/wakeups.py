@@ -1,7 +1,8 @@
 """Wishes off the queue: each becomes a run, now or at its time; what fails goes back alone."""
 
 import functools
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -24,7 +25,8 @@ from strandline.runs import JOBS
 from strandline.wakeups import Wakeups, name_of
 
 _NEAR = timedelta(seconds=5)
-"""A schedule for a time that is past when it is made is refused: what is so near begins at once."""
+"""A schedule for a time that is past when it is made is refused: what is so near is waited for. A run
+that began before its time would find nothing due, and have the name of the one that it wishes for."""
 
 
 def _known(job: str) -> str:
@@ -38,6 +40,8 @@ class Waker:
     """What the waker works with. It has no database: it wakes none."""
 
     clock: Clock = utc_now
+    wait: Callable[[float], None] = time.sleep
+    """For so many seconds."""
 
     @functools.cached_property
     def wakeups(self) -> Wakeups:
@@ -91,10 +95,13 @@ def _grant(waker: Waker, wish: Wish) -> None:
     if wish.at is None:
         assert wish.run is not None, "a wish has one of both"
         waker.wakeups.start(wish.job, wish.run, wish.tenant)
-    elif wish.at > waker.clock() + _NEAR:
+        return
+    ahead = wish.at - waker.clock()
+    if ahead > _NEAR:
         waker.wakeups.schedule(wish.job, wish.at)
-    else:
-        waker.wakeups.start(wish.job, name_of(wish.job, wish.at))
+        return
+    waker.wait(max(0.0, ahead.total_seconds()))
+    waker.wakeups.start(wish.job, name_of(wish.job, wish.at))
 
 
 def _refused(record: Mapping[str, Any], reason: str) -> bool:

@@ -105,6 +105,18 @@ class Program:
         self.end(END_SECONDS + 5)
         return time.monotonic() - began
 
+    def terminate_thread(self) -> float:
+        """As `terminate`, but the signal reaches a thread that is not the main one, as it may
+        whenever the kernel so chooses. Without /proc it chooses here too."""
+        began = time.monotonic()
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        if not tasks.exists():
+            return self.terminate()
+        thread = max(int(task.name) for task in tasks.iterdir())
+        os.kill(thread, signal.SIGTERM)
+        self.end(END_SECONDS + 5)
+        return time.monotonic() - began
+
     def end(self, seconds: float) -> int:
         """Its exit code, once it has ended by itself."""
         code = self._process.wait(seconds)

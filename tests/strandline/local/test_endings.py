@@ -7,20 +7,22 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from strandline.local import postgres_keeper
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.postgres_keeper import cause
+from strandline.local.postgres_keeper import PostgresKeeper, cause
 from strandline.local.service import Running, admin_key_file, running
 from tests.strandline.local.programs import (
     END_SECONDS,
@@ -150,6 +152,81 @@ def test_what_a_failed_start_says_is_one_line() -> None:
     assert cause(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
     assert cause(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
     assert cause(TimeoutError()) == "TimeoutError"
+    hinted = (
+        'Postgres did not start in /data: postgres: could not access directory "/data/pgdata": '
+        "Permission denied\nRun initdb or pg_basebackup to initialize a PostgreSQL data directory.\n"
+    )
+    told = 'could not access directory "/data/pgdata": Permission denied'
+    assert cause(PostgresUnusable(hinted)) == told
+    assert cause(KeyError("pid")) == "KeyError: 'pid'"
+
+
+class Failing(EmbeddedPostgres):
+    """A server that died, and whose first two starts fail."""
+
+    def __init__(self, data: Path, error: Exception) -> None:
+        self.data, self.starts, self._error = data, 0, error
+
+    def ended(self) -> bool:
+        return self.starts < 3
+
+    def cancel(self) -> None:
+        """No start of it lasts."""
+
+    def start(self, *, create: bool = True) -> "Failing":
+        assert not create
+        self.starts += 1
+        if self.starts < 3:
+            raise self._error
+        return self
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("pid"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        RuntimeError("can't start new thread"),
+        MemoryError(),
+        psycopg.OperationalError("away"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_start_is_tried_again_whatever_it_failed_with(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_keeper, "FIRST_PAUSE_SECONDS", 0.01)
+    server, losses = Failing(tmp_path, error), list[str]()
+    with contextlib.closing(PostgresKeeper(server, [], losses.append)):
+        until(lambda: not server.ended(), 5)
+    assert losses == []
+
+
+def test_a_pid_file_that_is_no_text_needs_no_restart(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = Tries(monkeypatch)
+    with running(fresh, 0) as service:
+        data = fresh / "postgres" / "pgdata"
+        signal_database(service.directory, signal.SIGKILL)
+        (data / "postmaster.pid").write_bytes(b"\xff\xfe\x00\n" * 9)
+        until(lambda: tries.failed, 30)
+        (data / "postmaster.pid").unlink(missing_ok=True)
+        until(lambda: append(service, "after"), 60)
+
+
+def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+    server = EmbeddedPostgres(tmp_path / "moved")
+    with pytest.raises(PostgresUnusable, match="is gone"):
+        server.start(create=False)
+    (tmp_path / "moved" / "pgdata").mkdir(parents=True)
+    with pytest.raises((PostgresUnusable, OSError)):
+        server.start(create=False)
+    shutil.rmtree(tmp_path / "moved")
+    with pytest.raises(PostgresUnusable, match="is gone"):
+        server.start(create=False)
+    assert not (tmp_path / "moved").exists()
 
 
 @pytest.mark.parametrize("gone", ["", "blobs"])
@@ -242,6 +319,16 @@ def test_sigterm_ends_it_within_five_seconds(
         state(program, place)
         assert program.terminate() < END_SECONDS, program.said
     assert program.end(0) in (0, 130)
+    assert program.traceback == ""
+
+
+@pytest.mark.parametrize("command", [RUN, (sys.executable, "-m", "strandline.local.run")])
+def test_sigterm_ends_it_whichever_thread_gets_it(command: Sequence[str], place: Path) -> None:
+    end_database(place)
+    with started(command, place) as program:
+        program.wait_for(READY)
+        assert program.terminate_thread() < END_SECONDS, program.said
+    assert program.end(0) == 0
     assert program.traceback == ""
 
 
