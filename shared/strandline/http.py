@@ -266,11 +266,18 @@ class Route:
     """Headers of its answers by name, and what each says; all but Content-Type."""
 
 
+def _json(body: Mapping[str, Any]) -> str:
+    """As UTF-8 spells it: an escaped emoji is three times as long, and an answer has a limit. Half
+    of a surrogate pair stays escaped."""
+    text = json.dumps(body, default=str, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()
+
+
 def answer(
     body: BaseModel | Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Answer:
     """A JSON answer in API Gateway's format."""
-    text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, default=str)
+    text = body.model_dump_json() if isinstance(body, BaseModel) else _json(body)
     return {
         "statusCode": status,
         "headers": {"Content-Type": "application/json", **(headers or {})},

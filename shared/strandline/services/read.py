@@ -1,10 +1,11 @@
 """Read events back: one, a tree, a page, a scope's feed, a memory by CID."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from strandline import wire
 from strandline.blobs import Blobs
@@ -52,13 +53,16 @@ def _parts(event: Event) -> list[wire.PartOut] | None:
     return parts
 
 
-def fitting[Model: BaseModel](models: Iterable[Model]) -> list[Model]:
+def fitting[Model: BaseModel](
+    models: Iterable[Model], besides: Callable[[Model], int] = lambda _: 0
+) -> list[Model]:
     """As many as one answer holds, and one at least. Counted as they go over the wire: escapes and
-    parts can make an event several times what it is in the log, by which the store ends pages."""
+    parts can make an event several times what it is in the log, by which the store ends pages.
+    `besides`: bytes that a model brings into the answer around it."""
     taken: list[Model] = []
     size = 0
     for model in models:
-        size += len(model.model_dump_json().encode())
+        size += len(model.model_dump_json().encode()) + besides(model)
         if taken and size > wire.PAGE_BYTES:
             break
         taken.append(model)
@@ -87,7 +91,16 @@ def query_events(access: Access, query: wire.EventQuery) -> wire.EventTree:
         limit=query.limit,
         page_bytes=wire.PAGE_BYTES,
     )
-    page = fitting(map(shown, seen.rows))
+    met = set[UUID]()
+
+    def scope_bytes(event: wire.EventOut) -> int:
+        """Of the participants, which stand beside a scope's events once more."""
+        if event.scope_id in met:
+            return 0
+        met.add(event.scope_id)
+        return sum(len(to_json(name)) + 1 for name in event.participants)
+
+    page = fitting(map(shown, seen.rows), scope_bytes)
     by_scope: dict[UUID, list[wire.EventOut]] = {}
     for event in page:
         by_scope.setdefault(event.scope_id, []).append(event)

@@ -56,7 +56,7 @@ def segments(reading: Reading, asked: wire_sessions.SegmentsQuery) -> wire_sessi
     return wire_sessions.SegmentPage(
         session_id=reading.session.session_id,
         segments=page,
-        next_cursor=_next(seen, len(page), of),
+        next_cursor=_next(seen, len(page), of, asked.cursor),
     )
 
 
@@ -74,7 +74,7 @@ def heat_metrics(reading: Reading, asked: wire_sessions.PageQuery) -> wire_sessi
         session_id=reading.session.session_id,
         now=reading.now.astimezone(UTC),
         chains=page,
-        next_cursor=_next(seen, len(page), of),
+        next_cursor=_next(seen, len(page), of, asked.cursor),
     )
 
 
@@ -104,8 +104,10 @@ def _chains(
     )
 
 
-def _next(seen: Look[Segment], taken: int, of: Cursors) -> str | None:
+def _next(seen: Look[Segment], taken: int, of: Cursors, cursor: str | None) -> str | None:
+    """The first page's mark goes on: a later one would tell that anybody has written since."""
     if taken >= len(seen.rows):
         return None
-    last = seen.rows[taken - 1]
-    return of.encode(Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq))
+    last, after = seen.rows[taken - 1], of.decode(cursor)
+    mark = after.mark if after else seen.mark
+    return of.encode(Position(mark, last.last_event_at, last.chain_id, last.shown_at_seq))

@@ -141,12 +141,15 @@ def end(access: Access, session: Session, now: datetime) -> wire_sessions.EndedO
 def listed(access: Access, limit: int, cursor: str | None) -> wire_sessions.SessionPage:
     """Sessions in view that have not ended, newest first."""
     of = Cursors(access.sealer, access.asker.tenant, "sessions", access.asker.viewer)
-    seen = sessions.newest(access, of.decode(cursor), limit)
+    after = of.decode(cursor)
+    seen = sessions.newest(access, after, limit)
     page = fitting(map(_shown, seen.rows[:limit]))
     following = None
     if len(page) < len(seen.rows):
         last = seen.rows[len(page) - 1]
-        following = of.encode(Position(seen.mark, last.created_at, last.place))
+        following = of.encode(
+            Position(after.mark if after else seen.mark, last.created_at, last.place)
+        )
     return wire_sessions.SessionPage(sessions=page, next_cursor=following)
 
 
