@@ -45,8 +45,10 @@ def test_what_was_parted_stays_as_it_is(text: str) -> None:
         "a_" * MAX_JOINERS + "z" * 20_000,
         "z" * 70_000,
         "snake_case_name = other.module_name.attribute(first_arg, second-arg)\n" * 500,
-        "https://host.example.com:8443/a/b/c-d/e_f.html?x=1&y=2#part and me@mail.example.org " * 200,
-        "550e8400-e29b-41d4-a716-446655440000 ../../src/../lib/a.py 1.2.3-rc.1+build.5 -5 1e-9 " * 200,
+        "https://host.example.com:8443/a/b/c-d/e_f.html?x=1&y=2#part and me@mail.example.org "
+        * 200,
+        "550e8400-e29b-41d4-a716-446655440000 ../../src/../lib/a.py 1.2.3-rc.1+build.5 -5 1e-9 "
+        * 200,
         '{"a_b":"c-d","e.f":["/g/h","i@j.k"],"l":-1.5e-3},' * 400,
         "<!-- one --> text <!-- two_three --> more " * 400,
         "甲-乙、丙-丁。" * 500,
