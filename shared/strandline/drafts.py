@@ -14,6 +14,7 @@ from uuid_utils.compat import uuid7
 from strandline import ranking, wire
 from strandline.cid import INLINE_BYTES, Edge, Part, blob_cid, block_cid, cid_bytes, encode
 from strandline.errors import Forbidden, Invalid
+from strandline.fulltext import parser_text
 from strandline.participants import bare, normalize, normalize_set, scope_id
 from strandline.principals import Principal
 
@@ -390,9 +391,10 @@ def _key(request: wire.AppendRequest, idempotency_key: str | None) -> tuple[str,
 def _cited_pieces(text: str | None, name: str | None) -> list[dict[str, object]]:
     """A cited payload is found by its name too, which is no part of its text."""
     pieces = _pieces(text or "")
-    pieces[0]["text"] = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
+    named = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
+    pieces[0]["text"] = parser_text(named)  # a comment may open in the name
     return pieces
 
 
 def _pieces(text: str) -> list[dict[str, object]]:
-    return [{"start": s, "end": e, "text": text[s:e]} for s, e in ranking.pieces(text)]
+    return [{"start": s, "end": e, "text": parser_text(text[s:e])} for s, e in ranking.pieces(text)]

@@ -14,6 +14,7 @@ from strandline.cid import Part
 from strandline.cursors import Position
 from strandline.db import Access, Look
 from strandline.drafts import NewEvent
+from strandline.fulltext import parser_text
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ def newest(
             "narrowing": json.dumps(narrowing),
             "scope_id": scope_id,
             "session_id": narrowing.get("session_id"),
-            "text": text and websearch.spelled(text),
+            "text": text and parser_text(websearch.spelled(text)),
             "mark": after and after.mark,
             "at": after and after.at,
             "after": after and after.row_id,

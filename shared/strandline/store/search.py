@@ -9,6 +9,7 @@ from pgvector import HalfVector
 
 from strandline import ranking
 from strandline.db import Access, Look
+from strandline.fulltext import parser_text
 from strandline.store.events import FEW, Event
 
 
@@ -114,7 +115,7 @@ def fused(
         order by b.score desc, b.event_id desc
         """,
         {
-            "question": question,
+            "question": parser_text(question),
             "vector": None if vector is None else HalfVector(vector).to_text(),
             "space": space,
             "narrowing": json.dumps(narrowing),

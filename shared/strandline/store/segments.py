@@ -10,6 +10,7 @@ from pgvector import HalfVector
 
 from strandline.cursors import Position
 from strandline.db import Access, Look
+from strandline.fulltext import parser_text
 
 _CANDIDATES = 200
 """Pieces of text that a question's words may find chains by."""
@@ -138,7 +139,7 @@ def about(
         """,
         {
             "scope_id": scope_id,
-            "question": question,
+            "question": parser_text(question),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
             "least": least,

@@ -1,0 +1,71 @@
+"""Whatever the text, the full text parser gets no long joined run and no comment without an end."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.fulltext import MAX_JOINERS, parser_text
+
+JOINERS = "_-./~@:+=?&%#"
+ENDERS = " \n\t,;()<>[]{}\"'!"
+RUN_ENDS = re.compile(rf"[{re.escape(ENDERS)}]+")
+LETTERS = "aZ19éß漢\u0301\u200b😀"
+UNITS = st.text(alphabet=LETTERS + JOINERS + JOINERS + ENDERS + "<!-", min_size=1, max_size=8)
+TEXTS = st.builds("".join, st.lists(st.builds(str.__mul__, UNITS, st.integers(1, 200)), max_size=3))
+
+
+@given(TEXTS)
+def test_no_run_over_the_limit_is_left(text: str) -> None:
+    parted = parser_text(text)
+    runs = RUN_ENDS.split(parted)
+    assert max(sum(map(run.count, JOINERS)) for run in runs) <= MAX_JOINERS
+    last_end = parted.rfind("-->")
+    assert parted.rfind("<!--") + len("<!--") <= max(last_end, len("<!--") - 1)
+
+
+@given(TEXTS)
+def test_characters_keep_their_places(text: str) -> None:
+    parted = parser_text(text)
+    assert len(parted) == len(text)
+    changed = {(a, b) for a, b in zip(text, parted, strict=True) if a != b}
+    assert changed <= {(mark, " ") for mark in JOINERS + "<!"}
+
+
+@given(TEXTS)
+def test_what_was_parted_stays_as_it_is(text: str) -> None:
+    parted = parser_text(text)
+    assert parser_text(parted) == parted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a_" * MAX_JOINERS + "z" * 20_000,
+        "z" * 70_000,
+        "snake_case_name = other.module_name.attribute(first_arg, second-arg)\n" * 500,
+        "https://host.example.com:8443/a/b/c-d/e_f.html?x=1&y=2#part and me@mail.example.org "
+        * 200,
+        "550e8400-e29b-41d4-a716-446655440000 ../../src/../lib/a.py 1.2.3-rc.1+build.5 -5 1e-9 "
+        * 200,
+        '{"a_b":"c-d","e.f":["/g/h","i@j.k"],"l":-1.5e-3},' * 400,
+        "<!-- one --> text <!-- two_three --> more " * 400,
+        "甲-乙、丙-丁。" * 500,
+        "-" * MAX_JOINERS,
+    ],
+)
+def test_everyday_text_is_left_as_it_is(text: str) -> None:
+    assert parser_text(text) == text
+
+
+def test_each_joiner_past_the_limit_parts_with_the_row_behind_it() -> None:
+    one = "a-" * MAX_JOINERS
+    assert parser_text(f"{one}b-_-c{one}d_e") == f"{one}b   c{one}d e"
+
+
+def test_only_a_comment_without_an_end_is_blanked() -> None:
+    filler = "word " * 20
+    assert parser_text(f"{filler}<!-- a --><!-- b") == f"{filler}<!-- a -->  -- b"
+    assert parser_text(f"{filler}<!-- a <!-- b -->") == f"{filler}<!-- a <!-- b -->"
+    assert parser_text(f"{filler}<!-->") == f"{filler}  -->"
