@@ -25,6 +25,7 @@ from strandline.services.keys import (
     revoke_key,
     rotate_key,
 )
+from strandline.runs import SPACING, Runs
 from strandline.services.refold import refold
 from strandline.services.release import release
 from strandline.store.audit import Act
@@ -103,6 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
             access = database.access(Asker(asked.tenant, ()))
             if asked.command == "refold":
                 dropped = refold(access, Act("console refold"), asked.scope)
+                _begin_sweep()
                 print(f"to be folded again by the next sweep: {dropped} scopes")
             elif "certificate" in asked.command:
                 _on_certificates(asked, access)
@@ -114,6 +116,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"strandline: {error.message}", file=sys.stderr)
         return 1
     return 0
+
+
+def _begin_sweep() -> None:
+    """Have a sweep begin soon. Where nobody can be told, a later one or the daily one comes."""
+    known, now = settings(), datetime.now(UTC)
+    spacing = {**SPACING, "sweeper": timedelta(seconds=known.sweep_seconds)}
+    Runs(known.runs_url, spacing).wish("sweeper", now, now)
 
 
 def _on_keys(asked: argparse.Namespace, access: Access) -> None:

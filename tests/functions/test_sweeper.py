@@ -5,6 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -215,6 +216,34 @@ def test_work_that_gets_on_is_gone_on_with_soon(
     assert totals["events_embedded"] == 128
     ((pause,),) = base.rows(asked)
     assert pause <= timedelta(minutes=5)
+
+
+def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
+    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it is known: not when a lease that nobody took would end."""
+    key = gateway.key(rights=["read", "write", "admin"])
+    told = tell(key, "The buoy goes out on Friday.")
+    gateway.tick()
+    access = gateway.database.access(Asker.background("acme"))
+    who = ["agent:helper", "user:alice"]
+    ids = [
+        jobs.note_failure(
+            access, kind="enrich", scope_id=told["scope_id"], participants=who,
+            reason="unavailable", advice="Try it again.", ref=uuid4(),
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    base.rows("update jobs set created_at = created_at - interval '3 days'")
+    admin: Any = importlib.import_module("functions.admin.handler")
+    monkeypatch.setitem(admin.service.__dict__, "runs", Deaf())
+    base.rows("update lanes set idle_at = now() + interval '1 day'")
+    base.rows("update quotas set leased = 0")
+    for job_id in ids:
+        asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
+        assert (asked.status, asked.body["state"]) == (202, "queued")
+    ((ahead,),) = base.rows("select next_sweep(null, '{}', '10 seconds', now()) - now()")
+    assert ahead <= timedelta(seconds=10)
 
 
 def test_a_sweep_that_lost_its_lease_stops(

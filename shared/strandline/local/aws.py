@@ -52,7 +52,7 @@ class LocalAws:
     there again at the next start: its bytes and time, not its metadata. Queues are empty at a
     start. While it runs every AWS_* variable of the environment is ours, so that no client of this
     process can reach a real account; clients made before keep what they had. The secret key is new
-    at each start: another process has it only if it inherits the environment.
+    at each start: another process has it only if it inherits or is given the environment.
     """
 
     def __init__(self, directory: Path, *, bucket: str = "strandline-local") -> None:
@@ -117,21 +117,25 @@ class LocalAws:
     ) -> None:
         self.stop()
 
+    def environment(self) -> dict[str, str]:
+        """What makes this server the only AWS that a process finds; it holds the secret key."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": self.keys[KEY_ID],
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
     def _take_environment(self) -> None:
         """Make this server the only AWS that a new client can find."""
         self._environment = _ours(os.environ)
         for name in self._environment:
             del os.environ[name]
-        os.environ.update(
-            AWS_ENDPOINT_URL=self.endpoint,
-            AWS_ACCESS_KEY_ID=KEY_ID,
-            AWS_SECRET_ACCESS_KEY=self.keys[KEY_ID],
-            AWS_DEFAULT_REGION=REGION,
-            AWS_REGION=REGION,
-            AWS_CONFIG_FILE=os.devnull,
-            AWS_SHARED_CREDENTIALS_FILE=os.devnull,
-            AWS_EC2_METADATA_DISABLED="true",
-        )
+        os.environ.update(self.environment())
         # boto3 keeps the credentials that it found first in its default session.
         BOTO3.DEFAULT_SESSION = None
 

@@ -145,10 +145,12 @@ def running(
         _serve(stack, handlers, listening, secured)
         scheme = "https" if secured else "http"
         address = f"{scheme}://{HOST}:{listening.getsockname()[1]}"
+        # For commands of other processes, which tell the queue of runs what they want.
+        reached = environment | aws.environment()
         paths = {n: str(path) for n, path in vars(secured).items() if path} if secured else None
         _write_private(
             key_file(asked),
-            {"url": address, "key": key.token, "environment": environment, "tls": paths},
+            {"url": address, "key": key.token, "environment": reached, "tls": paths},
         )
         yield Running(address, key.token, directory, postgres, warnings, secured, key.notice)
 

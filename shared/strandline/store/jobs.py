@@ -190,13 +190,15 @@ def standing(access: Access, kind: str) -> UUID | None:
 
 
 def requeue(access: Access, job_id: UUID, run: str, now: datetime) -> bool:
-    """A failed job waits to be tried again, by a run of this name; False where it is not failed."""
+    """A failed job waits to be tried again, by a run of this name; False where it is not failed.
+    A failure with a `ref` is every sweep's to try, and nobody's lease: it is due at once."""
     return bool(
         access.execute(
             """
             update jobs set state = 'queued', run = %(run)s, finished_at = null, reason = '',
                 advice = '', attempts = attempts + 1,
-                leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+                leased_until = %(now)s::timestamptz
+                    + make_interval(secs => case when ref is null then %(seconds)s else 0 end)
             where job_id = %(job_id)s and state = 'failed'
             """,
             {"job_id": job_id, "run": run, "now": now, "seconds": PLANNED_SECONDS},

@@ -1,7 +1,9 @@
 """Dropped and folded again, chains are as strong and as cold as they were."""
 
+import json
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,7 +14,7 @@ from strandline import cli
 from strandline.blobs import Blobs
 from strandline.config import settings
 from strandline.db import Access, Asker, Database
-from strandline.local.aws import LocalAws
+from strandline.local.aws import LocalAws, client
 from strandline.services import fold_recalls
 from strandline.services.form_chains import close_idle, drop, retry_enrichment
 from strandline.services.worker import Worker
@@ -106,6 +108,21 @@ def test_a_recall_while_it_was_dropped_counts_after(
     embed_due(worker)
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
     assert base.rows("select strength from chains where chain_id = %s", chain_id) == [(3.375,)]
+
+
+def test_an_operator_s_refold_has_a_sweep_begin(
+    base: Base, gateway: Gateway, scope: UUID, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_RUNS_URL", aws.runs_url)
+    monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "10")
+    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
+    with closing(client("sqs")) as sqs:
+        (message,) = sqs.receive_message(QueueUrl=aws.runs_url).get("Messages", [])
+        sqs.delete_message(QueueUrl=aws.runs_url, ReceiptHandle=message["ReceiptHandle"])
+    wish = json.loads(message["Body"])
+    assert wish["job"] == "sweeper"
+    ahead = datetime.fromisoformat(wish["at"]) - datetime.now(UTC)
+    assert ahead <= timedelta(seconds=20)
 
 
 def command(base: Base, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
