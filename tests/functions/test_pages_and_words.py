@@ -15,7 +15,7 @@ EMOJI = "\U0001f30a"
 def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
     """Who shares a scope with somebody chooses its other names, and stops nobody by them."""
     key = gateway.key()
-    crowds = [[ALICE, *(f"user:{n}-{m}-{EMOJI * 180}" for m in range(62))] for n in range(50)]
+    crowds = [[ALICE, *(f"user:{n}-{m}-{EMOJI * 186}" for m in range(63))] for n in range(50)]
     for start in (0, 17, 34):
         batch = {"events": [said("sea", *who) for who in crowds[start : start + 17]]}
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
@@ -24,6 +24,7 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
     for _ in range(10):
         page = gateway.call("POST", QUERY, {"limit": 50, "cursor": cursor}, key=alice)
         assert page.status == 200, page.text[:300]
+        assert len(page.text.encode()) < 4.3 * 1024 * 1024, "in base64 it is 6 MiB at most"
         seen += sum(len(scope["events"]) for scope in page.body["scopes"])
         cursor = page.body["next_cursor"]
         if cursor is None:
@@ -33,10 +34,11 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
 
 def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
     odd = {f"{n}{EMOJI * 80}": 1 for n in range(20)}
-    batch = {"events": [{**said("x"), **odd} for _ in range(400)], "atomic": True}
+    batch = {"events": [{**said("x"), **odd} for _ in range(500)], "atomic": True}
     raw = str(batch).replace("'", '"').replace("True", "true").encode()
     reply = gateway.call("POST", "/api/v1/events/batch", raw=raw, key=gateway.key())
     assert (reply.status, reply.error["code"]) == (422, "invalid_field"), reply.text[:300]
+    assert len(reply.text.encode()) < 4.3 * 1024 * 1024, "in base64 it is 6 MiB at most"
 
 
 @pytest.mark.parametrize(
