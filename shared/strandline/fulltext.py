@@ -1,9 +1,9 @@
 """Text as Postgres' full text parser is given it, for the index and for questions alike.
 
-The parser reads ahead from each place where a file name, a host, a number or a comment might begin,
-and goes back where it was none: over one long joined run (`a_a_a_…`, `1-a-1-a-…`, `./././…`) or a row
-of `<!--` that nothing closes, its time grows with the square of the length. Here such runs are parted
-and such marks blanked, one character for one, so that its time grows with the length alone.
+The parser reads ahead from each place where a file name, a host, a number or a comment might
+begin, and goes back where it was none: over one long joined run (`a_a_a_…`, `1-a-1-a-…`, `././…`)
+or a row of `<!--` that nothing closes, its time grows with the square of the length. Here such runs
+are parted and such marks blanked, one character for one, so that it grows with the length alone.
 """
 
 import re
@@ -22,9 +22,9 @@ _COMMENT, _COMMENT_END = "<!--", "-->"
 
 
 def parser_text(text: str) -> str:
-    """The same text, as long, for the parser: in a run of more than MAX_JOINERS joiners each one past
-    these is a space, with the joiners right behind it, and the count begins anew; `<!` of a comment
-    that does not end is two spaces. Any other text is returned as it is."""
+    """The same text, as long, for the parser: in a run of more than MAX_JOINERS joiners each one
+    past these is a space, with the joiners right behind it, and the count begins anew; `<!` of a
+    comment that does not end is two spaces. Any other text is returned as it is."""
     if len(text) <= MAX_JOINERS:
         return text
     return _RUN.sub(_part, _blank_open_comments(text))

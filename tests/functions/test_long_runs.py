@@ -48,6 +48,11 @@ def key(gateway: Gateway) -> str:
     return gateway.key(user="user:alice")
 
 
+def short_context(name: str, _seconds: float) -> LambdaContext:
+    """What a request is given: SECONDS are left to it, and so to its statements."""
+    return LambdaContext(name, SECONDS)
+
+
 def append(gateway: Gateway, key: str, text: str) -> Reply:
     reply = gateway.call("POST", EVENTS_PATH, said(text), key=key)
     assert reply.status == 201, reply.text
@@ -72,7 +77,7 @@ def test_a_long_run_is_appended_in_time(
     gateway: Gateway, key: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within a statement's time-out of five seconds; it took Postgres up to twenty."""
-    monkeypatch.setattr(support, "LambdaContext", lambda name, _: LambdaContext(name, SECONDS))
+    monkeypatch.setattr(support, "LambdaContext", short_context)
     append(gateway, key, SHAPES[shape][: 64 * 1024])
 
 
@@ -80,7 +85,7 @@ def test_a_large_payload_of_one_run_is_cited_in_time(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = uploaded(gateway, key, GROUPS, mime_type="text/plain")
-    monkeypatch.setattr(support, "LambdaContext", lambda name, _: LambdaContext(name, SECONDS))
+    monkeypatch.setattr(support, "LambdaContext", short_context)
     reply = gateway.call("POST", EVENTS_PATH, citing(begun["cid"]), key=key)
     assert reply.status == 201, reply.text
 
