@@ -12,11 +12,18 @@ from uuid import UUID
 from strandline import ranking
 from strandline.blobs import is_text
 from strandline.db import Access, Asker
-from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Unavailable
+from strandline.errors import EmbeddingRefused, Unavailable
 from strandline.failures import recurs
 from strandline.observability import logger
 from strandline.services.form_chains import form
-from strandline.services.worker import EMBED_SECONDS, NotYet, Worker, head_text, reason_of
+from strandline.services.worker import (
+    EMBED_SECONDS,
+    NotYet,
+    Worker,
+    head_text,
+    reason_of,
+    require_embedding,
+)
 from strandline.store import jobs, metrics, work
 from strandline.store.work import Unembedded, Vector
 
@@ -24,8 +31,6 @@ BATCH = 128
 """Events between two commits: about a second of the local model."""
 _SHOWN_BYTES = 4000
 """What a model is shown of a large text: more than the local one reads (256 tokens)."""
-_HARMLESS = "probe"
-"""A text that every model takes."""
 _SCOPES = 100
 """Scopes a sweep takes at a time."""
 _HOPELESS = 3
@@ -305,30 +310,13 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
         logger.warning("embedding failed", extra={"error": type(error).__name__})
         refusal = f"The embedding model failed: {type(error).__name__}."
     if len(texts) == 1:
-        _require_embedding(worker)
+        require_embedding(worker)
         return {key: refusal for key in texts}
     found: dict[Key, list[float] | str] = {}
     for key, text in texts.items():  # one of them is refused: learn which
         worker.renew()
         found |= embed_texts(worker, {key: text})
     return found
-
-
-def _require_embedding(worker: Worker) -> None:
-    """Raise EmbeddingUnavailable unless the model takes a harmless text now. One that takes none
-    (a wrong key or model may be a 400, a shortage fails like a fault) refuses nobody's text."""
-    worker.renew()
-    try:
-        worker.embedder.embed([_HARMLESS], timeout=EMBED_SECONDS)
-    except EmbeddingRefused as error:
-        fault = error.message
-    except Exception as error:
-        if not recurs(error):
-            raise
-        fault = type(error).__name__
-    else:
-        return
-    raise EmbeddingUnavailable(f"The embedding model takes no text at all: {fault}")
 
 
 def _text(worker: Worker, tenant: str, event: Unembedded) -> str:

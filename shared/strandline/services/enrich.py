@@ -20,7 +20,7 @@ from strandline.models.plain import UNTITLED
 from strandline.observability import logger
 from strandline.segmentation import Rules
 from strandline.services.at_once import at_once
-from strandline.services.worker import EMBED_SECONDS, Worker, head_text
+from strandline.services.worker import EMBED_SECONDS, Worker, head_text, require_embedding
 from strandline.store import chains, work
 from strandline.store.chains import Head, Spoken, Text
 from strandline.tuning import Tuning
@@ -213,16 +213,16 @@ def vector_of(worker: Worker, formed: Formed, *, patient: bool) -> str | None:
     started = time.monotonic()
     try:
         (vector,) = worker.embedder.embed([formed.summary], timeout=EMBED_SECONDS)
-    except EmbeddingRefused:
-        return None
     except EmbeddingUnavailable:
         if patient:
             raise
         return None
     except Exception as error:
-        if not recurs(error):
+        if not (isinstance(error, EmbeddingRefused) or recurs(error)):
             raise
         logger.warning("summary not embedded", extra={"error": type(error).__name__})
+        if patient:
+            require_embedding(worker)
         return None
     worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
     return work.as_text(vector)

@@ -10,7 +10,14 @@ from uuid import UUID
 from strandline.blobs import Blobs
 from strandline.clock import Clock, utc_now
 from strandline.db import Database
-from strandline.errors import Interrupted, PayloadMissing, StrandlineError
+from strandline.errors import (
+    EmbeddingRefused,
+    EmbeddingUnavailable,
+    Interrupted,
+    PayloadMissing,
+    StrandlineError,
+)
+from strandline.failures import recurs
 from strandline.models.embedding import Embedder
 from strandline.models.language import Done
 from strandline.observability import logger
@@ -20,6 +27,8 @@ from strandline.tuning import DEFAULTS, Tuning
 
 EMBED_SECONDS = 15.0
 """What a call to the embedding model may take."""
+_HARMLESS = "probe"
+"""A text that every embedding model takes."""
 _MOST_RESERVED = 90.0
 """Kept for a closed run at most, however long a model may take: a worker has 118 s for all."""
 
@@ -126,6 +135,23 @@ class Worker:
                 raise NotYet(_OUT_OF_TIME, self.deadline - time.monotonic())
             if done.again_in is not None and patient:
                 raise NotYet(str(done.fell_back), done.again_in)
+
+
+def require_embedding(worker: Worker) -> None:
+    """Raise EmbeddingUnavailable unless the model takes a harmless text now. One that takes none
+    (a wrong key or model may be a 400, a shortage fails like a fault) refuses nobody's text."""
+    worker.renew()
+    try:
+        worker.embedder.embed([_HARMLESS], timeout=EMBED_SECONDS)
+    except EmbeddingRefused as error:
+        fault = error.message
+    except Exception as error:
+        if not recurs(error):
+            raise
+        fault = type(error).__name__
+    else:
+        return
+    raise EmbeddingUnavailable(f"The embedding model takes no text at all: {fault}")
 
 
 def head_text(worker: Worker, tenant: str, cid: str, size: int) -> str | None:

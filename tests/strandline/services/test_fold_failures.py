@@ -12,7 +12,7 @@ import pytest
 
 from strandline.blobs import Blobs
 from strandline.db import Asker, Database
-from strandline.errors import EmbeddingRefused, PayloadMissing, Unavailable
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.failures import recurs
 from strandline.local.aws import LocalAws
 from strandline.models import cohesion, digest, names
@@ -264,6 +264,26 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
     worker.embedder.before = lambda texts: None
     stuck(worker, scope, 1)
     assert scope.folded() == (len(TALK), len(TALK))
+
+
+@pytest.mark.parametrize("failure", [EmbeddingRefused("HTTP 400"), ValueError("broken")])
+def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
+    worker: Worker, failure: Exception
+) -> None:
+    def broken(texts: Sequence[str]) -> None:
+        if harmless.isdisjoint(texts):
+            raise failure
+
+    harmless: set[str] = set()
+    assert isinstance(worker.embedder, WordEmbedder)
+    worker.embedder.before = broken
+    formed = enrich.formed_without_model(START, 3, failure)
+    formed = formed.model_copy(update={"rejected": None})
+    with pytest.raises(EmbeddingUnavailable):
+        enrich.vector_of(worker, formed, patient=True)
+    assert enrich.vector_of(worker, formed, patient=False) is None
+    harmless.add("probe")
+    assert enrich.vector_of(worker, formed, patient=True) is None
 
 
 def test_a_payload_that_is_gone_goes_by_its_name(
