@@ -16,6 +16,7 @@ from strandline.config import settings
 from strandline.db import Access, Asker, Database
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.principals import RIGHTS
+from strandline.runs import SPACING, Runs
 from strandline.services import certificates
 from strandline.services.keys import (
     MOST_DAYS,
@@ -25,7 +26,6 @@ from strandline.services.keys import (
     revoke_key,
     rotate_key,
 )
-from strandline.runs import SPACING, Runs
 from strandline.services.refold import refold
 from strandline.services.release import release
 from strandline.store.audit import Act

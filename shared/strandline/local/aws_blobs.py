@@ -37,12 +37,11 @@ class BlobFolder:
         return self._directory.joinpath(*(part + MARK for part in parts[:-1]), parts[-1])
 
     def write(self, key: str, content: bytes) -> None:
-        """Store `content`; it is on the disk when this returns, and never there in part. A folder
-        that was moved away is not made anew: OSError."""
+        """Store `content`; it is on the disk when this returns, and never there in part."""
         path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=MARK, dir=self._directory)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()

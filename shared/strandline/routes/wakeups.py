@@ -25,8 +25,8 @@ from strandline.runs import JOBS
 from strandline.wakeups import Wakeups, name_of
 
 _NEAR = timedelta(seconds=5)
-"""A schedule for a time that is past when it is made is refused: what is so near is waited for. A run
-that began before its time would find nothing due, and have the name of the one that it wishes for."""
+"""A schedule for a time that is past when it is made is refused: what is so near is waited for. A
+run before its time would find nothing due, and have the name of the one that it wishes for."""
 
 
 def _known(job: str) -> str:

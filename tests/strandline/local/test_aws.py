@@ -132,15 +132,6 @@ def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
-    folder = BlobFolder(tmp_path / "data" / "blobs")
-    (tmp_path / "data").rename(tmp_path / "moved")
-    for key in ("a", "k" * 1000):
-        with pytest.raises(OSError, match="No such file"):
-            folder.write(key, b"x")
-    assert not (tmp_path / "data").exists()
-
-
 def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

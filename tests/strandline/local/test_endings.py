@@ -154,7 +154,7 @@ def test_what_a_failed_start_says_is_one_line() -> None:
     assert cause(TimeoutError()) == "TimeoutError"
     hinted = (
         'Postgres did not start in /data: postgres: could not access directory "/data/pgdata": '
-        "Permission denied\nRun initdb or pg_basebackup to initialize a PostgreSQL data directory.\n"
+        "Permission denied\nRun initdb or pg_basebackup to initialize a data directory.\n"
     )
     told = 'could not access directory "/data/pgdata": Permission denied'
     assert cause(PostgresUnusable(hinted)) == told
