@@ -190,6 +190,46 @@ def test_ones_own_session_goes_before_another_s_of_its_name(gateway: Gateway) ->
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=asked).body == shared
 
 
+def test_a_name_alone_never_leads_to_what_another_user_began(gateway: Gateway, base: Base) -> None:
+    """Else bob begins `default` with alice, and reads what she means for a session of hers."""
+    alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
+    shared = begin(gateway, bob, "default", participants=[ALICE, BOB])
+    event = {"role": "user", "content": "My diary."}
+    for method, path, body in (
+        ("POST", "/events", event),
+        ("POST", "/interactions", {"user_message": "a", "agent_response": "b"}),
+        ("GET", "", None),
+        ("GET", "/context", None),
+        ("DELETE", "", None),
+    ):
+        reply = gateway.call(method, f"{SESSIONS}/default{path}", body, key=alice)
+        assert (reply.status, reply.error["code"]) == (409, "state_conflict"), (method, path)
+        assert reply.error["details"] == {"field": "scope_id", "scope_ids": [shared["scope_id"]]}
+        assert "?scope_id=" in reply.error["message"]
+    assert base.rows("select count(*) from events") == [(0,)]
+    asked = {"scope_id": shared["scope_id"]}
+    path = f"{SESSIONS}/default"
+    assert gateway.call("GET", path, key=alice, query=asked).body == shared
+    assert gateway.call("POST", f"{path}/events", event, key=alice, query=asked).status == 201
+    assert gateway.call("GET", path, key=bob).body == shared
+    assert gateway.call("GET", path, key=gateway.key()).body == shared
+
+
+@pytest.mark.parametrize("others", [1, 21])
+def test_another_user_s_session_hides_none_of_the_service(gateway: Gateway, others: int) -> None:
+    """Not by so many of its name either that no more are told apart."""
+    alice = gateway.key(user=ALICE)
+    mine = begin(gateway, gateway.key(), "mine")
+    for n in range(others):
+        user = f"user:u{n}"
+        begin(gateway, gateway.key(user=user), "mine", participants=[ALICE, user])
+    assert gateway.call("GET", f"{SESSIONS}/mine", key=alice).body == mine
+    assert interact(gateway, alice, "mine").body["user"]["scope_id"] == mine["scope_id"]
+    assert gateway.call("DELETE", f"{SESSIONS}/mine", key=alice).status == 200
+    ended = gateway.call("GET", f"{SESSIONS}/mine", key=alice)
+    assert (ended.status, "has ended" in ended.error["message"]) == (404, True)
+
+
 # adding to them ----------------------------------------------------------------------------------
 
 

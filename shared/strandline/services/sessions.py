@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from strandline import participants, wire_sessions
 from strandline.cursors import Cursors, Position
-from strandline.db import Access
+from strandline.db import NOBODY, Access
 from strandline.errors import (
     BatchRefused,
     Conflict,
@@ -87,20 +87,29 @@ def _of_kind(kind: str, name: str) -> str:
 
 
 def find(access: Access, session_id: str, scope_id: UUID | None) -> Session:
-    """The session in view of this name: the asker's own, else the only one (that has not ended).
-    Raises NotFound; StateConflict where more than one can be meant."""
+    """The session in view of this name: the asker's own, else the only one (that has not ended). By
+    its name alone a bound user is led to none that another user began: who writes there would be
+    read by whom that user chose. Raises NotFound; StateConflict where the scope has to say which.
+    """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
     rows = sessions.named(access, session_id, scope_id)
-    own = [row for row in rows if row.writer == access.asker.writer]
-    lasting = [row for row in rows if row.ended_at is None]
-    for choice in (own, lasting, rows):
-        if len(choice) == 1:
-            return choice[0]
     if not rows:
         raise NotFound
+    own = [row for row in rows if row.writer == access.asker.writer]
+    bound = access.asker.writer != NOBODY
+    trusted = [row for row in rows if row.writer == NOBODY] if bound and not scope_id else rows
+    lasting = [row for row in trusted if row.ended_at is None]
+    for choice in (own, lasting, trusted):
+        if len(choice) == 1:
+            return choice[0]
+    reason = (
+        "several sessions here have this name; say which one"
+        if trusted
+        else "another user began what has this name here; say that you mean it"
+    )
     raise StateConflict(
-        "session_id: several sessions here have this name; say which one by ?scope_id=",
+        f"session_id: {reason} by ?scope_id=",
         field="scope_id",
         scope_ids=sorted(str(row.scope_id) for row in rows),
     )

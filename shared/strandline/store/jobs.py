@@ -414,8 +414,8 @@ def settle(access: Access, job_id: UUID, now: datetime) -> None:
     """A failure that was tried again, and is none any more."""
     access.fetch(
         _Named,
-        "update jobs set state = 'done', finished_at = %(now)s where job_id = %(job_id)s"
-        " and state = 'queued' returning job_id",
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where job_id = %(job_id)s and state = 'queued' returning job_id",
         {"job_id": job_id, "now": now},
     )
 
@@ -423,8 +423,8 @@ def settle(access: Access, job_id: UUID, now: datetime) -> None:
 def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: datetime) -> None:
     """Failures of this kind and reason about these things are none any more. In a transaction."""
     access.execute(
-        "update jobs set state = 'done', finished_at = %(now)s where kind = %(kind)s"
-        " and ref = any (%(refs)s) and state = 'failed' and reason = %(reason)s",
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed' and reason = %(reason)s",
         {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
     )
 
@@ -432,8 +432,8 @@ def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: 
 def end_failures(access: Access, kind: str, refs: Sequence[object], now: datetime) -> None:
     """Failures of this kind about these things are none any more. In a transaction."""
     access.execute(
-        "update jobs set state = 'done', finished_at = %(now)s where kind = %(kind)s"
-        " and ref = any (%(refs)s) and state in ('failed', 'queued')",
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state in ('failed', 'queued')",
         {"kind": kind, "refs": [str(ref) for ref in refs], "now": now},
     )
 

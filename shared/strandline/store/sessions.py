@@ -32,8 +32,8 @@ class Session:
 
 
 def named(access: Access, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
-    """The sessions in view of this name (in this scope): the asker's own first, then those that
-    have not ended; not many."""
+    """The sessions in view of this name (in this scope): the asker's own first, then those
+    that an unbound credential began, of each those that have not ended; not many."""
     return access.fetch(
         Session,
         """
@@ -53,10 +53,12 @@ def named(access: Access, session_id: str, scope_id: UUID | None) -> Sequence[Se
             s.metadata, t.tuning
         from (
             select * from found s
-            order by s.writer = current_writer() desc, s.ended_at nulls first, s.scope_id
+            order by s.writer = current_writer() desc, s.writer = '*' desc,
+                s.ended_at nulls first, s.scope_id
             limit %(most)s) s
         join tenants t on t.tenant_id = current_tenant()
-        order by s.writer = current_writer() desc, s.ended_at nulls first, s.scope_id
+        order by s.writer = current_writer() desc, s.writer = '*' desc,
+            s.ended_at nulls first, s.scope_id
         """,
         {"session_id": session_id, "scope_id": scope_id, "most": SAME_NAME, "few": FEW},
     )
