@@ -424,7 +424,8 @@ def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: 
     """Failures of this kind and reason about these things are none any more. In a transaction."""
     access.execute(
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
-        " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed' and reason = %(reason)s",
+        " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed'"
+        " and reason = %(reason)s",
         {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
     )
 
