@@ -168,7 +168,8 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(len(one["applied"]) for one in ended) == [0, len(EVERY)]
+    # A long file, which others may work on too, is told by whoever ends it.
+    assert sorted(name for one in ended for name in one["applied"]) == EVERY
     assert len(stage.rows(FIRST)) == 1
     assert rights_of(stage, vault.read(first_key)) == {"operator"}
 
