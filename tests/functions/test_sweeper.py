@@ -134,6 +134,7 @@ def test_a_failed_model_is_asked_again(
     gateway.tick()
     done = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
     assert (done["state"], done["ref"]) == ("done", str(chain_id))
+    assert (done["reason"], done["advice"]) == ("", "")
     assert base.rows("select max(version) from chain_versions") == [(2,)]
 
 

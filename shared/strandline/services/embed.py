@@ -75,11 +75,19 @@ def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
 
 
 def work_off_now(worker: Worker, tenant: str, scope_id: UUID) -> None:
-    """Try one scope's work, whenever it is due. Raises Unavailable where it fails once more."""
+    """Try one scope's work, whenever it is due. Raises Unavailable where it fails once more, waits
+    for a model or is somebody else's now: a worker that was killed has it till its lease ends."""
     access = worker.database.access(Asker.background(tenant))
     with access.transaction():
-        work.bring_forward(access, scope_id)
-    if embed_scopes(worker, tenant, [scope_id]):
+        is_due = work.bring_forward(access, scope_id)
+    leases = work.lease(access, [scope_id], 1)
+    if is_due and not leases:
+        raise Unavailable("Its scope is being worked on; try again later.")
+    done = _work_off(worker, access, leases) if leases else _Done(0, 0, 0)
+    if done.waiting:
+        raise Unavailable("Its scope waits for a model; try again later.")
+    unfinished = len(leases) > done.finished and worker.out_of_time()
+    if done.failed or unfinished or embed_scopes(worker, tenant, [scope_id]):
         raise Unavailable("It failed once more. Look for the reason in the log.")
 
 
@@ -93,7 +101,7 @@ class _Done(NamedTuple):
 def _work_off(worker: Worker, access: Access, leases: Sequence[work.Lease]) -> _Done:
     """Embed leased scopes, fold them, and give them back: done, due again, or put off."""
     before = worker.tally.events, worker.tally.counts["EventsFolded"]
-    _note_stuck(access, leases, {})
+    _note_killed(access, leases)
     failures = _embed_leased(worker, access, leases)
     stuck = _form_leased(worker, access, leases, failures)
     moved = before != (worker.tally.events, worker.tally.counts["EventsFolded"])
@@ -250,6 +258,15 @@ def _put_off(
             work.put_off(access, scope_ids, seconds, reason)
     tried = [replace(taken, attempts=taken.attempts + 1) for taken in leases]
     _note_stuck(access, tried, {one.scope_id: reason_of(failures[one.scope_id]) for one in tried})
+
+
+def _note_killed(access: Access, leases: Sequence[work.Lease]) -> None:
+    """Make visible what is stuck before it is tried again, which may kill this worker too. What is
+    known is left: the try's own end says more, and counts it."""
+    stuck = [taken for taken in leases if taken.attempts >= work.STUCK_ATTEMPTS]
+    if stuck:
+        known = jobs.noted(access, jobs.STUCK, [taken.scope_id for taken in stuck])
+        _note_stuck(access, [taken for taken in stuck if str(taken.scope_id) not in known], {})
 
 
 def _note_stuck(access: Access, leases: Sequence[work.Lease], reasons: Mapping[UUID, str]) -> None:

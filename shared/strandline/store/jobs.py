@@ -62,7 +62,8 @@ def note_failure(
             %(ref)s, %(reason)s, %(advice)s, now(), now())
         on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
         do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
-            attempts = jobs.attempts + 1, finished_at = now()
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
+            finished_at = now()
         returning job_id
         """,
         {
@@ -75,6 +76,21 @@ def note_failure(
             "advice": advice,
         },
     )[0].job_id
+
+
+@dataclass(frozen=True)
+class _About:
+    ref: str
+
+
+def noted(access: Access, kind: str, refs: Sequence[object]) -> set[str]:
+    """About which of these things a failure of this kind is known, and not done with."""
+    rows = access.fetch(
+        _About,
+        "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
+        {"kind": kind, "refs": [str(ref) for ref in refs]},
+    )
+    return {row.ref for row in rows}
 
 
 @dataclass(frozen=True)

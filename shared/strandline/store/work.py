@@ -137,11 +137,14 @@ def cached(access: Access, space: str, hashes: Sequence[bytes]) -> Mapping[bytes
     return {row.text_hash: row.embedding for row in rows}
 
 
-def bring_forward(access: Access, scope_id: UUID) -> None:
-    """A scope's work is due now, unless somebody is at it. In a transaction."""
-    access.execute(
-        "update scope_work set due_at = least(due_at, now()) where scope_id = %(scope_id)s",
-        {"scope_id": scope_id},
+def bring_forward(access: Access, scope_id: UUID) -> bool:
+    """A scope's work is due now, unless somebody is at it; False where it has none. In a
+    transaction."""
+    return bool(
+        access.execute(
+            "update scope_work set due_at = least(due_at, now()) where scope_id = %(scope_id)s",
+            {"scope_id": scope_id},
+        )
     )
 
 

@@ -117,7 +117,8 @@ def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
     embedder.before = lambda texts: None
     assert embed_chains(worker, "acme", NOW) == (1, True)
     assert spaces(base) == [("words/64", 1)]
-    assert base.rows("select state from jobs where kind = 'enrich'") == [("done",)]
+    states = "select state, reason, advice from jobs where kind = 'enrich'"
+    assert base.rows(states) == [("done", "", "")]
 
 
 def test_a_summary_that_the_model_refuses_holds_up_no_other(

@@ -20,7 +20,7 @@ from strandline.models.language import Said, Summary
 from strandline.services import embed, enrich, folding
 from strandline.services.form_chains import drop, retry_enrichment
 from strandline.services.worker import NotYet, Overtaken, Worker
-from strandline.store import work
+from strandline.store import jobs, work
 from tests.strandline.services.folds import ALICE, HELPER, Plain, append, state, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway
@@ -344,6 +344,42 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker)
     scope.base.rows("update scope_work set leased_until = now()")
     embed_due(worker)
     assert scope.jobs() == [("fold", "done", "")], "said, and mended by this try"
+    assert scope.base.rows("select advice from jobs") == [("",)]
+
+
+def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: Worker) -> None:
+    """A worker that was killed has it until its lease ends: nothing was tried."""
+    scope.say(*TALK, *TALK)
+    access = worker.database.access(Asker.background("acme"))
+    assert work.lease(access, [scope.id], 1)
+    with pytest.raises(Unavailable, match="being worked on"):
+        embed.work_off_now(worker, "acme", scope.id)
+    assert scope.folded() == (10, 0)
+    scope.base.rows("update scope_work set leased_until = now()")
+    embed.work_off_now(worker, "acme", scope.id)
+    assert scope.folded() == (10, 10)
+    embed.work_off_now(worker, "acme", scope.id)  # there is none left
+
+
+def test_a_retry_that_fails_is_one_more_attempt(
+    scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise psycopg.errors.UndefinedColumn("ours")
+
+    scope.say(*TALK, *TALK)
+    monkeypatch.setattr(embed, "form", broken)
+    stuck(worker, scope, 5)
+    attempts = "select attempts, job_id, state, reason from jobs where kind = 'fold'"
+    ((before, job_id, _, reason),) = scope.base.rows(attempts)
+    access = worker.database.access(Asker.background("acme"))
+    with access.transaction():
+        assert jobs.requeue(access, job_id, "run", START)
+    with pytest.raises(Unavailable):
+        embed.work_off_now(worker, "acme", scope.id)
+    assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]
+    stuck(worker, scope, 1)
+    assert scope.base.rows(attempts) == [(before + 2, job_id, "failed", reason)]
 
 
 class OnnxFailure(RuntimeError):
