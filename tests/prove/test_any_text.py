@@ -8,6 +8,7 @@ import base64
 import json
 import random
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -214,26 +215,34 @@ def test_every_text_is_folded_and_read(
     full = bool(request.config.getoption("--full"))
     texts, larges = (TEXTS, LARGE) if full else (TEXTS // 40, 2)
     dice, talk, key = random.Random(12), Talk(12), quick.key()
+    began = time.monotonic()
+
+    def lap(what: str) -> None:
+        print(f"{what} after {time.monotonic() - began:.0f} s", flush=True)
+
     taken = 0
     for batch in batched((text(dice) for _ in range(texts)), _BATCH, strict=False):
         taken += _append(quick, key, [talk.event(one) for one in batch])
     for _ in range(larges):
         taken += _append(quick, key, [talk.event(large(dice))])
     assert taken > 0.9 * texts
+    lap("appended")
     unfolded = "select coalesce(sum(last_seq - folded_seq), 0)::bigint from scopes"
     for _ in range(20):
         quick.tick()
         if base.rows(unfolded) == [(0,)]:
             break
     assert base.rows(unfolded) == [(0,)]
+    lap("folded")
     assert base.rows("select scope_id, attempts, last_error from scope_work") == []
     assert base.rows("select kind, reason, scope_id from jobs where state = 'failed'") == []
     seen = 0
     for number in range(_USERS):
         bound = quick.key(user=f"user:u{number}")
         seen += _read_all(quick, bound, f"u{number}")
-        for _ in range(max(5, texts // 100)):
+        for _ in range(max(5, texts // 400)):
             _ask(quick, bound, f"u{number}", text(dice)[:2000])
     assert seen == taken
+    lap("read")
     ((chains,),) = base.rows("select count(*) from chains")
     print(f"{taken} texts of {texts + larges} taken, {chains} chains, all read")

@@ -305,13 +305,18 @@ _VERSION = """
         %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
         %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
         %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s, (
-            -- Of the events that the chain has, and of those that it takes in.
-            select e.origin from events e
-            where e.tenant_id = current_tenant() and e.event_id in (
+            -- Of the events that the chain has, and of those that it takes in: each looked up by
+            -- its id, as the planner takes the given ones for a hundred and would read all events.
+            select e.origin
+            from (
                 select c.event_id from chain_events c
                 where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
                 union all
-                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid))
+                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid)) cited
+            cross join lateral (
+                select h.origin from events h
+                where h.tenant_id = current_tenant() and h.event_id = cited.event_id
+                offset 0) e
             order by trust_rank(e.origin) limit 1))
 """
 _HEAD = """
