@@ -15,10 +15,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.accepted import accept
-from infra.functions import FUNCTIONS, Fn, routes
+from infra.nag_suppressions import accept
 from infra.settings import Domain, MutualTls, StackSettings
-from strandline import gateway
+from strandline.deployment import FUNCTIONS, Fn, routes
+from strandline.http import gateway_responses
 
 STAGE = "api"
 """The stage's name, which the default endpoint has as its first path segment. A deployment has one
@@ -162,15 +162,15 @@ class Api(Construct):
             )
 
     def _answer_in_our_shape(self) -> None:
-        shared = gateway.shared_by_gateway(self._settings.cors_origins)
-        for kind, answer in gateway.ANSWERS.items():
+        shared = gateway_responses.shared_by_gateway(self._settings.cors_origins)
+        for kind, answer in gateway_responses.ANSWERS.items():
             headers = answer.headers | shared
             self.rest.add_gateway_response(
                 "".join(word.title() for word in kind.split("_")),
                 type=apigateway.ResponseType.of(kind),
                 status_code=str(answer.status) if answer.status else None,
                 response_headers={name: f"'{value}'" for name, value in headers.items()},
-                templates={"application/json": answer.body(gateway.REQUEST_ID)},
+                templates={"application/json": answer.body(gateway_responses.REQUEST_ID)},
             )
 
     def _named(self, domain: Domain) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.functions import Layer
-from infra.settings import Refused, read
+from infra.load_settings import read
+from infra.settings import Refused
 from infra.stack import StrandlineStack
 from layers import build
+from strandline.deployment import Layer
 
 
 @dataclass(frozen=True)

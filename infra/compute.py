@@ -10,16 +10,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.accepted import accept
 from infra.database import APP, MASTER, NAME, OWNER, PORT, Database
-from infra.functions import FUNCTIONS, Fn, Layer
 from infra.jobs import ALIAS, Jobs, function_prefix
 from infra.logs import log_group
+from infra.nag_suppressions import accept
 from infra.network import Network
 from infra.permissions import Resources, bedrock_models, statements
 from infra.roles import allow, service_role
 from infra.settings import Refused, StackSettings
 from infra.storage import Storage
+from strandline.deployment import FUNCTIONS, Fn, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20
 """Bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
@@ -143,7 +143,7 @@ class Compute(Construct):
             raise Refused(
                 f"{fn.name}: its layers ({', '.join(fn.layers)}) and code are {size >> 20} MiB "
                 f"unzipped, over Lambda's {UNZIPPED_LIMIT >> 20}: take a dependency out of "
-                "pyproject.toml, or a layer from its row in infra/functions.py"
+                "pyproject.toml, or a layer from its row in shared/strandline/deployment.py"
             )
 
     def _role(self, fn: Fn) -> iam.IRole:

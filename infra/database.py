@@ -8,8 +8,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.accepted import accept
 from infra.logs import log_group
+from infra.nag_suppressions import accept
 from infra.network import Network
 from infra.roles import allow, service_role
 from infra.settings import StackSettings

@@ -9,12 +9,12 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra.accepted import accept
-from infra.functions import FUNCTIONS, Fn
 from infra.logs import log_group
+from infra.nag_suppressions import accept
 from infra.roles import allow, service_role
 from infra.settings import StackSettings
 from infra.storage import Storage
+from strandline.deployment import FUNCTIONS, Fn
 
 DEFINITION = Path(__file__).parent / "job.asl.json"
 """What `make run` executes, too."""

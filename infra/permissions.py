@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
 
-    from infra.functions import Fn, Need
+    from strandline.deployment import Fn, Need
 
 
 @dataclass(frozen=True)

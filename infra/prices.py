@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.functions import FUNCTIONS
+from strandline.deployment import FUNCTIONS
 
 AS_OF = "November 2026"
 """When the pages were read."""

@@ -7,9 +7,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.compute import Compute, Parts
-from infra.functions import FUNCTIONS
 from infra.logs import log_group
 from infra.settings import StackSettings
+from strandline.deployment import FUNCTIONS
 
 _CALLER = "AWSCDK.TriggerCustomResourceProviderCustomResourceProvider"
 """What the CDK calls its own function that calls ours."""

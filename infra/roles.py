@@ -6,7 +6,7 @@ from typing import cast
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.accepted import accept_wildcards
+from infra.nag_suppressions import accept_wildcards
 
 
 def service_role(

@@ -1,10 +1,6 @@
 """What a deployment is told: a stage's object in cdk.json over the defaults here, all typed."""
 
-import difflib
-import json
-import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,15 +8,11 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
-from infra.functions import Fn
-from infra.refusals import REFUSALS
 from strandline.config import Settings as ServiceSettings
-from strandline.errors import Misconfigured
-from strandline.models.choice import require_embedder, require_provider
+from strandline.deployment import Fn
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
 type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
@@ -185,7 +177,7 @@ class StackSettings(_Part):
     """Where llm_model is an application inference profile of Bedrock's: the models that it calls,
     and the profile that it was made from if it was."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = {}
-    """Reserved concurrency by function, instead of that of infra/functions.py."""
+    """Reserved concurrency by function, instead of that of shared/strandline/deployment.py."""
 
     alarms: Alarms = Alarms()
     """When somebody is woken."""
@@ -253,74 +245,7 @@ class StackSettings(_Part):
         rule = self.max_connections or table
         return min(rule, 2000) if self.min_capacity < 1 else rule
 
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        for refuse in REFUSALS:
-            refusal = refuse(self)
-            if refusal:
-                raise ValueError(refusal)
-        return self
-
 
 def _plain(value: Plain) -> str:
     """A setting as an environment variable says it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def read(context: Mapping[str, Any]) -> StackSettings:
-    """The settings of the stage that the context names. Raises Refused, saying what is wrong.
-
-    A stage is an object under "stages" in cdk.json's context; a field given by itself (`-c
-    network=nat`, objects as JSON) goes before it.
-    """
-    _require_known(context)
-    stages: Mapping[str, Mapping[str, Any]] = context.get("stages") or {}
-    stage = context.get("stage") or "dev"
-    if stage not in stages:
-        known = ", ".join(sorted(stages))
-        raise Refused(f"stage {stage} is not in cdk.json (there are: {known}). Add it to stages.")
-    given = {n: _parsed(n, context[n]) for n in StackSettings.model_fields if n in context}
-    return made({**stages[stage], **given, "stage": stage})
-
-
-def _require_known(context: Mapping[str, Any]) -> None:
-    """A slip would be a default. What is not a plain word is the CDK's (`aws:…`, `@aws-cdk/…`)."""
-    known = {*StackSettings.model_fields, "stages"}
-    for name in sorted(context.keys() - known):
-        if re.fullmatch(r"\w+", name):
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "README, Deploy, has them all"
-            raise Refused(f"-c {name}: there is no such setting; {hint}")
-
-
-def made(given: Mapping[str, Any]) -> StackSettings:
-    """Settings of these values. Raises Refused naming every field that is wrong."""
-    try:
-        settings = StackSettings.model_validate(given)
-        require_provider(settings.service)
-        require_embedder(settings.service)
-    except Misconfigured as lacking:
-        raise Refused(f"The stack cannot be made. settings: {lacking}") from None
-    except ValidationError as error:
-        within = ("settings",) if error.title == ServiceSettings.__name__ else ()
-        wrong = [
-            ": ".join(filter(None, (".".join(map(str, (*within, *e["loc"]))), _said(e["msg"]))))
-            for e in error.errors(include_url=False, include_input=False)
-        ]
-        raise Refused(f"The stack cannot be made. {'; '.join(wrong)}.") from None
-    return settings
-
-
-def _said(message: str) -> str:
-    """pydantic's sentence, without its own words before ours."""
-    return message.removeprefix("Value error, ")
-
-
-def _parsed(name: str, value: Any) -> Any:
-    """A value of the command line: objects and lists come as JSON."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise Refused(f"-c {name}: is no JSON ({error})") from None
-    return value

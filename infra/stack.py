@@ -8,11 +8,11 @@ from infra.api import Api
 from infra.compute import Assets, Compute, Parts
 from infra.database import Database
 from infra.jobs import Jobs, function_prefix
+from infra.monitoring import Watch, Watched
 from infra.network import Network
 from infra.release import Release
 from infra.settings import StackSettings
 from infra.storage import Storage
-from infra.watch import Watch, Watched
 
 
 class StrandlineStack(Stack):

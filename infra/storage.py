@@ -10,9 +10,9 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.accepted import accept
-from infra.functions import FUNCTIONS
+from infra.nag_suppressions import accept
 from infra.settings import StackSettings
+from strandline.deployment import FUNCTIONS
 
 RECEIVES = 5
 """How often a message may be received before it is dead: as Lambda's own guide has it, so that

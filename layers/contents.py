@@ -21,7 +21,8 @@ LEFT_OUT = frozenset({
 AWS_SERVICES = frozenset(
     {"bedrock-runtime", "s3", "scheduler", "secretsmanager", "sqs", "stepfunctions"}
 )
-"""The services that `strandline.boto` makes clients of: botocore's other models, 25 MB, stay out.
+"""The services that `strandline.aws.clients` makes clients of: botocore's other models, 25 MB, stay
+out.
 
 boto3 is shipped, although Lambda's runtime has one: that one is older, changes by itself, and has
 no bytecode of a version that can be known here."""

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from strandline.db import Asker
-from strandline.heat import State, cold_at, promote_until
-from strandline.models.embedding import Embedder
-from strandline.store import chains, work
+from strandline.chains import store as chains_store
+from strandline.chains.heat import State, cold_at, promote_until
+from strandline.db.database import Asker
+from strandline.embeddings.embedder import Embedder
+from strandline.log import store_work
 from strandline.tuning import DEFAULTS
 from tests.support import Base, Gateway
 
@@ -73,13 +74,15 @@ def add_chain(
         "cold_at": cold_at(state, DEFAULTS),
         "promote_until": promote_until(state, DEFAULTS),
     }
-    vector = None if embedder is None else work.as_text(embedder.embed([summary], timeout=60.0)[0])
+    vector = (
+        None if embedder is None else store_work.as_text(embedder.embed([summary], timeout=60.0)[0])
+    )
     space = "" if embedder is None else embedder.space
-    links = [chains.Link(event[0], event[1]) for event in events]
+    links = [chains_store.Link(event[0], event[1]) for event in events]
     access = gateway.database.access(Asker.background(tenant))
     with access.transaction():
-        version = chains.Version(made, **(fields | more))
-        chains.add(access, version, links, space, vector)
+        version = chains_store.Version(made, **(fields | more))
+        chains_store.add(access, version, links, space, vector)
     return str(made)
 
 

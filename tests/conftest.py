@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from strandline.config import settings
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
-from strandline.models.local import LocalEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,

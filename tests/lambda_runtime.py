@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from infra.functions import FUNCTIONS
 from layers import build
+from strandline.deployment import FUNCTIONS
 
 ARCH: build.Arch = "x86_64"
 LAYERS = ("deps", "domain")

@@ -16,19 +16,19 @@ from urllib.parse import urlencode
 import psycopg
 from psycopg import sql
 
-from infra.functions import FUNCTIONS
+from strandline.admin.keys import NewKey, make_key
+from strandline.aws.run_requests import SPACING
 from strandline.config import Settings, settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
+from strandline.db.migrate import migrate, prepare_roles
+from strandline.deployment import FUNCTIONS
+from strandline.jobs.runner import ShardFailed
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.local.tls import client_cert
-from strandline.runs import SPACING
-from strandline.service import Service
-from strandline.services.jobs.frame import ShardFailed
-from strandline.services.keys import NewKey, make_key
-from strandline.services.migrate import migrate, prepare_roles
+from strandline.resources import Service
 
 KEY_SECRET = "a deployment secret that only tests know"
 PLENTY = Settings(

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from strandline.services.migrate import migrations
+from strandline.admin import routes_usage
+from strandline.db.migrate import migrations
+from strandline.deployment import FUNCTIONS
+from strandline.log import routes_read as log_routes_read
+from strandline.recall import routes as recall_routes
+from strandline.status import routes as status_routes
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "shared" / "strandline").rglob("*.py"))
@@ -33,24 +37,27 @@ def test_handlers_decide_nothing() -> None:
 
 
 def test_the_table_and_the_routes_agree() -> None:
-    from strandline.routes import (
-        admin,
-        certificates_admin,
-        docs,
-        ingest,
-        jobs_admin,
-        query,
-        session_reads,
-        sessions,
-    )
+    from strandline.admin import routes as admin_routes
+    from strandline.admin import routes_certificates
+    from strandline.apidocs import routes as apidocs_routes
+    from strandline.jobs import routes as jobs_routes
+    from strandline.log import routes_write as log_routes_write
+    from strandline.sessions import routes_read as sessions_routes_read
+    from strandline.sessions import routes_write as sessions_routes_write
 
     served = {
-        "ingest": set(ingest.ROUTES) | set(sessions.ROUTES),
-        "query": set(query.ROUTES) | set(session_reads.ROUTES),
-        "admin": set(admin.ROUTES)
-        | set(certificates_admin.ROUTES)
-        | set(jobs_admin.ROUTES)
-        | set(docs.ROUTES),
+        "ingest": set(log_routes_write.ROUTES) | set(sessions_routes_write.ROUTES),
+        "query": set(
+            log_routes_read.ROUTES
+            | recall_routes.ROUTES
+            | routes_usage.ROUTES
+            | status_routes.ROUTES
+        )
+        | set(sessions_routes_read.ROUTES),
+        "admin": set(admin_routes.ROUTES)
+        | set(routes_certificates.ROUTES)
+        | set(jobs_routes.ROUTES)
+        | set(apidocs_routes.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 

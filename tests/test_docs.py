@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from strandline.deployment import FUNCTIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -4,11 +4,16 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.http import serve
-from strandline.routes import admin, certificates_admin, docs, jobs_admin
-from strandline.service import Service
+from strandline.admin import routes as admin_routes
+from strandline.admin import routes_certificates
+from strandline.apidocs import routes as apidocs_routes
+from strandline.http.app import serve
+from strandline.jobs import routes as jobs_routes
+from strandline.resources import Service
 
-ROUTES = admin.ROUTES | certificates_admin.ROUTES | jobs_admin.ROUTES | docs.ROUTES
+ROUTES = (
+    admin_routes.ROUTES | routes_certificates.ROUTES | jobs_routes.ROUTES | apidocs_routes.ROUTES
+)
 
 service = Service(api=True)
 

@@ -4,11 +4,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.http import serve
-from strandline.routes import ingest, sessions
-from strandline.service import Service
+from strandline.http.app import serve
+from strandline.log import routes_write as log_routes_write
+from strandline.resources import Service
+from strandline.sessions import routes_write as sessions_routes_write
 
-ROUTES = ingest.ROUTES | sessions.ROUTES
+ROUTES = log_routes_write.ROUTES | sessions_routes_write.ROUTES
 
 service = Service(api=True)
 

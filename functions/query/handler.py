@@ -4,11 +4,17 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.http import serve
-from strandline.routes import query, session_reads
-from strandline.service import Service
+from strandline.admin import routes_usage
+from strandline.http.app import serve
+from strandline.log import routes_read as log_routes_read
+from strandline.recall import routes as recall_routes
+from strandline.resources import Service
+from strandline.sessions import routes_read as sessions_routes_read
+from strandline.status import routes as status_routes
 
-ROUTES = query.ROUTES | session_reads.ROUTES
+ROUTES = (
+    log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES
+) | sessions_routes_read.ROUTES
 
 service = Service(model=True, api=True)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.routes.jobs import run_verb
-from strandline.service import Service
-from strandline.services.jobs import sweeper
+from strandline.background import sweeper
+from strandline.background.job_handler import run_verb
+from strandline.resources import Service
 
 service = Service(model=True)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.routes.wakeups import Waker, wake
+from strandline.background.schedule_handler import Waker, wake
 
 waker = Waker()
 

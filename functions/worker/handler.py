@@ -4,8 +4,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.routes.queue import work_through
-from strandline.service import Service
+from strandline.background.queue_handler import work_through
+from strandline.resources import Service
 
 service = Service(model=True)
 

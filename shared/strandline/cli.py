@@ -11,25 +11,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from strandline import distinguished, wire
+from strandline.admin import certificates
+from strandline.admin.keys import MOST_DAYS, NewKey, list_keys, make_key, revoke_key, rotate_key
+from strandline.admin.release import release
+from strandline.admin.schemas_certificates import CertificateOut
+from strandline.admin.schemas_keys import KeyOut
+from strandline.auth import x509_names
+from strandline.auth.principals import RIGHTS
+from strandline.aws.run_requests import SPACING, Runs
+from strandline.chains.refold import refold
 from strandline.config import settings
-from strandline.db import Access, Asker, Database
+from strandline.db.database import Access, Asker, Database
 from strandline.errors import Invalid, NotFound, StrandlineError
-from strandline.principals import RIGHTS
-from strandline.runs import SPACING, Runs
-from strandline.services import certificates
-from strandline.services.keys import (
-    MOST_DAYS,
-    NewKey,
-    list_keys,
-    make_key,
-    revoke_key,
-    rotate_key,
-)
-from strandline.services.refold import refold
-from strandline.services.release import release
-from strandline.store.audit import Act
-from strandline.wire_certificates import CertificateOut
+from strandline.tenants.store_audit import Act
 
 _MOST_OVERLAP = 30 * 24
 _PAGE = 500
@@ -184,7 +178,7 @@ def _names(asked: argparse.Namespace) -> tuple[str, str | None]:
     if asked.pem is None:
         return asked.subject, asked.issuer
     try:
-        named = distinguished.read(asked.pem.read_text())
+        named = x509_names.read(asked.pem.read_text())
     except (OSError, ValueError):
         raise Invalid(f"--pem: {asked.pem} is no certificate in PEM") from None
     return named.subject, asked.issuer or named.issuer
@@ -211,7 +205,7 @@ def _after(days: int | None) -> datetime | None:
     return datetime.now(UTC) + timedelta(days=days)
 
 
-def _all_keys(access: Access) -> Iterator[wire.KeyOut]:
+def _all_keys(access: Access) -> Iterator[KeyOut]:
     page = list_keys(access, _PAGE, None)
     yield from page.keys
     while page.next_cursor:

@@ -23,7 +23,7 @@ StrandlineError
 ├── ModelUnusable            an answer of a language model that is none
 ├── MigrationFailed          a release did not get its schema
 └── Misconfigured            the process must not start
-The edge maps classes to statuses in one table (`strandline.http`).
+The edge maps classes to statuses in one table (`strandline.http.app`).
 """
 
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import psycopg
 
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
-from strandline.models.local import LocalEmbedder
 from tests.bench import (
     bare_postgres,
     chains,

@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
+from strandline.embeddings.embedder import Embedder
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
 from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
 
 NAME = "bare_postgres"

@@ -1,5 +1,5 @@
 """Thresholds of an embedding space: what its cosines say about topics, and what to write into
-strandline/spaces.py.
+strandline/embeddings/spaces.py.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.calibrate [--locomo FILE] [TALK ...]
 
@@ -24,12 +24,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+from strandline.chains.segmentation import cosine
 from strandline.config import PREFIX, Settings
-from strandline.models.choice import make_embedder
-from strandline.models.embedding import Embedder
-from strandline.models.twin import Twin
-from strandline.segmentation import cosine
-from strandline.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
+from strandline.embeddings.choice import make_embedder
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
+from strandline.llm.heuristic.model import Twin
 from tests.bench import locomo, scores, talks
 from tests.bench.talks import Event, Talk
 

@@ -15,14 +15,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from strandline import quality, spaces
+from strandline.chains import quality
 from strandline.config import settings
-from strandline.models.embedding import Embedder
-from strandline.models.language import Said, Summary
-from strandline.models.local import LocalEmbedder
-from strandline.models.provider import Asked, Reply
-from strandline.models.twin import Twin
-from strandline.reasoner import Reasoner
+from strandline.embeddings import spaces
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.provider import Asked, Reply
+from strandline.llm.tasks import Reasoner
+from strandline.llm.types import Said, Summary
 from strandline.tuning import DEFAULTS
 from tests.bench import locomo, scores, talks
 from tests.bench.locomo import Conversation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Protocol
 
-from strandline.models.embedding import Embedder
+from strandline.embeddings.embedder import Embedder
 from tests.bench.locomo import Conversation, Turn
 
 type Call = Callable[[], object]

@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
-from infra.functions import FUNCTIONS
+from strandline.deployment import FUNCTIONS
+from strandline.embeddings.embedder import Embedder
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.proxy_event import HttpRequest, proxy_event
-from strandline.models.embedding import Embedder
 from strandline.observability import logger
 from tests.bench.bare_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
 from tests.bench.cost import Call

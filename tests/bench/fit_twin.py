@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.models import cohesion
-from strandline.models.language import Said
+from strandline.llm.heuristic import cohesion
+from strandline.llm.types import Said
 from tests.bench import talks
 from tests.bench.scores import Found, boundaries
 from tests.bench.talks import Event, Talk

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from strandline.heat import State, Use, heat, recalled
+from strandline.chains.heat import State, Use, heat, recalled
 from strandline.tuning import DEFAULTS
 
 FILE = Path(__file__).parents[2] / "docs" / "heat.svg"

@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from strandline import drafts, wire
-from strandline.db import Asker
-from strandline.http import Request
+from strandline.auth import store_keys
+from strandline.db.database import Asker
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.http import app
+from strandline.http.app import Request
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.local import LocalEmbedder
+from strandline.log import append, event_builder
+from strandline.log import routes_write as log_routes_write
+from strandline.log import store as log_store
 from strandline.observability import logger
-from strandline.routes import ingest
-from strandline.store import events, keys
 from tests.bench import locomo, strandline_system
 from tests.bench.cost_sides import StrandlineSide, log_to_nowhere
 
@@ -31,12 +33,12 @@ COUNTED = {
 }
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (Request, "admit", "who asks"),
-    (wire, "parse", "the body's JSON"),
-    (wire, "validated", "the body's shape"),
-    (drafts, "draft", "canonical form"),
-    (drafts, "finish", "CID, fingerprint"),
-    (events, "append", "the database call"),
-    (ingest, "append", "the service function, with those between"),
+    (app, "parse", "the body's JSON"),
+    (append, "validated", "the body's shape"),
+    (event_builder, "draft", "canonical form"),
+    (event_builder, "finish", "CID, fingerprint"),
+    (log_store, "append", "the database call"),
+    (log_routes_write, "append", "the service function, with those between"),
     (logger, "info", "the log line"),
 )
 STATEMENTS = """
@@ -85,7 +87,7 @@ def _by_part(system: strandline_system.Strandline, calls: list[Callable[[], obje
 
     access = system.gateway.database.access(Asker.background("parts"))
     for _ in calls:
-        timed("a round trip with settings alone", keys.get_tenant)(access)
+        timed("a round trip with settings alone", store_keys.get_tenant)(access)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, what in PARTS:
             patch.setattr(owner, name, timed(what, getattr(owner, name)))

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from strandline.config import PREFIX
+from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
 from strandline.observability import logger
-from strandline.service import Service
+from strandline.resources import Service
 from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
 from tests.support import KEY_SECRET, Base, Gateway, Reply, make_template, wire_handlers
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline import quality, ranking
+from strandline.chains import quality
+from strandline.chains.segmentation import Lane, Rules, Run, Turn, finish, flows, runs
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.spaces import Thresholds
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.types import Said
 from strandline.local import demo
-from strandline.models.embedding import Embedder
-from strandline.models.language import Said
-from strandline.models.twin import Twin
-from strandline.segmentation import Lane, Rules, Run, Turn, finish, flows, runs
-from strandline.spaces import Thresholds
+from strandline.log import words_index
 from strandline.tuning import DEFAULTS
 from tests.bench import scores
 from tests.bench.locomo import Conversation
@@ -143,7 +144,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
 
 def shown(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return ranking.context(event.turn.said_at, event.said.speaker, event.said.text)
+    return words_index.context(event.turn.said_at, event.said.speaker, event.said.text)
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:

@@ -4,12 +4,13 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from strandline.models import cohesion, shown
-from strandline.models.language import Said, Summary
-from strandline.models.provider import Asked
-from strandline.models.shown import Bounds
-from strandline.models.twin import Twin
-from strandline.spaces import Thresholds
+from strandline.embeddings.spaces import Thresholds
+from strandline.llm import prompts
+from strandline.llm.heuristic import cohesion
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.prompts import Bounds
+from strandline.llm.provider import Asked
+from strandline.llm.types import Said, Summary
 from tests.bench import calibrate, chains, fit_twin, talks
 from tests.bench.calibrate import Pair, edges, shares
 
@@ -84,17 +85,19 @@ def test_the_counting_model_answers_as_the_twin() -> None:
     def asked(task: str, data: str) -> Asked:
         return Asked(task, "", data, {}, 100)
 
-    events = shown.events("events", said, people, BOUNDS).quoted
+    events = prompts.events("events", said, people, BOUNDS).quoted
     counting, twin = chains.Counting(), Twin()
     reply = counting.ask(asked("entities", events), "json_schema", sure=True, seconds=1)
     assert json.loads(reply.text) == twin.entities(said).model_dump()
-    before = shown.events("before", said[:1], people, BOUNDS)
-    message = shown.events("message", said[1:], people, BOUNDS)
-    after = shown.events("after", said[:1], people, BOUNDS)
+    before = prompts.events("before", said[:1], people, BOUNDS)
+    message = prompts.events("message", said[1:], people, BOUNDS)
+    after = prompts.events("after", said[:1], people, BOUNDS)
     all_of_it = (before + message + after).quoted
     assert json.loads(chains.answered(asked("continues", all_of_it))) == {"continues": True}
     one = Summary(summary="mara: Six shackles.", importance=0.5)
-    quoted = (shown.summary("earlier", one, BOUNDS) + shown.summary("later", one, BOUNDS)).quoted
+    quoted = (
+        prompts.summary("earlier", one, BOUNDS) + prompts.summary("later", one, BOUNDS)
+    ).quoted
     assert json.loads(chains.answered(asked("merge", quoted))) == twin.merge(one, one).model_dump()
     assert counting.calls == {"entities": 1}
     assert counting.characters_in > len(events)

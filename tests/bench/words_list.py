@@ -10,7 +10,7 @@ import textwrap
 from collections import defaultdict
 from pathlib import Path
 
-from strandline.models import words
+from strandline.llm.heuristic import words
 
 _BANDS = (10, 20, 35, 40)
 _REGIONS = ("english", "american", "british")

@@ -14,9 +14,9 @@ from statistics import median
 
 import psycopg
 
-from strandline.principals import Principal
-from strandline.service import Service
-from strandline.services.append import append
+from strandline.auth.principals import Principal
+from strandline.log.append import append
+from strandline.resources import Service
 from tests.bench.bare_postgres import BarePostgres
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.locomo import Conversation

@@ -17,7 +17,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from strandline.local.service import Running, running
+from strandline.local.runtime import Running, running
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WAIT_MS = 20_000

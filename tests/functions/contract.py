@@ -9,7 +9,7 @@ from openapi_schema_validator import OAS31Validator, oas31_format_checker
 from functions.admin import handler as admin
 from functions.ingest import handler as ingest
 from functions.query import handler as query
-from strandline import openapi
+from strandline.apidocs import openapi
 from strandline.local.http_routes import Routes
 from tests.support import Reply
 

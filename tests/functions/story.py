@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
-from strandline.db import Asker
-from strandline.openapi import Example
-from strandline.store import jobs
+from strandline.apidocs.openapi import Example
+from strandline.db.database import Asker
+from strandline.jobs import store as jobs_store
 from tests.support import Gateway, Reply
 
 PAYLOAD = b"The buoy's chart, as bytes."
@@ -69,7 +69,7 @@ class Story:
         """What was started was not heard of for long."""
         access = self._gateway.database.access(Asker.background("acme"))
         with access.transaction():
-            jobs.expire(access, None, datetime.now(UTC) + timedelta(days=1))
+            jobs_store.expire(access, None, datetime.now(UTC) + timedelta(days=1))
 
     def _with_real_names(self, said: Any) -> Any:
         if isinstance(said, Mapping):

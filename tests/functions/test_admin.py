@@ -12,13 +12,21 @@ from typing import Any
 
 import pytest
 
-from strandline import wire
-from strandline.db import Asker
-from strandline.http import Request
+from strandline.admin import routes as admin_routes
+from strandline.admin import routes_usage
+from strandline.admin.schemas_keys import KeyRight
+from strandline.admin.schemas_tenants import LimitsIn
+from strandline.auth.principals import RIGHTS, Principal
+from strandline.db.database import Asker
+from strandline.http.app import Request
 from strandline.local.lambda_context import LambdaContext
-from strandline.principals import RIGHTS, Principal
-from strandline.routes import admin, ingest, query, session_reads, sessions
-from strandline.service import Service
+from strandline.log import routes_read as log_routes_read
+from strandline.log import routes_write as log_routes_write
+from strandline.recall import routes as recall_routes
+from strandline.resources import Service
+from strandline.sessions import routes_read as sessions_routes_read
+from strandline.sessions import routes_write as sessions_routes_write
+from strandline.status import routes as status_routes
 from tests.support import EVENTS, Base, Gateway, Reply, said
 
 TENANTS = "/api/v1/admin/tenants"
@@ -70,7 +78,7 @@ def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
 def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str) -> None:
     wanted = {"tenant_id": "initech", "appends_per_minute": 7}
     made = gateway.call("POST", TENANTS, wanted, key=operator)
-    none = dict.fromkeys(wire.LimitsIn.model_fields) | {"appends_per_minute": 7}
+    none = dict.fromkeys(LimitsIn.model_fields) | {"appends_per_minute": 7}
     assert (made.status, made.body["tenant_id"], made.body["limits"]) == (201, "initech", none)
     again = gateway.call("POST", TENANTS, {**wanted, "appends_per_minute": 9}, key=operator)
     assert (again.status, again.error["details"]) == (409, {"field": "tenant_id"})
@@ -93,7 +101,7 @@ def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str
 
 
 def test_changes_of_limits_at_once_undo_none(gateway: Gateway, operator: str) -> None:
-    names = list(wire.LimitsIn.model_fields)
+    names = list(LimitsIn.model_fields)
 
     def change(value: int) -> None:
         body = {names[value - 30]: value}
@@ -180,7 +188,7 @@ def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) 
 
 
 def test_the_rights_on_the_wire_are_the_ones_there_are() -> None:
-    assert wire.KeyRight.__value__.__args__ == RIGHTS
+    assert KeyRight.__value__.__args__ == RIGHTS
 
 
 @pytest.mark.parametrize(
@@ -412,7 +420,7 @@ def test_no_other_right_does_what_an_operator_may(
     for tenant in ("acme", "globex"):
         token = gateway.key(tenant, user, rights=rights)
         before += base.rows("select k::text from api_keys k order by xid::text::int desc limit 1")
-        for method, path in places(admin.ROUTES):
+        for method, path in places(admin_routes.ROUTES):
             reply = gateway.call(method, path, key=token, raw=b"{not json")
             assert (reply.status, reply.error["code"]) == (403, "forbidden"), path
             assert reply.error["details"] == {"right": "operator"}
@@ -422,7 +430,17 @@ def test_no_other_right_does_what_an_operator_may(
 
 
 def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str) -> None:
-    for routes in (ingest.ROUTES, query.ROUTES, sessions.ROUTES, session_reads.ROUTES):
+    for routes in (
+        log_routes_write.ROUTES,
+        (
+            log_routes_read.ROUTES
+            | recall_routes.ROUTES
+            | routes_usage.ROUTES
+            | status_routes.ROUTES
+        ),
+        sessions_routes_write.ROUTES,
+        sessions_routes_read.ROUTES,
+    ):
         mine = {name for name, route in routes.items() if route.right in ("read", "write")}
         assert mine
         for method, path in places(mine):

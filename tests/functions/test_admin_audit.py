@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from strandline import http
+from strandline.admin import routes as admin_routes
+from strandline.admin.routes import ROUTES
 from strandline.errors import Unsure
+from strandline.http import app as http_app
 from strandline.observability import logger
-from strandline.routes import admin
-from strandline.routes.admin import ROUTES
-from strandline.store import audit
+from strandline.tenants import store_audit
 from tests.functions.conftest import Told
 from tests.support import Base, Gateway, Reply
 
@@ -240,7 +240,7 @@ def test_nobody_else_who_reads_pays_for_the_trail(
         (gateway.key(rights=["admin"]), {"participants": "user:alice"}),
         (gateway.key(user="user:alice", rights=["admin"]), {}),
     ]
-    monkeypatch.setattr(audit, "add", lambda *_: pytest.fail("asked"))  # pyright: ignore
+    monkeypatch.setattr(store_audit, "add", lambda *_: pytest.fail("asked"))  # pyright: ignore
     for key, query in readers:
         for method, path, body in reads(receipt):
             status = gateway.call(method, path, body, key=key, query=query).status
@@ -253,7 +253,7 @@ def test_nobody_else_who_reads_pays_for_the_trail(
 
 def locked_out(base: Base, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Reply:
     """A call while nobody can write the trail."""
-    monkeypatch.setattr(http, "_REQUEST_SECONDS", 0.7)
+    monkeypatch.setattr(http_app, "_REQUEST_SECONDS", 0.7)
     with psycopg.connect(base.admin_url) as other:
         other.execute("lock table audit_log in access exclusive mode")
         return ask()
@@ -381,7 +381,7 @@ def test_the_row_of_a_bug_says_so(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(admin.keys, "list_keys", broken)
+    monkeypatch.setattr(admin_routes.keys, "list_keys", broken)
     assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 500
     assert [row[4] for row in trail(base)] == ["internal_error"]
 
@@ -393,7 +393,7 @@ def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(admin.keys, "list_keys", broken)
+    monkeypatch.setattr(admin_routes.keys, "list_keys", broken)
     stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
     before = handler.setStream(stream)
     ask = partial(gateway.call, "GET", f"{ACME}/keys", key=operator)
@@ -415,7 +415,7 @@ def test_a_commit_that_may_have_happened_stays_one_without_its_row(
     def unsure(*_: object) -> None:
         raise Unsure
 
-    monkeypatch.setattr(admin.keys, "revoke_key", unsure)
+    monkeypatch.setattr(admin_routes.keys, "revoke_key", unsure)
     place = f"{ACME}/keys/{uuid.uuid4().hex}"
     reply = locked_out(base, partial(gateway.call, "DELETE", place, key=operator), monkeypatch)
     assert (reply.status, reply.error["code"]) == (503, "outcome_unknown")

@@ -7,11 +7,13 @@ from typing import Any
 
 from moto.s3.models import s3_backends
 
-from strandline.db import Database
+from strandline.aws.run_requests import SPACING
+from strandline.chains import store_garbage
+from strandline.db.database import Database
+from strandline.jobs import store_due
+from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID
-from strandline.runs import SPACING
-from strandline.store import due, garbage
 from tests.functions.conftest import Told
 from tests.support import Base, Gateway
 from tests.uploads import cid_of, put_unchecked
@@ -119,12 +121,12 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
         connection = database.connection()
 
         def comes(now: datetime) -> datetime | None:
-            coming = due.next_runs(
+            coming = store_due.next_runs(
                 connection,
                 space=None,
                 heat={},
                 grace=hour,
-                period=garbage.LOOK_PERIOD,
+                period=GARBAGE_PERIOD,
                 spacing=SPACING,
                 now=now,
             )
@@ -136,7 +138,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
             if n < 8:
                 base.rows(LATE, now)
             elif now in wished:
-                assert garbage.tenants(connection, now, hour) == ["acme"], "come for nothing"
+                assert store_garbage.tenants(connection, now, hour) == ["acme"], "come for nothing"
                 base.rows("update blob_passes set ended_at = %s", now)
                 looked.append(n)
             wished.add(comes(now) or day)

@@ -17,15 +17,16 @@ from urllib.parse import quote
 import pytest
 
 from functions.query import handler as query
-from strandline import openapi
-from strandline.cid import blob_cid, block_cid
-from strandline.db import Asker
-from strandline.http import Answer, Request, answer
-from strandline.openapi import Example
+from strandline.admin import certificates
+from strandline.apidocs import openapi
+from strandline.apidocs.openapi import Example
+from strandline.db.database import Asker
+from strandline.http.app import Answer, Request, answer
+from strandline.jobs import store as jobs_store
+from strandline.log import read as log_read
+from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
-from strandline.services import certificates, read
-from strandline.store import jobs
-from strandline.store.audit import Act
+from strandline.tenants.store_audit import Act
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
 
@@ -135,7 +136,7 @@ def world(gateway: Gateway) -> World:
     access = gateway.database.access(Asker.background("acme"))
     entered = certificates.enter(access, Act("a test"), subject="CN=alice,O=Acme", user=ALICE)
     with access.transaction():
-        job_id = jobs.queue(access, "archiver", "a run", datetime.now(UTC))
+        job_id = jobs_store.queue(access, "archiver", "a run", datetime.now(UTC))
 
     def used(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""
@@ -300,7 +301,7 @@ def test_a_route_that_forgets_the_view_is_found(
 ) -> None:
     def careless(request: Request) -> Answer:
         access = request.service.database.access(Asker("acme", ()), request.deadline)
-        return answer(read.get_event(access, request.path_id("event_id")))
+        return answer(log_read.get_event(access, request.path_id("event_id")))
 
     name = "GET /api/v1/events/{event_id}"
     monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], serve=careless))

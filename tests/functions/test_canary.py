@@ -24,22 +24,25 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from infra.functions import FUNCTIONS
-from strandline import participants, wire, wire_sessions
-from strandline.blobs import Blobs
+from strandline import participants
+from strandline.admin import certificates
+from strandline.aws.blobs import Blobs
+from strandline.aws.work_queue import Hints
 from strandline.config import settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
+from strandline.deployment import FUNCTIONS
+from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
-from strandline.hints import Hints
-from strandline.http import Route
-from strandline.local import events
+from strandline.http.app import Route
+from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
-from strandline.local.events import QueuePoller
-from strandline.models.embedding import Embedder
+from strandline.local.queue_source import QueuePoller
+from strandline.log.schemas import AppendRequest, BatchRequest
 from strandline.observability import logger
-from strandline.service import Service
-from strandline.services import certificates
-from strandline.store.audit import Act
+from strandline.recall.schemas import RecallRequest
+from strandline.resources import Service
+from strandline.sessions.schemas import InteractionIn, SearchRequest, SessionEventIn, SessionIn
+from strandline.tenants.store_audit import Act
 from tests.certificates import certificate
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import Base, Gateway, Reply, said, wire_handlers
@@ -185,26 +188,24 @@ def _event(hunt: Hunt, **more: object) -> dict[str, object]:
 
 
 WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
-    wire.AppendRequest: _event,
-    wire.BatchRequest: lambda hunt: {
-        "events": [_event(hunt), _event(hunt, role=hunt.value("role"))]
-    },
-    wire.RecallRequest: lambda hunt: {"query": hunt.value("query")},
-    wire_sessions.SessionIn: lambda hunt: {
+    AppendRequest: _event,
+    BatchRequest: lambda hunt: {"events": [_event(hunt), _event(hunt, role=hunt.value("role"))]},
+    RecallRequest: lambda hunt: {"query": hunt.value("query")},
+    SessionIn: lambda hunt: {
         "participants": [f"user:{hunt.value('participants')}", "agent:helper"],
         "session_id": hunt.value("session_id"),
         "metadata": {hunt.name("metadata"): hunt.value("metadata")},
     },
-    wire_sessions.InteractionIn: lambda hunt: {
+    InteractionIn: lambda hunt: {
         name: hunt.value(name)
         for name in ("user_message", "agent_response", "source_event_key", "channel")
     },
-    wire_sessions.SessionEventIn: lambda hunt: {
+    SessionEventIn: lambda hunt: {
         name: value
         for name, value in _event(hunt).items()
         if name not in ("participants", "session_id", "speaker")
     },
-    wire_sessions.SearchRequest: lambda hunt: {"query": hunt.value("query")},
+    SearchRequest: lambda hunt: {"query": hunt.value("query")},
 }
 """Bodies that are right but for what a variant changes; of other models all fields are left out."""
 
@@ -434,8 +435,8 @@ def test_nor_where_something_fails(
             patch.setitem(service_of(name).__dict__, "hints", Hints("http://127.0.0.1:1/q"))
         failing(hunt)
     for place, fault in (
-        ("strandline.drafts._origin", refuse),
-        ("strandline.store.events.append", fail),
+        ("strandline.log.event_builder._origin", refuse),
+        ("strandline.log.store.append", fail),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(place, fault)
@@ -456,8 +457,8 @@ def test_messages_and_dead_messages_hold_ids_only(
     hunt: Hunt, aws: LocalAws, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a model that raises with the text in its words, and a database that stays away."""
-    monkeypatch.setattr(events, "POLL_SECONDS", 0)
-    monkeypatch.setattr(events, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
+    monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
     seen: list[str] = []
     worker = importlib.import_module("functions.worker.handler").lambda_handler
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from strandline.models.embedding import Embedder
-from strandline.services.context import coalesced
-from strandline.store import recalls, segments
-from strandline.store.sessions import Glimpse
+from strandline.chains import store_recalls
+from strandline.embeddings.embedder import Embedder
+from strandline.sessions import store_chains
+from strandline.sessions.context import coalesced
+from strandline.sessions.store import Glimpse
 from tests.chains import add_chain
 from tests.strandline.services.stand_ins import slow
 from tests.support import Base, Gateway, said
@@ -290,8 +291,8 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
         tried.append(None)
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(recalls, "record", fail)
-    monkeypatch.setattr(recalls, "record_events", fail)
+    monkeypatch.setattr(store_recalls, "record", fail)
+    monkeypatch.setattr(store_recalls, "record_events", fail)
     assert len(get(gateway, key, "s/context", query="a red buoy")["chains"]) == 1
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).body["hits"]
     assert len(tried) == 2
@@ -358,10 +359,10 @@ def test_a_search_that_forgets_the_scope_is_noticed(
     less = tell(alice, "less", ALICE, session_id="u")
     for event in (mine, wide["event_id"], less["event_id"]):
         chain(event, embedder=embedder)
-    about, found = segments.about, list[int]()
+    about, found = store_chains.about, list[int]()
     for scope in (wide["scope_id"], less["scope_id"]):
         asked = functools.partial(_elsewhere, about, uuid.UUID(scope))
-        monkeypatch.setattr(segments, "about", asked)
+        monkeypatch.setattr(store_chains, "about", asked)
         found.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
     assert found == [1, 0]
 

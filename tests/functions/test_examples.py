@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from strandline import openapi
-from strandline.models.embedding import Embedder
+from strandline.apidocs import openapi
+from strandline.deployment import FUNCTIONS
+from strandline.embeddings.embedder import Embedder
 from tests.functions.story import Story
 from tests.support import Gateway
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from strandline.background import queue_handler
+from strandline.jobs.context import Worker
 from strandline.local.lambda_context import LambdaContext
-from strandline.routes import queue
-from strandline.services.worker import Worker
 from tests.strandline.services.folds import ALICE, HELPER, append
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import Base, Gateway
@@ -40,7 +40,7 @@ class Queue:
         def short(*given: Any, **named: Any) -> Worker:
             return replace(Worker(*given, **named), turn=TURN, turn_seconds=seconds)
 
-        patch.setattr(queue, "Worker", short)
+        patch.setattr(queue_handler, "Worker", short)
 
     def send(self, tenant: str, scopes: Iterable[UUID | str]) -> None:
         self.messages.append({"tenant": tenant, "scopes": [str(scope) for scope in scopes]})

@@ -15,13 +15,13 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from moto.sqs.models import sqs_backends
 
-from strandline import boto
-from strandline.hints import Hints
+from strandline.aws import clients as aws_clients
+from strandline.aws.run_requests import Runs
+from strandline.aws.work_queue import Hints
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
+from strandline.log import store as log_store
 from strandline.observability import logger
-from strandline.runs import Runs
-from strandline.store import events
 from tests.support import Deaf, Gateway, said
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
@@ -195,7 +195,7 @@ def test_no_log_line_holds_a_word_of_memory(
     def fail(*_: object) -> Any:
         raise RuntimeError(f"the row holds {CANARY}") from ValueError(CANARY)
 
-    monkeypatch.setattr(events, "append", fail)
+    monkeypatch.setattr(log_store, "append", fail)
     reply = gateway.call("POST", PATH, telling(source_event_key="4"), key=key)
     assert (reply.status, reply.error["code"]) == (500, "internal_error")
     assert CANARY not in reply.text
@@ -213,12 +213,12 @@ def test_a_fault_of_the_databases_is_logged_without_its_row(
     gateway: Gateway, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real one: a database error quotes the row that it is about."""
-    from strandline import drafts
+    from strandline.log import event_builder
 
     def wrong(*_: object, **__: object) -> str:
         return "no-such-origin"
 
-    monkeypatch.setattr(drafts, "_origin", wrong)
+    monkeypatch.setattr(event_builder, "_origin", wrong)
     reply = gateway.call("POST", PATH, telling(), key=gateway.key())
     assert reply.status == 500
     lines = log.getvalue()
@@ -263,7 +263,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Hints]:
 
     def made(times: int, *, partly: bool = False) -> Hints:
         hints = handler.service.hints
-        monkeypatch.setattr(hints, "_sqs", Refusing(boto.queue(), times, partly=partly))
+        monkeypatch.setattr(hints, "_sqs", Refusing(aws_clients.queue(), times, partly=partly))
         return hints
 
     return made

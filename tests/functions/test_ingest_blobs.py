@@ -9,9 +9,9 @@ import dag_cbor
 import pytest
 from multiformats import CID, multihash
 
-from strandline.cid import Edge, Part, encode
-from strandline.drafts import NewEvent
 from strandline.local.aws import LocalAws, client
+from strandline.log.cid import Edge, Part, encode
+from strandline.log.event_builder import NewEvent
 from tests.support import Base, Gateway, Reply, said
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline import wire
+from strandline.log.schemas import AppendRequest
 from tests.support import Base, Gateway, Reply, said
 
 EVENTS, BATCH = "/api/v1/events", "/api/v1/events/batch"
@@ -203,7 +203,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 LIKELY = st.sampled_from(
     ["user:alice", "agent:helper", "user", "agent", "message", "upload", "http", "", " ", "bafy", 0]
 )
-NAMES = [*sorted(wire.AppendRequest.model_fields), "other"]
+NAMES = [*sorted(AppendRequest.model_fields), "other"]
 MOMENTS = st.datetimes().map(lambda at: f"{at.isoformat()}Z") | st.floats() | st.integers()
 WORD = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=12)
 KEY = WORD.filter(bool)

@@ -13,14 +13,14 @@ import pytest
 from moto.s3.models import s3_backends
 
 from functions.ingest.handler import lambda_handler
-from strandline.blobs import Blobs, is_text
+from strandline.aws.blobs import Blobs, is_text
 from strandline.config import settings
-from strandline.db import Asker
+from strandline.db.database import Asker
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, LambdaContext
-from strandline.service import Service
-from strandline.store import uploads as rows
+from strandline.log import store_uploads
+from strandline.resources import Service
 from tests.support import EVENTS, Base, Gateway, Reply, said
 from tests.uploads import (
     BATCH,
@@ -658,7 +658,7 @@ def test_a_sweep_is_bounded_and_the_next_goes_on(
     for n in range(5):
         begin(gateway, key, str(n).encode())
     age(base)
-    monkeypatch.setattr("strandline.services.upload.REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr("strandline.log.uploads.REMOVED_AT_ONCE", 2)
     for left in (3, 1, 0):
         gateway.tick()
         assert base.rows("select count(*) from uploads") == [(left,)]
@@ -675,5 +675,5 @@ def test_nobody_sees_anothers_upload(gateway: Gateway, base: Base) -> None:
     ):
         access = gateway.database.access(asker)
         wanted = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
-        (known,) = rows.known(access, wanted)
+        (known,) = store_uploads.known(access, wanted)
         assert (known.upload_id is not None, known.citable) == (bool(found), False)

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from strandline.db import Access, Asker, Database
+from strandline.chains import archive
+from strandline.db.database import Access, Asker, Database
 from strandline.errors import Unavailable
-from strandline.services.jobs import archiver, frame
-from strandline.services.jobs.frame import Shard
-from strandline.services.worker import Tally
-from strandline.store import jobs
+from strandline.jobs import runner
+from strandline.jobs import store as jobs_store
+from strandline.jobs.context import Tally
+from strandline.jobs.runner import Shard
 from tests.support import Base, Gateway
 
 NOW = datetime.now(UTC)
@@ -35,7 +36,7 @@ def tools(gateway: Gateway) -> Any:
 def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = None) -> int:
     """How many shards a run has."""
     run = run or str(uuid.uuid4())
-    return frame.plan(tools, archiver, run, now, tenant).shards
+    return runner.plan(tools, archive, run, now, tenant).shards
 
 
 def away(times: int) -> Callable[..., str]:
@@ -55,7 +56,7 @@ def away(times: int) -> Callable[..., str]:
 def test_a_plan_that_fails_locks_nobody_out(
     base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.blobs.Blobs.put_shards", away(1))
+    monkeypatch.setattr("strandline.aws.blobs.Blobs.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools)
     assert base.rows(STATES) == [
@@ -74,8 +75,8 @@ def test_a_plan_tried_again_takes_up_its_own_job(
     """What somebody started and was given an id of is what then runs."""
     access = gateway.database.access(Asker.background("acme"))
     with access.transaction():
-        job_id = jobs.queue(access, "archiver", "r", NOW)
-    monkeypatch.setattr("strandline.blobs.Blobs.put_shards", away(1))
+        job_id = jobs_store.queue(access, "archiver", "r", NOW)
+    monkeypatch.setattr("strandline.aws.blobs.Blobs.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools, run="r", tenant="acme")
     assert base.rows(STATES) == [("acme", "failed", "unavailable")]
@@ -90,12 +91,12 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
 ) -> None:
     access = gateway.database.access(Asker.background("acme"))
     with access.transaction():
-        jobs.queue(access, "archiver", "r", NOW)
+        jobs_store.queue(access, "archiver", "r", NOW)
 
     def broken(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr(archiver, "plan", broken)
+    monkeypatch.setattr(archive, "plan", broken)
     with pytest.raises(RuntimeError):
         plan(tools, run="r", tenant="acme")
     assert base.rows(STATES) == [("acme", "failed", "RuntimeError")]
@@ -104,14 +105,14 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
 def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
     base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = jobs.begin
+    real = jobs_store.begin
 
     def begin(access: Access, *given: Any) -> bool:
         if access.asker.tenant == "acme":
             raise RuntimeError("the words of a memory")
         return real(access, *given)
 
-    monkeypatch.setattr(jobs, "begin", begin)
+    monkeypatch.setattr(jobs_store, "begin", begin)
     assert plan(tools) == 1
     assert base.rows(STATES) == [("acme", "failed", "RuntimeError"), ("globex", "running", "")]
 
@@ -124,10 +125,10 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(base: Base, tools: 
     access = tools.database.access(Asker.background("acme"))
     ((run,),) = base.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
-        held = jobs.take(access, "archiver", run, 0, NOW)
+        held = jobs_store.take(access, "archiver", run, 0, NOW)
     assert held is not None
     at_work = {"now": NOW + timedelta(minutes=4)}
-    lease = frame.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
+    lease = runner.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
     lease.renew()
     assert base.rows("select leased_until from jobs where tenant_id = 'acme'") == [
         (NOW + timedelta(minutes=5),)
@@ -140,7 +141,7 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(base: Base, tools: 
     assert plan(tools, NOW + timedelta(minutes=16)) == 1
     assert base.rows("select tenant_id from jobs where state = 'failed'") == [("globex",)]
     assert plan(tools, NOW + timedelta(minutes=18), tenant="acme") == 1
-    with pytest.raises(frame.LeaseLost), lease.transaction():
+    with pytest.raises(runner.LeaseLost), lease.transaction():
         pass
     lease.renewed_at = 0.0
     lease.renew()
@@ -156,14 +157,14 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
     tally = Tally()
-    real, met, threads = jobs.end_shard, list[Exception](), list[threading.Thread]()
+    real, met, threads = jobs_store.end_shard, list[Exception](), list[threading.Thread]()
     other = Database(base.url)
 
     def take() -> None:
         access = other.access(Asker.background("acme"))
         try:
             with access.transaction():
-                jobs.take(access, "archiver", "r", 0, NOW)
+                jobs_store.take(access, "archiver", "r", 0, NOW)
         except Exception as error:
             met.append(error)
 
@@ -177,10 +178,10 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
             time.sleep(0.01)
         return real(*given)
 
-    monkeypatch.setattr(jobs, "end_shard", end_shard)
+    monkeypatch.setattr(jobs_store, "end_shard", end_shard)
     try:
-        with suppress(frame.ShardFailed):
-            frame.work_on(tools, archiver, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
+        with suppress(runner.ShardFailed):
+            runner.work_on(tools, archive, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
     finally:
         threads[0].join()
         other.close()

@@ -10,16 +10,16 @@ from typing import Any, get_args
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from strandline.aws.run_requests import SPACING, Runs
+from strandline.aws.scheduler import Wakeups
+from strandline.deployment import FUNCTIONS
+from strandline.jobs import control
+from strandline.jobs import store as jobs_store
+from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
 from strandline.local.state_machine import StateMachine
-from strandline.runs import SPACING, Runs
-from strandline.service import Service
-from strandline.services import job_control
-from strandline.store import jobs
-from strandline.wakeups import Wakeups
-from strandline.wire_jobs import JobKind
+from strandline.resources import Service
 from tests.support import Base, Deaf, Gateway, said
 
 DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
@@ -95,7 +95,7 @@ def test_nothing_due_is_no_shard_and_no_job(
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
     """Let the archiver fail so often in one tenant; gives how often it was tried there."""
-    archiver = importlib.import_module("strandline.services.jobs.archiver")
+    archiver = importlib.import_module("strandline.chains.archive")
     real = archiver.shard
     tried: list[int] = []
 
@@ -224,7 +224,7 @@ def test_jobs_are_listed_in_pages(base: Base, gateway: Gateway) -> None:
 
 
 def test_the_known_jobs_are_the_functions_that_are_jobs() -> None:
-    assert set(job_control.JOBS) == {fn.name for fn in FUNCTIONS if fn.every_minutes}
+    assert set(control.JOBS) == {fn.name for fn in FUNCTIONS if fn.every_minutes}
     minutes = {fn.name: timedelta(minutes=fn.every_minutes) for fn in FUNCTIONS if fn.every_minutes}
     assert minutes == SPACING
 
@@ -248,6 +248,6 @@ def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gatewa
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
     assert {*get_args(JobKind.__value__)} == {
-        *(*job_control.JOBS, "enrich", jobs.CONTINUES),
-        *(jobs.STUCK, jobs.NOT_EMBEDDED),
+        *(*control.JOBS, "enrich", jobs_store.CONTINUES),
+        *(jobs_store.STUCK, jobs_store.NOT_EMBEDDED),
     }

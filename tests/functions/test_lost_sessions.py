@@ -8,11 +8,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline import db
+from strandline.chains import archive
 from strandline.config import settings
+from strandline.db import database
 from strandline.errors import Unavailable
-from strandline.reasoner import Reasoner
-from strandline.services.jobs import archiver, frame
+from strandline.jobs import runner
+from strandline.llm.tasks import Reasoner
 from tests.support import APP, Base, Gateway, said
 
 SESSIONS = "from pg_stat_activity where usename = 'strandline_app' and datname = current_database()"
@@ -52,7 +53,7 @@ def test_a_sweep_outlives_its_session_while_a_model_is_asked(
     base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take twice as long as the server waits for an idle session."""
-    monkeypatch.setattr("strandline.db._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.database._TRUSTED_SECONDS", 0.0)
     monkeypatch.setenv("STRANDLINE_TUNING", '{"flush_events":4}')
     settings.cache_clear()
     asked: list[int] = []
@@ -82,11 +83,11 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
     base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, away: int, reason: str
 ) -> None:
     """With a reason, if the database is there again to keep it; and nothing else is raised."""
-    connect, left = db.connect, [away]
+    connect, left = database.connect, [away]
 
-    def shard(tools: frame.Tools, lease: frame.Lease, *_: object) -> dict[str, int]:
+    def shard(tools: runner.Tools, lease: runner.Lease, *_: object) -> dict[str, int]:
         with lease.transaction():
-            monkeypatch.setattr(db, "connect", refuse)
+            monkeypatch.setattr(database, "connect", refuse)
             end_sessions(base)
         return {}
 
@@ -96,7 +97,7 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
             raise Unavailable
         return connect(*given)
 
-    monkeypatch.setattr(archiver, "shard", shard)
+    monkeypatch.setattr(archive, "shard", shard)
     gateway.key("acme")
     gateway.run("archiver", "acme")  # which raises all but ShardFailed
     assert base.rows("select state, reason from jobs") == [("failed", reason)]

@@ -16,18 +16,18 @@ import pytest
 from psycopg import sql
 
 from functions.migrate.handler import lambda_handler
-from strandline import vault
-from strandline.auth import Authenticator
+from strandline.admin import release
+from strandline.auth.authenticator import Authenticator
+from strandline.auth.credentials import Sent
+from strandline.aws import secrets
 from strandline.config_auth import AuthSettings
-from strandline.credentials import Sent
-from strandline.db import Database
+from strandline.db import migrate
+from strandline.db.database import Database
+from strandline.db.migrate import Migration, migrations
 from strandline.errors import MigrationFailed, Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services import migrate as migrating
-from strandline.services import release as releasing
-from strandline.services.migrate import Migration, migrations
 from tests.support import APP, EVENTS, KEY_SECRET, OWNER, Base, fresh_name
 
 EVENT = json.loads((EVENTS / "migrate.json").read_text())
@@ -104,7 +104,7 @@ def first_key(stage: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> It
             ("KEY_SECRET", ""),  # for the monkeypatch to take it back
         }:
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
-        monkeypatch.setattr(releasing, "_PAUSES", ())
+        monkeypatch.setattr(release, "_PAUSES", ())
         yield made["FIRST_KEY_SECRET"]
 
 
@@ -118,7 +118,7 @@ def roles(stage: Base) -> dict[str, tuple[Any, ...]]:
 
 
 def put(secret: str, text: str) -> None:
-    vault.write(secret, text)
+    secrets.write(secret, text)
 
 
 def rights_of(stage: Base, token: str | None) -> frozenset[str]:
@@ -144,14 +144,14 @@ def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
     assert stage.rows("select distinct tableowner from pg_tables where schemaname = 'public'") == [
         (OWNER,)
     ]
-    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
 
 
 def test_a_second_run_changes_nothing(stage: Base, first_key: str) -> None:
     deploy()
-    token, keys = vault.read(first_key), stage.rows(FIRST)
+    token, keys = secrets.read(first_key), stage.rows(FIRST)
     assert deploy()["applied"] == []
-    assert (vault.read(first_key), stage.rows(FIRST)) == (token, keys)
+    assert (secrets.read(first_key), stage.rows(FIRST)) == (token, keys)
 
 
 def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
@@ -171,14 +171,14 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
     # A long file, which others may work on too, is told by whoever ends it.
     assert sorted(name for one in ended for name in one["applied"]) == EVERY
     assert len(stage.rows(FIRST)) == 1
-    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["not stored", "stored unheard"])
 def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behind(
     stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
-    write = vault.write
+    write = secrets.write
 
     def fail(arn: str, text: str) -> None:
         if stored:
@@ -186,13 +186,13 @@ def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behi
         raise Unavailable("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(vault, "write", fail)
+        broken.setattr(secrets, "write", fail)
         with pytest.raises(Unavailable):
             deploy()
     assert stage.rows(FIRST) == []
     deploy()
     assert len(stage.rows(FIRST)) == 1
-    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
 
 
 def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
@@ -206,17 +206,17 @@ def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
     put(first_key, "another, please")
     deploy()
     assert len(stage.rows(FIRST)) == 2
-    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
 
 
 def test_a_key_of_another_deployment_secret_is_left_alone(
     stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
-    token, keys = vault.read(first_key), stage.rows(FIRST)
+    token, keys = secrets.read(first_key), stage.rows(FIRST)
     monkeypatch.setenv("STRANDLINE_KEY_SECRET", "another secret of thirty-two characters")
     deploy()
-    assert (vault.read(first_key), stage.rows(FIRST)) == (token, keys)
+    assert (secrets.read(first_key), stage.rows(FIRST)) == (token, keys)
 
 
 def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
@@ -225,7 +225,7 @@ def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
     deploy()
     text = "create table t (a text unique); insert into t values ('canary'), ('canary')"
     broken = Migration(len(EVERY) + 1, "9999_break.sql", text)
-    monkeypatch.setattr(migrating, "migrations", lambda: [*migrations(), broken])
+    monkeypatch.setattr(migrate, "migrations", lambda: [*migrations(), broken])
     with pytest.raises(MigrationFailed, match=r"9999_break.sql, t, t_a_key: Unique.*23505") as told:
         deploy()
     assert "canary" not in str(told.value)
@@ -270,7 +270,7 @@ def test_what_no_other_function_would_start_with_fails_the_deployment(
     with pytest.raises(Misconfigured, match=named):
         deploy()
     assert stage.rows("select to_regclass('events')") == [(None,)], "nothing was begun"
-    assert not (vault.read(first_key) or "").startswith("strandline_")
+    assert not (secrets.read(first_key) or "").startswith("strandline_")
 
 
 def test_a_secret_for_jwts_that_came_early_fails_no_deployment(
@@ -297,7 +297,7 @@ def test_a_database_that_sleeps_is_waited_for(
     stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del first_key
-    connect, tries = releasing.connect, list[str]()
+    connect, tries = release.connect, list[str]()
 
     def asleep(url: str, auth: Any) -> Any:
         tries.append(url)
@@ -305,11 +305,11 @@ def test_a_database_that_sleeps_is_waited_for(
             raise Unavailable("asleep")
         return connect(url, auth)
 
-    monkeypatch.setattr(releasing, "connect", asleep)
+    monkeypatch.setattr(release, "connect", asleep)
     with pytest.raises(Unavailable):
         deploy()
     tries.clear()
-    monkeypatch.setattr(releasing, "_PAUSES", (0.0,))
+    monkeypatch.setattr(release, "_PAUSES", (0.0,))
     assert deploy()["applied"] == EVERY
     assert stage.rows("select count(*) from events") == [(0,)]
 
@@ -332,7 +332,7 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
         Migration(number, "9998_long.sql", text),
         Migration(number + 1, "9999_short.sql", "create table short (a int)"),
     ]
-    monkeypatch.setattr(migrating, "migrations", lambda: files)
+    monkeypatch.setattr(migrate, "migrations", lambda: files)
     with closing(BOTO3.client("sqs", region_name=REGION)) as sqs:
         queue = sqs.create_queue(QueueName=fresh_name())["QueueUrl"]
         monkeypatch.setenv("STRANDLINE_RUNS_URL", queue)
@@ -354,7 +354,7 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
         files.append(Migration(number + 2, "9999_long.sql", text))
         with pytest.raises(Misconfigured, match="RUNS_URL"):
             deploy(seconds=5)
-    assert vault.read(first_key)
+    assert secrets.read(first_key)
 
 
 def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
@@ -364,11 +364,11 @@ def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
     fail, so would the way back."""
     deploy()
     files = migrations()[:-1]
-    monkeypatch.setattr(migrating, "migrations", lambda: files)
+    monkeypatch.setattr(migrate, "migrations", lambda: files)
     was = stage.rows("select * from schema_migrations order by 1")
     assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
     assert stage.rows("select * from schema_migrations order by 1") == was
-    assert rights_of(stage, vault.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
     stage.rows("delete from schema_migrations where number = %s", len(EVERY))
     del files[3]  # a branch that never knew it: not older, but another
     with pytest.raises(Misconfigured, match=EVERY[3]):

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from strandline.config import settings
-from strandline.db import Asker
-from strandline.models.language import Said, Task
+from strandline.db.database import Asker
+from strandline.llm.types import Said, Task
 from strandline.observability import logger
-from strandline.service import Service
+from strandline.resources import Service
 from tests.model_server import ModelServer, completion, error, serving
 from tests.support import Gateway
 

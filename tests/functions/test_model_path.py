@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from strandline.llm.prompts import VERSIONS
 from strandline.local.lambda_context import LambdaContext
-from strandline.models.shown import VERSIONS
-from strandline.service import Service
+from strandline.resources import Service
 from tests.functions.conftest import Told
 from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
 from tests.strandline.services.stand_ins import WordEmbedder

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.config import settings
 from strandline.local.lambda_context import LambdaContext
-from strandline.service import Service
+from strandline.resources import Service
 from tests.functions.conftest import Told
 from tests.support import EVENTS, Base, Gateway
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from strandline.db import Asker
+from strandline.db.database import Asker
 from strandline.participants import scope_id
 from strandline.sealing import Sealer
 from tests.functions.conftest import Told

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
-from strandline.cid import blob_cid, block_cid
-from strandline.db import Asker
-from strandline.store import keys
+from strandline.auth import store_keys
+from strandline.db.database import Asker
+from strandline.deployment import FUNCTIONS
+from strandline.log.cid import blob_cid, block_cid
 from tests.functions.conftest import Told
 from tests.support import Base, Gateway, Reply
 
@@ -180,7 +180,7 @@ def test_a_revoked_and_an_expired_key_read_nothing(gateway: Gateway, base: Base)
     revoked = gateway.new_key(user=ALICE)
     access = gateway.database.access(Asker("acme", ()))
     with access.transaction():
-        assert keys.revoke(access, revoked.key_id)
+        assert store_keys.revoke(access, revoked.key_id)
     expired = gateway.new_key(user=ALICE)
     past = "update api_keys set expires_at = '2020-01-01' where key_id = %s"
     base.rows(past, expired.key_id)

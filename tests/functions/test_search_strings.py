@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from strandline.websearch import spelled
+from strandline.log.web_search import spelled
 from tests.functions.conftest import Told
 from tests.search_strings import FIXED, rules, strings
 from tests.support import Base, Gateway

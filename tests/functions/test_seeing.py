@@ -14,23 +14,15 @@ from typing import Any, TextIO, cast
 
 import pytest
 
-from strandline import hints
+from strandline.aws import work_queue
 from strandline.errors import QuotaExceeded
-from strandline.http import status_of
-from strandline.local import events
+from strandline.http.app import status_of
+from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
-from strandline.local.events import QueuePoller
 from strandline.local.lambda_context import LambdaContext
-from strandline.observability import (
-    METRICS,
-    NAMESPACE,
-    logger,
-    measured,
-    spread,
-    trace_of,
-    traced,
-)
-from strandline.service import Service
+from strandline.local.queue_source import QueuePoller
+from strandline.observability import METRICS, NAMESPACE, logger, measured, spread, trace_of, traced
+from strandline.resources import Service
 from tests.functions.conftest import Told
 from tests.strandline.services.stand_ins import WordEmbedder, unavailable
 from tests.support import EVENTS as RECORDED
@@ -83,7 +75,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
 
 def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the event source take what is queued to the worker, until a job was done."""
-    monkeypatch.setattr(events, "POLL_SECONDS", 0)
+    monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
     worker = importlib.import_module("functions.worker.handler").lambda_handler
     poller = QueuePoller(aws.queue_url, worker)
     poller.start()
@@ -141,7 +133,7 @@ def test_a_hint_without_the_id_breaks_the_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted fault of the test above."""
-    monkeypatch.setattr(hints, "trace_header", str)
+    monkeypatch.setattr(work_queue, "trace_header", str)
     assert follow(gateway, queue, lines, monkeypatch)[0] == ["request"]
     assert len(words.seen) == 1
 
@@ -185,7 +177,7 @@ def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
     def fault(*_: object, **__: object) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("strandline.routes.ingest.append", fault)
+    monkeypatch.setattr("strandline.log.routes_write.append", fault)
     key = gateway.key()
     ids = [f"1-{n:08x}-{n:024x}" for n in range(40)]
 
@@ -263,7 +255,7 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     def refuse(*_: object, **__: object) -> Any:
         raise QuotaExceeded("Enough.", quota="requests", retry_after=1)
 
-    monkeypatch.setattr("strandline.routes.ingest.append", refuse)
+    monkeypatch.setattr("strandline.log.routes_write.append", refuse)
     reply = gateway.call("POST", PATH, said("x"), key=key)
     assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
     recall, refused = map(as_cloudwatch_reads, lines.of("request"))

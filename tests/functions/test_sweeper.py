@@ -9,13 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from strandline.db import Asker
+from strandline.background import sweeper
+from strandline.background.embed import embed_texts
+from strandline.db.database import Asker
 from strandline.errors import EmbeddingRefused
+from strandline.jobs import runner
+from strandline.jobs import store as jobs_store
+from strandline.jobs.context import Tally, Worker
 from strandline.local.lambda_context import LambdaContext
-from strandline.services.embed import embed_texts
-from strandline.services.jobs import frame, sweeper
-from strandline.services.worker import Tally, Worker
-from strandline.store import jobs, uploads
+from strandline.log import store_uploads
 from tests.functions.conftest import Told
 from tests.support import Base, Deaf, Gateway, said
 
@@ -64,7 +66,7 @@ def test_a_step_that_fails_holds_up_no_other(
     def broken(*_given: Any) -> int:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr("strandline.services.form_chains.close_idle", broken)
+    monkeypatch.setattr("strandline.chains.form.close_idle", broken)
     gateway.tick()
     assert base.rows("select count(*) from event_vectors") == [(1,)]
     assert base.rows("select measured is not null from quotas where quota = 'stored_bytes'") in (
@@ -94,7 +96,7 @@ def test_a_run_that_was_not_heard_of_has_failed(base: Base, gateway: Gateway) ->
     )
     gateway.tick()
     assert base.rows("select state, reason from jobs where run = 'dead'") == [
-        ("failed", jobs.ABANDONED)
+        ("failed", jobs_store.ABANDONED)
     ]
 
 
@@ -117,8 +119,8 @@ def test_a_failed_model_is_asked_again(
         "advice": "Try it again.",
         "ref": chain_id,
     }
-    job_id = jobs.note_failure(access, **about)
-    assert jobs.note_failure(access, **about) == job_id
+    job_id = jobs_store.note_failure(access, **about)
+    assert jobs_store.note_failure(access, **about) == job_id
 
     admin: Any = importlib.import_module("functions.admin.handler")
     started: list[str] = []
@@ -143,28 +145,28 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(base: Base, gateway: Gat
     gateway.key()
     access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
     with access.transaction():
-        assert jobs.begin(access, "archiver", "r", 2, now)
-        first = jobs.take(access, "archiver", "r", 0, now)
-        again = jobs.take(access, "archiver", "r", 0, now)
+        assert jobs_store.begin(access, "archiver", "r", 2, now)
+        first = jobs_store.take(access, "archiver", "r", 0, now)
+        again = jobs_store.take(access, "archiver", "r", 0, now)
         assert first is not None
         assert again is not None
-        assert not jobs.hold(access, first)
-        assert jobs.hold(access, again)
-        jobs.end_shard(access, again, {"things": 2}, now)
-        assert jobs.take(access, "archiver", "r", 0, now) is None
-        assert not jobs.begin(access, "archiver", "another", 1, now)
+        assert not jobs_store.hold(access, first)
+        assert jobs_store.hold(access, again)
+        jobs_store.end_shard(access, again, {"things": 2}, now)
+        assert jobs_store.take(access, "archiver", "r", 0, now) is None
+        assert not jobs_store.begin(access, "archiver", "another", 1, now)
     assert base.rows("select state from jobs") == [("running",)]
     with access.transaction():
-        last = jobs.take(access, "archiver", "r", 1, now)
+        last = jobs_store.take(access, "archiver", "r", 1, now)
         assert last is not None
-        jobs.end_shard(access, last, {"things": 3}, now)
+        jobs_store.end_shard(access, last, {"things": 3}, now)
     assert base.rows("select state, totals from jobs") == [("done", {"things": 5})]
     with access.transaction():
-        assert jobs.begin(access, "archiver", "third", 1, now)
-        held = jobs.take(access, "archiver", "third", 0, now)
+        assert jobs_store.begin(access, "archiver", "third", 1, now)
+        held = jobs_store.take(access, "archiver", "third", 0, now)
         assert held is not None
-        assert jobs.expire(access, None, now + timedelta(hours=1)) == 1
-        assert not jobs.hold(access, held)
+        assert jobs_store.expire(access, None, now + timedelta(hours=1)) == 1
+        assert not jobs_store.hold(access, held)
 
 
 def test_a_failure_of_ours_holds_up_no_other_failure(
@@ -184,8 +186,8 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
             raise RuntimeError("the words of a memory")
         return 2
 
-    monkeypatch.setattr("strandline.services.jobs.sweeper.UUID", str)
-    monkeypatch.setattr("strandline.services.form_chains.retry_enrichment", broken)
+    monkeypatch.setattr("strandline.background.sweeper.UUID", str)
+    monkeypatch.setattr("strandline.chains.form.retry_enrichment", broken)
     gateway.tick()
     assert tried == ["chain 1", "chain 2"]
     assert base.rows("select state, reason from jobs where ref is not null order by ref") == [
@@ -229,7 +231,7 @@ def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
     access = gateway.database.access(Asker.background("acme"))
     who = ["agent:helper", "user:alice"]
     ids = [
-        jobs.note_failure(
+        jobs_store.note_failure(
             access, kind="enrich", scope_id=told["scope_id"], participants=who,
             reason="unavailable", advice="Try it again.", ref=uuid4(),
         )
@@ -251,7 +253,7 @@ def test_a_sweep_that_lost_its_lease_stops(
     base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first step took too long, and another run has the tenant's job."""
-    monkeypatch.setattr(frame, "_RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
     tell(gateway.key(), "The buoy goes out on Friday.")
     handler: Any = importlib.import_module("functions.sweeper.handler")
 
@@ -281,7 +283,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step of a sweep that goes on and on, and a model that is asked one by one."""
-    monkeypatch.setattr(frame, "_RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
     monkeypatch.setattr(sweeper, "_ROWS", 1)
     gateway.key()
     service: Any = importlib.import_module("functions.sweeper.handler").service
@@ -290,7 +292,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     def five(*_: object) -> list[str]:
         return [f"user:{n}" for n in range(5)]
 
-    monkeypatch.setattr(uploads, "writers", five)
+    monkeypatch.setattr(store_uploads, "writers", five)
 
     def again(*_: object) -> int:
         tried.append(1)
@@ -298,17 +300,17 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
             base.rows("update jobs set state = 'failed'")
         return 1
 
-    monkeypatch.setattr("strandline.services.fold_recalls.rewarm", again)
-    monkeypatch.setattr("strandline.services.fold_recalls.prune", again)
-    monkeypatch.setattr("strandline.services.upload._remove", again)
+    monkeypatch.setattr("strandline.chains.fold_recalls.rewarm", again)
+    monkeypatch.setattr("strandline.chains.fold_recalls.prune", again)
+    monkeypatch.setattr("strandline.log.uploads._remove", again)
     for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
         tried: list[int] = []
         base.rows("delete from jobs")
         with access.transaction():
-            jobs.begin(access, "sweeper", "r", 1, now)
-            held = jobs.take(access, "sweeper", "r", 0, now)
+            jobs_store.begin(access, "sweeper", "r", 1, now)
+            held = jobs_store.take(access, "sweeper", "r", 0, now)
         assert held is not None
-        lease = frame.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
+        lease = runner.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
         step(service, lease, now)
         assert (step.__name__, len(tried)) == (step.__name__, 3)
         assert lease.lost

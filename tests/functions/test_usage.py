@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 import pytest
 
 from strandline.config import settings
-from strandline.db import Asker
+from strandline.db.database import Asker
 from strandline.errors import Unavailable, Unsure
-from strandline.store import quotas, uploads
-from strandline.store.quotas import Limits
+from strandline.log import store_uploads
+from strandline.tenants import store_quotas
+from strandline.tenants.store_quotas import Limits
 from tests.support import EVENTS, Base, Gateway, Reply, said
 
 POST, BATCH, USAGE = "/api/v1/events", "/api/v1/events/batch", "/api/v1/usage"
@@ -31,7 +32,7 @@ def limit(gateway: Gateway, tenant: str = "acme", **limits: int) -> None:
     """As an operator does, before the tenant was leased anything."""
     access = gateway.database.access(Asker.background(tenant))
     with access.transaction():
-        assert quotas.set_limits(access, Limits(**limits))
+        assert store_quotas.set_limits(access, Limits(**limits))
 
 
 def use(gateway: Gateway, key: str) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def test_an_upload_that_was_not_begun_costs_nothing(
     limit(gateway, stored_bytes=10_000)
     upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 6000}
     with monkeypatch.context() as broken:
-        broken.setattr(uploads, "begin", fail)
+        broken.setattr(store_uploads, "begin", fail)
         assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status >= 500
     assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == again
 

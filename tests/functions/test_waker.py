@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from infra.functions import DAILY_SWEEP
+from strandline.aws.run_requests import SPACING, Runs, slot_of
+from strandline.aws.scheduler import Wakeups
+from strandline.background.schedule_handler import Waker
+from strandline.deployment import DAILY_SWEEP
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
+from strandline.local.schedule_starter import GROUP, ROLE, Ticker, daily
 from strandline.local.state_machine import StateMachine
-from strandline.local.ticker import GROUP, ROLE, Ticker, daily
-from strandline.routes.wakeups import Waker
-from strandline.runs import SPACING, Runs, slot_of
-from strandline.wakeups import Wakeups
 from tests.functions.conftest import Told
 from tests.support import EVENTS, Base, Gateway
 
@@ -291,11 +291,11 @@ def test_a_plan_that_fails_is_tried_again(
     def broken(*_: object, **__: object) -> Any:
         raise Unavailable("The database cannot be reached.")
 
-    monkeypatch.setattr("strandline.store.jobs.tenants_to_sweep", broken)
+    monkeypatch.setattr("strandline.jobs.store.tenants_to_sweep", broken)
     with pytest.raises(Unavailable):
         gateway.tick()
     assert "sweeper" not in wished(aws), "the database says that there is nothing to do"
-    monkeypatch.setattr("strandline.store.due.next_runs", broken)
+    monkeypatch.setattr("strandline.jobs.store_due.next_runs", broken)
     with pytest.raises(Unavailable):
         gateway.tick()
     assert timedelta(minutes=59) < wished(aws)["sweeper"] < timedelta(minutes=66)

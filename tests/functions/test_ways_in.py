@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from strandline import auth, believed
-from strandline.db import Asker
+from strandline.admin import certificates
+from strandline.auth import authenticator, ttl_cache
+from strandline.auth.principals import Principal
+from strandline.db.database import Asker
+from strandline.embeddings.embedder import Embedder
 from strandline.errors import Misconfigured
-from strandline.http import Request, Route
-from strandline.models.embedding import Embedder
-from strandline.principals import Principal
-from strandline.service import Service
-from strandline.services import certificates
-from strandline.store.audit import Act
+from strandline.http.app import Request, Route
+from strandline.resources import Service
+from strandline.tenants.store_audit import Act
 from tests.certificates import certificate
 from tests.strandline.test_auth_jwt import forged
 from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
@@ -145,7 +145,7 @@ def test_a_401_says_which_ways_are_on(
 def test_the_document_asks_for_what_is_on(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: list[Any], schemes: list[list[str]]
 ) -> None:
-    docs = importlib.import_module("strandline.routes.docs")
+    docs = importlib.import_module("strandline.apidocs.routes")
     docs._document.cache_clear()
     gateway = on(*ways)
     served = gateway.call("GET", "/openapi.json").body
@@ -207,7 +207,7 @@ def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
 def test_no_jwt_makes_a_tenant(on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown is 403, and so for less than a minute after it was made; and the other way round."""
     now = [1000.0]
-    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     gateway = on(KEYS, JWT)
     before = base.rows("select tenant_id from tenants")
     for name in ("acme", "Acme", "acme' or true --", "../acme", "*", "a" * 64, "\u00e4"):
@@ -380,7 +380,7 @@ def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
 ) -> None:
     """Of a key and of a certificate; `here` is the process that revoked it."""
     now = [1000.0]
-    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     gateway = on(KEYS, BY_CERTIFICATE)
     operator = gateway.key("ops", rights=["operator"])
     rights = ["read", "write", "operator"]
@@ -530,18 +530,18 @@ def _first_of_all(one: Principal, other: Principal) -> Principal:
 
 
 def test_one_that_does_not_narrow_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "_together", _first_of_all)
+    monkeypatch.setattr(authenticator, "_together", _first_of_all)
     with pytest.raises(AssertionError):
         test_required_all_each_narrows_the_others(on)
 
 
 def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
-    from strandline import auth_certificates, distinguished
+    from strandline.auth import client_certificates, x509_names
 
     monkeypatch.setattr(
-        auth_certificates.Certificates,
+        client_certificates.Certificates,
         "check",
-        lambda _, pem: distinguished.read(pem),  # pyright: ignore
+        lambda _, pem: x509_names.read(pem),  # pyright: ignore
     )
     with pytest.raises(AssertionError):
         test_its_time_is_looked_at_again(on, timedelta(days=-2), timedelta(seconds=-1))
@@ -599,11 +599,13 @@ def test_what_is_left_over_is_noticed(
 ) -> None:
     """A planted fault: who asked first is believed to ask for ever."""
     kept: list[Principal] = []
-    real = auth.Authenticator.principal
+    real = authenticator.Authenticator.principal
 
-    def principal(checker: auth.Authenticator, sent: Any, deadline: Any = None) -> Principal:
+    def principal(
+        checker: authenticator.Authenticator, sent: Any, deadline: Any = None
+    ) -> Principal:
         kept.append(real(checker, sent, deadline))
         return kept[0]
 
-    monkeypatch.setattr(auth.Authenticator, "principal", principal)
+    monkeypatch.setattr(authenticator.Authenticator, "principal", principal)
     assert interleaved(_two_tenants(on), base, 10, monkeypatch) != []

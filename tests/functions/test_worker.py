@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from strandline.db import Database
+from strandline.db.database import Database
 from strandline.local.lambda_context import LambdaContext
-from strandline.service import Service
+from strandline.resources import Service
 from tests.functions.conftest import Told
 from tests.strandline.services.stand_ins import WordEmbedder, unavailable
 from tests.support import EVENTS, Base, Gateway

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 from botocore.config import Config
 
-from infra.functions import Fn
 from infra.permissions import Resources, bedrock_models
-from strandline import boto
+from strandline.aws import clients as aws_clients
+from strandline.aws.sigv4 import Signer
+from strandline.deployment import Fn
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
-from strandline.signing import Signer
 from tests.infra import written
 from tests.infra.written import Asks
 from tests.support import APP, OWNER, PASSWORDS
@@ -186,7 +186,7 @@ class Ear:
     """Functions that had a turn."""
 
     def client(self, service: Any, config: Config) -> Any:
-        """As strandline.boto.client makes it, and heard."""
+        """As strandline.aws.clients.client makes it, and heard."""
         made = _make(service, config)
         made.meta.events.register("provide-client-params", self._begins)
         made.meta.events.register("after-call", self._ends)
@@ -217,7 +217,7 @@ class Ear:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """To all clients from now on, and to what is signed without one."""
-        patch.setattr(boto, "client", self.client)
+        patch.setattr(aws_clients, "client", self.client)
         sign = Signer.post_headers
 
         def signed(signer: Signer, service: str, url: str, body: bytes, *more: Any) -> Any:
@@ -257,7 +257,7 @@ class Ear:
         return SimpleNamespace(status_code=200, headers={}), ANSWERS[model.name]
 
 
-_make = boto.client
+_make = aws_clients.client
 
 
 def by_lambda(fn: Fn, stage: Resources) -> Iterator[Asked]:

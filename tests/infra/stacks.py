@@ -15,9 +15,9 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.functions import Layer
-from infra.settings import made
+from infra.load_settings import made
 from infra.stack import StrandlineStack
+from strandline.deployment import Layer
 
 ROOT = Path(__file__).parents[2]
 CONTEXT: Mapping[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
 from infra.jobs import DEFINITION
+from strandline.deployment import FUNCTIONS
 from tests.infra.stacks import CONTEXT, KEY, VARIANTS, Template, properties, template
 
 NAMES = list(VARIANTS)

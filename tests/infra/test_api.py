@@ -15,13 +15,13 @@ from openapi_schema_validator import OAS31Validator
 
 from infra import api
 from infra.api import Api
-from infra.functions import FUNCTIONS, Fn, routes
-from infra.settings import made
-from strandline import gateway as edge
-from strandline import http
+from infra.load_settings import made
 from strandline.config import Settings, settings
+from strandline.deployment import FUNCTIONS, Fn, routes
 from strandline.errors import Misconfigured, NotFound
-from strandline.gateway import ANSWERS, REQUEST_ID
+from strandline.http import app as http_app
+from strandline.http import gateway_responses
+from strandline.http.gateway_responses import ANSWERS, REQUEST_ID
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from tests import support
@@ -129,8 +129,8 @@ def test_a_changed_route_or_answer_is_deployed(monkeypatch: pytest.MonkeyPatch) 
     one = Fn("one", 128, 29, frozenset(), ("GET /one",))
     before = deployment(resources((one,)))
     assert deployment(resources((replace(one, routes=("GET /one", "PUT /one")),))) != before
-    reworded = replace(edge.TIMEOUT, message="Too late.")
-    monkeypatch.setattr(edge, "ANSWERS", {**ANSWERS, "INTEGRATION_TIMEOUT": reworded})
+    reworded = replace(gateway_responses.TIMEOUT, message="Too late.")
+    monkeypatch.setattr(gateway_responses, "ANSWERS", {**ANSWERS, "INTEGRATION_TIMEOUT": reworded})
     assert deployment(resources((one,), stage="again")) != before
 
 
@@ -142,7 +142,7 @@ def check_error(body: str) -> dict[str, Any]:
     error = json.loads(body)
     schema = {"$ref": "#/components/schemas/Error", "components": contract.document()["components"]}
     OAS31Validator(schema).validate(error)
-    assert set(error["error"]) == set(http.error_body(NotFound(), ""))
+    assert set(error["error"]) == set(http_app.error_body(NotFound(), ""))
     return error["error"]
 
 
@@ -159,14 +159,14 @@ def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> No
 
 
 def test_an_answer_of_another_shape_is_noticed() -> None:
-    body = json.loads(edge.TIMEOUT.body("3b9c"))
+    body = json.loads(gateway_responses.TIMEOUT.body("3b9c"))
     del body["error"]["retryable"]
     with pytest.raises(ValidationError):
         check_error(json.dumps(body))
 
 
 def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
-    own = {kind.code: status for kind, status in http.STATUS.items()}
+    own = {kind.code: status for kind, status in http_app.STATUS.items()}
     for kind, answer in ANSWERS.items():
         if answer.status and answer.code in own and kind != "INTEGRATION_FAILURE":
             assert own[answer.code] == answer.status, kind
@@ -349,14 +349,16 @@ def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
 def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
     document = contract.document()
     methods = {route.partition(" ")[0] for route in routes()}
-    assert methods <= set(edge.PREFLIGHT["Access-Control-Allow-Methods"].split(", "))
-    allowed = edge.PREFLIGHT["Access-Control-Allow-Headers"].lower().split(", ")
+    assert methods <= set(gateway_responses.PREFLIGHT["Access-Control-Allow-Methods"].split(", "))
+    allowed = gateway_responses.PREFLIGHT["Access-Control-Allow-Headers"].lower().split(", ")
     operations = contract.operations().values()
     asked = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
     schemes = document["components"]["securitySchemes"].values()
     asked |= {s["name"] for s in schemes if "name" in s}
     assert {name.lower() for name in asked} <= set(allowed)
-    exposed = edge.shared(("*",), None)["Access-Control-Expose-Headers"].lower().split(", ")
+    exposed = (
+        gateway_responses.shared(("*",), None)["Access-Control-Expose-Headers"].lower().split(", ")
+    )
     given = {
         name.lower()
         for operation in operations
@@ -376,6 +378,6 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 
 
 def test_one_origin_stands_in_the_template_and_several_are_all() -> None:
-    assert edge.shared_by_gateway([PAGE])["Access-Control-Allow-Origin"] == PAGE
-    assert edge.shared_by_gateway([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
-    assert edge.shared_by_gateway([]) == {}
+    assert gateway_responses.shared_by_gateway([PAGE])["Access-Control-Allow-Origin"] == PAGE
+    assert gateway_responses.shared_by_gateway([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
+    assert gateway_responses.shared_by_gateway([]) == {}

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS, Fn
 from infra.permissions import Grant, Resources, bedrock_models, grants
+from strandline.deployment import FUNCTIONS, Fn
+from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
 from tests.infra import written
 from tests.infra.calls import ARN, ATTACHED, CLUSTER, MODEL, Asked, Ear, by_lambda, on_the_key, only
 from tests.infra.stacks import Template, properties, template
@@ -207,7 +207,7 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
         ("services/release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
             "services/upload",
-            "from strandline.boto import patient as to\ndef f(): to('sqs').delete_message()",
+            "from strandline.aws.clients import patient as to\ndef f(): to('sqs').delete_message()",
             "DeleteMessage",
         ),
         ("blobs", "def f(s): s.get_paginator('list_object_versions')", "ListObjectVersions"),
@@ -230,7 +230,10 @@ def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str,
 
 def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
     texts, waker = written.sources(), "functions/waker/handler.py"
-    for line in ("import strandline.hints", "from strandline.services import archiver as a"):
+    for line in (
+        "import strandline.aws.work_queue",
+        "from strandline.services import archiver as a",
+    ):
         assert unheard(texts | {waker: f"{texts[waker]}\n{line}"}, ear) == []
     found = unheard(texts | {waker: f"{texts[waker]}\nfrom strandline.services import upload"}, ear)
     assert {"waker: upload:_put_here", "waker: upload:_remove"} <= {*found}
@@ -249,9 +252,9 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
 )
 def test_clients_are_made_in_one_place(text: str) -> None:
     texts = written.sources()
-    made = {Asks(Place("shared/strandline/boto.py", "client"), "boto3")}
+    made = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
     assert written.makers(texts) == made
-    for planted in ("shared/strandline/hints.py", "functions/waker/handler.py"):
+    for planted in ("shared/strandline/aws/work_queue.py", "functions/waker/handler.py"):
         assert len(written.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
 
 

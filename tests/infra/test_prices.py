@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from infra import prices
+from infra.load_settings import made
 from infra.prices import IDLE, NETWORKS, PRICES, Item, total
-from infra.settings import made
 from tests.infra.stacks import CONTEXT
 from tests.infra.test_watch import alarms, stats
 

@@ -8,8 +8,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from infra.functions import FUNCTIONS
-from infra.settings import Refused, StackSettings, made, read
+from infra.load_settings import made, read
+from infra.settings import Refused, StackSettings
+from strandline.deployment import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"

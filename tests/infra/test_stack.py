@@ -13,9 +13,9 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_iam, aws_sqs
 
-from infra.functions import DAILY_SWEEP, FUNCTIONS
 from infra.jobs import DEFINITION
 from infra.settings import Refused
+from strandline.deployment import DAILY_SWEEP, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import hurts

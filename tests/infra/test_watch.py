@@ -13,9 +13,9 @@ import pytest
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_sqs as sqs
 
-from infra import watch
-from infra.settings import made
-from infra.watch import Watch, Watched
+from infra import monitoring
+from infra.load_settings import made
+from infra.monitoring import Watch, Watched
 from strandline.config import settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import NAMESPACE, logger
@@ -182,14 +182,14 @@ def unanswered(found: Mapping[str, dict[str, Any]], runbook: str) -> set[str]:
     named = {
         name
         for name, alarm in found.items()
-        if alarm["AlarmDescription"].endswith(f" {watch.RUNBOOK}#{name}")
+        if alarm["AlarmDescription"].endswith(f" {monitoring.RUNBOOK}#{name}")
     }
     assert named == set(found)
     return named ^ (lines_of(runbook) - {"budget"})
 
 
 def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> None:
-    runbook = (repository / watch.RUNBOOK).read_text()
+    runbook = (repository / monitoring.RUNBOOK).read_text()
     found = alarms(**MODEL)
     assert unanswered(found, runbook) == set()
     assert "budget" in lines_of(runbook)
@@ -202,7 +202,7 @@ def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> 
 
 
 def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
-    runbook = (repository / watch.RUNBOOK).read_text()
+    runbook = (repository / monitoring.RUNBOOK).read_text()
     headings = re.findall(r"^#+ (.+)$", runbook, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
     assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors

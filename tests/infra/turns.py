@@ -13,17 +13,17 @@ import pytest
 from moto.s3.models import s3_backends
 from psycopg.conninfo import conninfo_to_dict
 
-from infra.functions import FUNCTIONS
 from infra.permissions import Resources
-from strandline import openapi
+from strandline.apidocs import openapi
+from strandline.background.schedule_handler import Waker
 from strandline.config import settings
+from strandline.db import migrate
+from strandline.db.migrate import Migration
+from strandline.deployment import FUNCTIONS
+from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
-from strandline.models.embedding import Embedder
-from strandline.routes.wakeups import Waker
-from strandline.service import Service
-from strandline.services import migrate
-from strandline.services.migrate import Migration
+from strandline.resources import Service
 from strandline.tuning import DEFAULTS
 from tests.functions.story import Story
 from tests.infra.calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 import botocore
 
-from strandline import boto
+from strandline.aws import clients as aws_clients
 
 ROOT = Path(__file__).parents[2]
 WRAPPERS = ("blobs", "hints", "runs", "wakeups", "vault")
@@ -55,7 +55,7 @@ def names() -> Mapping[str, str]:
     session: Any = import_module("botocore.session").get_session()
     with_waiters = session.get_component("data_loader").list_available_services("waiters-2")
     found: dict[str, str] = {}
-    for service in (*get_args(boto.client.__annotations__["service"]), "secretsmanager"):
+    for service in (*get_args(aws_clients.client.__annotations__["service"]), "secretsmanager"):
         for operation in session.get_service_model(service).operation_names:
             found |= {operation: operation, _BOTOCORE.xform_name(operation): operation}
         if service in with_waiters:

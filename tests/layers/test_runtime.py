@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from infra.functions import FUNCTIONS
+from strandline.deployment import FUNCTIONS
 from strandline.local.aws import LocalAws, client
+from strandline.local.schedule_starter import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
-from strandline.local.ticker import GROUP, ROLE
 from tests.lambda_runtime import Answer, LambdaFunction
 from tests.support import EVENTS, Base, Gateway, said
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from strandline.db import Database
+from strandline.db.database import Database
 from strandline.local.postgres import EmbeddedPostgres
 from tests.prove.history import add_tenant
 from tests.support import TEMPLATE, Base, make_template

@@ -21,14 +21,14 @@ import psycopg
 import pytest
 from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
-from infra.functions import FUNCTIONS
 from strandline.clock import utc_now
-from strandline.local import service
+from strandline.deployment import FUNCTIONS
+from strandline.local import runtime
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.service import Running, running
-from strandline.local.ticker import GROUP, Ticker, next_time
+from strandline.local.runtime import Running, running
+from strandline.local.schedule_starter import GROUP, Ticker, next_time
 from tests.strandline.services.stand_ins import WordEmbedder
 
 DATABASE = "strandline"
@@ -234,7 +234,7 @@ def _wait(done: Callable[[], bool]) -> None:
 def staged(place: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Generator[Stage]:
     """A stage on this directory, as `make run` starts it, with spacings as they are deployed."""
     clock, proxies = FastClock(), list[CountingProxy]()
-    migrate, configure = service._migrate, service._configure  # pyright: ignore[reportPrivateUsage]
+    migrate, configure = runtime._migrate, runtime._configure  # pyright: ignore[reportPrivateUsage]
 
     def quicken(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
         with psycopg.connect(postgres.dsn("template1"), autocommit=True) as administrator:
@@ -257,9 +257,9 @@ def staged(place: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Gen
         return words
 
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "300")
-    monkeypatch.setattr(service, "_migrate", quicken)
-    monkeypatch.setattr(service, "_configure", through_proxy)
-    monkeypatch.setattr("strandline.service.make_embedder", make_embedder)
+    monkeypatch.setattr(runtime, "_migrate", quicken)
+    monkeypatch.setattr(runtime, "_configure", through_proxy)
+    monkeypatch.setattr("strandline.resources.make_embedder", make_embedder)
     with running(place, 0, clock) as here, closing(proxies[0]) as proxy:
         yield Stage(here, clock, proxy, looks)
 

@@ -9,22 +9,24 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline import drafts, wire
-from strandline.blobs import Blobs
-from strandline.db import Asker, Database
-from strandline.drafts import NewEvent
-from strandline.hints import Hints
-from strandline.principals import Principal
-from strandline.quotas import Quotas
-from strandline.services.append import Appended, append
-from strandline.store import events, keys
-from strandline.wire import Receipt
+from strandline.auth import store_keys
+from strandline.auth.principals import Principal
+from strandline.aws.blobs import Blobs
+from strandline.aws.work_queue import Hints
+from strandline.db.database import Asker, Database
+from strandline.log import event_builder
+from strandline.log import store as log_store
+from strandline.log.append import Appended, append
+from strandline.log.event_builder import NewEvent
+from strandline.log.schemas import AppendRequest, Receipt
+from strandline.schemas import validated
+from strandline.tenants.quotas import Quotas
 from tests.support import PLENTY, Base, said
 
 TENANT = "acme"
 WRITER = Principal(TENANT, None, frozenset({"write"}))
 EVERYTHING = Asker.background(TENANT)
-_REQUEST = wire.AppendRequest
+_REQUEST = AppendRequest
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class Client:
         self._history.invoked.update(ops)
         access = self.database.access(EVERYTHING)
         with access.transaction():
-            outcomes = events.append(access, drafted(ops), atomic=False)
+            outcomes = log_store.append(access, drafted(ops), atomic=False)
             time.sleep(seconds)
         for op, said_so in zip(ops, outcomes, strict=True):
             assert said_so.outcome in ("created", "replayed"), f"{op}: {said_so.outcome}"
@@ -178,7 +180,7 @@ class Client:
         access = self.database.access(EVERYTHING)
         try:
             with access.transaction():
-                events.append(access, drafted(ops), atomic=False)
+                log_store.append(access, drafted(ops), atomic=False)
                 time.sleep(seconds)
                 raise _InVain
         except _InVain:
@@ -194,8 +196,8 @@ def drafted(ops: Sequence[Op]) -> list[NewEvent]:
     made: list[NewEvent] = []
     for n, op in enumerate(ops):
         body, key = op.request()
-        draft = drafts.draft(WRITER, wire.validated(_REQUEST, body), key)
-        made.append(drafts.finish(draft, n, []))
+        draft = event_builder.draft(WRITER, validated(_REQUEST, body), key)
+        made.append(event_builder.finish(draft, n, []))
     return made
 
 
@@ -203,7 +205,7 @@ def add_tenant(database: Database) -> None:
     """The tenant that all proofs write into."""
     access = database.access(EVERYTHING)
     with access.transaction():
-        keys.add_tenant(access)
+        store_keys.add_tenant(access)
 
 
 def seeded(*parts: Any) -> random.Random:

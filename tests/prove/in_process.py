@@ -17,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from infra.functions import routes
+from strandline.deployment import routes
 from strandline.local.http_server import GatewayApp, Message
 
 URL = "http://in-process.test"

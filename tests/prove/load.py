@@ -14,13 +14,13 @@ from typing import Any
 
 import psycopg
 
-from infra.functions import FUNCTIONS
-from strandline.db import Asker
+from strandline.admin import certificates
+from strandline.db.database import Asker
+from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
-from strandline.services import certificates
-from strandline.store import jobs
-from strandline.store.audit import Act
-from strandline.wire import Receipt
+from strandline.jobs import store as jobs_store
+from strandline.log.schemas import Receipt
+from strandline.tenants.store_audit import Act
 from tests.prove.history import TENANT, Acked, History, Op, seeded
 from tests.support import Gateway, Reply
 
@@ -255,12 +255,12 @@ class Load:
     def _jobs_given_up(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
         later = datetime.now(UTC) + timedelta(
-            seconds=2 * max(jobs.LEASE_SECONDS, jobs.PLANNED_SECONDS)
+            seconds=2 * max(jobs_store.LEASE_SECONDS, jobs_store.PLANNED_SECONDS)
         )
         try:
             access = self.gateway.database.access(Asker.background(TENANT))
             with access.transaction():
-                jobs.expire(access, "archiver", later)
+                jobs_store.expire(access, "archiver", later)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from tests.support import Gateway, said
 
 THREADS = 4

@@ -10,12 +10,12 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from strandline.cid import Edge, block_cid, encode
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
+from strandline.db.migrate import prepare_roles
 from strandline.local import postgres_home
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services.migrate import prepare_roles
-from strandline.store import events
+from strandline.log import store as log_store
+from strandline.log.cid import Edge, block_cid, encode
 from tests.support import PASSWORDS, Base
 
 GUARDS = (
@@ -72,7 +72,7 @@ def damages(base: Base) -> Iterator[str]:
     database = Database(base.url)
     try:
         for tenant, event_id in base.rows("select tenant_id, event_id::text from events"):
-            event = events.get(database.access(Asker.background(tenant)), UUID(event_id))
+            event = log_store.get(database.access(Asker.background(tenant)), UUID(event_id))
             if event is None:
                 yield f"event {event_id} is not seen by its own tenant"
                 continue

@@ -22,11 +22,11 @@ import psycopg
 import pytest
 from moto.s3.models import s3_backends
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker
+from strandline.aws.blobs import Blobs
+from strandline.chains import store_garbage
+from strandline.db.database import Access, Asker
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID
-from strandline.store import garbage
 from tests.support import Base, Gateway, said
 from tests.uploads import citing, put
 
@@ -179,7 +179,7 @@ class Stage:
 
     def cited(self) -> set[str]:
         rows = self.gateway.database.access(Asker.background(self.tenant)).fetch(
-            garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
             "select distinct blob_cid as cid from events where blob_cid is not null",
             {},
         )
@@ -295,12 +295,12 @@ def test_a_removal_that_does_not_look_again_is_found(
 
     def careless(access: Access, cids: Sequence[str]) -> list[str]:
         marked = access.fetch(
-            garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
             "select cid from blob_removals where cid = any (%(cids)s)",
             {"cids": list(cids)},
         )
         uncited = access.fetch(
-            garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
             "insert into blob_removals (tenant_id, cid) select current_tenant(), c.cid"
             " from unnest(%(cids)s::text[]) c (cid) where not exists (select from events e"
             " where e.blob_cid = c.cid) on conflict do nothing returning cid",
@@ -309,7 +309,7 @@ def test_a_removal_that_does_not_look_again_is_found(
         del uncited
         return [row.cid for row in marked]
 
-    monkeypatch.setattr(garbage, "begin_removal", careless)
+    monkeypatch.setattr(store_garbage, "begin_removal", careless)
     assert play(stage, range(500))[0] > 0
 
 
@@ -366,7 +366,7 @@ def test_a_removal_waits_for_an_append_that_stores(
         def remove() -> list[str]:
             access = gateway.database.access(Asker.background("acme"))
             with access.transaction():
-                return garbage.begin_removal(access, [marked])
+                return store_garbage.begin_removal(access, [marked])
 
         removing = threads.submit(remove)
         with pytest.raises(TimeoutError):
@@ -384,13 +384,13 @@ def test_an_append_waits_for_a_removal_and_comes_again(
     go_on.set()
     with ThreadPoolExecutor(1) as threads:
         with access.transaction():
-            assert garbage.begin_removal(access, [marked]) == [marked]
+            assert store_garbage.begin_removal(access, [marked]) == [marked]
             appending = threads.submit(_append, base, begun, go_on, True)
             with pytest.raises(TimeoutError):
                 appending.result(0.3)
         assert appending.result(20) == "come again"
         with access.transaction():
-            garbage.end_removal(access, [marked])
+            store_garbage.end_removal(access, [marked])
         assert _append(base, begun, go_on, True) == "come again"
         base.rows("update blob_removals set removing_until = now() - interval '1 second'")
         assert _append(base, begun, go_on, True) == "stored"

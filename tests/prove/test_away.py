@@ -12,11 +12,11 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from strandline.db import Database
+from strandline.db.database import Database
+from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
 from tests.prove.history import stored_in
 from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, Reply, said, wire_handlers
 

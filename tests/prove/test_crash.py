@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres

@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing
 
 import psycopg
 
-from strandline.blobs import Blobs
-from strandline.db import Database
+from strandline.aws.blobs import Blobs
+from strandline.db.database import Database
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
+from strandline.log import store as log_store
 from strandline.participants import scope_id
-from strandline.store import events
 from tests.prove.history import (
     EVERYTHING,
     TENANT,
@@ -114,9 +114,9 @@ def test_an_unsorted_order_would_deadlock(base: Base) -> None:
             access = database.access(EVERYTHING)
             try:
                 with access.transaction():
-                    events.append(access, drafted(order[:1]), atomic=False)
+                    log_store.append(access, drafted(order[:1]), atomic=False)
                     gate.wait()
-                    events.append(access, drafted(order[1:]), atomic=False)
+                    log_store.append(access, drafted(order[1:]), atomic=False)
             except Unavailable as error:
                 return isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
             return False

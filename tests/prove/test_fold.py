@@ -19,16 +19,15 @@ from uuid import UUID
 import pytest
 from psycopg.errors import UniqueViolation
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.chains import fold, fold_recalls, store_garbage, store_lanes, store_recalls
+from strandline.chains.form import close_idle, drop, form, retry_enrichment
+from strandline.chains.segmentation import Turn
+from strandline.db.database import Access, Asker, Database
+from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
-from strandline.local.events import QueuePoller
 from strandline.local.lambda_context import LambdaContext
-from strandline.segmentation import Turn
-from strandline.services import fold_recalls, folding
-from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
-from strandline.services.worker import Worker
-from strandline.store import garbage, lanes, recalls
+from strandline.local.queue_source import QueuePoller
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.folds import Chat, Scripted, append, hashes, named, state, tune
 from tests.strandline.services.stand_ins import (
@@ -304,11 +303,11 @@ def use(base: Base, worker: Worker, dice: random.Random) -> None:
         asked = dice.sample(found, min(len(found), 3))
         at = datetime.now(UTC) + timedelta(days=dice.randrange(40))
         recall_id = UUID(int=dice.getrandbits(120) + number)
-        recalls.record(access, recall_id, [(c, s, who) for c, s, who in asked], at)
+        store_recalls.record(access, recall_id, [(c, s, who) for c, s, who in asked], at)
     fold_recalls.fold(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
-            garbage.archive(access, datetime.now(UTC) + timedelta(days=30), 2)
+            store_garbage.archive(access, datetime.now(UTC) + timedelta(days=30), 2)
 
 
 def replayed(base: Base, worker: Worker, scopes: list[UUID], dice: random.Random) -> None:
@@ -421,7 +420,7 @@ def prepared(gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.M
     tune(base, ahead_events=3)
     scope = UUID(append(gateway, gateway.key(), Chat(11).more(1, 150))[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.services.embed.form", _not_yet)
+        patch.setattr("strandline.background.embed.form", _not_yet)
         embed_due(worker)
     assert base.rows("select folded_seq from scopes") == [(0,)]
     return scope
@@ -455,7 +454,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
         )
         return True
 
-    monkeypatch.setattr(lanes, "swap", move)
+    monkeypatch.setattr(store_lanes, "swap", move)
     assert set(race(base, worker, scope)) - {"Unavailable"}
 
 
@@ -463,18 +462,18 @@ def test_topics_compared_across_lanes_are_noticed(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
-    turn = folding.as_turn
+    turn = fold.as_turn
 
-    def in_one_lane(logged: lanes.LoggedTurn) -> Turn:
+    def in_one_lane(logged: store_lanes.LoggedTurn) -> Turn:
         return replace(turn(logged), session_id="")
 
-    monkeypatch.setattr(folding, "as_turn", in_one_lane)
-    original = folding.Fold.__dict__["_take"]
+    monkeypatch.setattr(fold, "as_turn", in_one_lane)
+    original = fold.Fold.__dict__["_take"]
 
     def take(self: Any, logged: Any) -> bool:
         return original(self, replace(logged, session_id=""))
 
-    monkeypatch.setattr(folding.Fold, "_take", take)
+    monkeypatch.setattr(fold.Fold, "_take", take)
     with pytest.raises(AssertionError):
         test_interleaved_sessions_fold_as_they_would_alone(server, aws, embedder)
 
@@ -493,14 +492,14 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
         sqs.send_message_batch(QueueUrl=aws.queue_url, Entries=entries)
-        original = folding.Fold.go
+        original = fold.Fold.go
 
-        def go(self: folding.Fold, turns: Any) -> bool:
+        def go(self: fold.Fold, turns: Any) -> bool:
             if str(self.mark.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(self, turns)
 
-        monkeypatch.setattr(folding.Fold, "go", go)
+        monkeypatch.setattr(fold.Fold, "go", go)
         poller = QueuePoller(aws.queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []

@@ -18,15 +18,16 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.background import embed
+from strandline.chains import store as chains_store
+from strandline.chains import store_lanes
+from strandline.chains.form import form
+from strandline.db.database import Access, Asker, Database
+from strandline.jobs.context import NotYet, Worker
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
-from strandline.models.language import Continues
-from strandline.models.twin import Twin
-from strandline.services import embed
-from strandline.services.form_chains import form
-from strandline.services.worker import NotYet, Worker
-from strandline.store import chains, lanes
 from tests.strandline.services.folds import ALICE, HELPER, START, append, tune
 from tests.strandline.services.stand_ins import WordEmbedder, work_for
 from tests.support import KEY_SECRET, Base, Gateway, wire_handlers
@@ -79,7 +80,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(Access, name, call)
-        turns, spoken = lanes.turns, chains.spoken
+        turns, spoken = store_lanes.turns, chains_store.spoken
 
         def looked(access: Access, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -90,8 +91,8 @@ class Ledger:
             self.unread += len(unread)
             return spoken(access, unread, known)
 
-        patch.setattr(lanes, "turns", looked)
-        patch.setattr(chains, "spoken", counted)
+        patch.setattr(store_lanes, "turns", looked)
+        patch.setattr(chains_store, "spoken", counted)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from functions.ingest import handler as ingest
+from strandline.aws.work_queue import Hints
 from strandline.config import settings
-from strandline.hints import Hints
+from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
-from strandline.models.embedding import Embedder
 from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
 
 KEYS, CALLERS = 100, 20

@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from infra.functions import DAILY_SWEEP
-from strandline.db import Asker
-from strandline.local.ticker import daily
-from strandline.runs import Runs
-from strandline.service import Service
-from strandline.store import due, garbage, models
-from strandline.store.garbage import LOOK_PERIOD
+from strandline.aws.run_requests import Runs
+from strandline.chains import store_garbage
+from strandline.db.database import Asker
+from strandline.deployment import DAILY_SWEEP
+from strandline.jobs import store_due
+from strandline.jobs.table import GARBAGE_PERIOD
+from strandline.llm import store as llm_store
+from strandline.local.schedule_starter import daily
+from strandline.resources import Service
 from tests.prove.fast_clock import Stage, morning_after, staged
 from tests.strandline.local.test_service import call
 
@@ -92,7 +94,7 @@ def dues_of(stage: Stage, said: datetime) -> list[tuple[datetime, timedelta]]:
     return [
         (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
-        (ripe + -(ripe - EPOCH) % LOOK_PERIOD, SLOT["archiver"]),  # payloads are looked at
+        (ripe + -(ripe - EPOCH) % GARBAGE_PERIOD, SLOT["archiver"]),  # payloads are looked at
         *([(cold, SLOT["archiver"])] if cold else []),
     ]
 
@@ -134,7 +136,7 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     call(stage.here, "/api/v1/recall", asked)
     service: Service = importlib.import_module("functions.sweeper.handler").service
     access = service.database.access(Asker.background("local"))
-    models.lease(access, "m", "s", most=1, limit=1, failures=1, may_try=True, try_seconds=1)
+    llm_store.lease(access, "m", "s", most=1, limit=1, failures=1, may_try=True, try_seconds=1)
     assert stage.connected()
     wait_until_nobody_is_connected(stage)
 
@@ -159,15 +161,15 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
         dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, said)[1:]]
         stage.pass_until(said + 100 * MINUTE)
     looked = list[tuple[datetime, list[str]]]()
-    real = garbage.tenants
+    real = store_garbage.tenants
 
     def look(*asked: Any) -> list[str]:
         looked.append((stage.clock(), real(*asked)))
         return looked[-1][1]
 
-    monkeypatch.setattr(garbage, "tenants", look)
+    monkeypatch.setattr(store_garbage, "tenants", look)
     stage.pass_until(said + timedelta(days=2))
-    periods = {at for at, _ in dues if not (at + MINUTE - EPOCH) % LOOK_PERIOD}
+    periods = {at for at, _ in dues if not (at + MINUTE - EPOCH) % GARBAGE_PERIOD}
     assert len(periods) in (1, 2)
     assert len(looked) == len(periods), looked
     assert all(found for _, found in looked), looked
@@ -197,7 +199,7 @@ def test_what_would_wake_or_forget_it_is_noticed(
 
     begun = stage.clock()
     with monkeypatch.context() as patch:
-        patch.setattr(due, "next_runs", always)
+        patch.setattr(store_due, "next_runs", always)
         stage.pass_until(morning_after(begun) + 20 * MINUTE)
         assert any("touched" in one for one in unexplained(stage, begun, []))
     stage.pass_until(stage.clock() + timedelta(hours=1))

@@ -10,9 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from strandline.db import Asker
-from strandline.store import quotas
-from strandline.store.quotas import Limits
+from strandline.db.database import Asker
+from strandline.tenants import store_quotas
+from strandline.tenants.store_quotas import Limits
 from tests.prove.noise import Noise, ask, make_noise
 from tests.support import Base, Gateway
 
@@ -61,7 +61,7 @@ class Sides:
         self._noisy, self._quiet = gateway.key(NOISY), gateway.key(QUIET)
         access = gateway.database.access(Asker.background(NOISY))
         with access.transaction():
-            quotas.set_limits(access, Limits(requests_per_minute=limit))
+            store_quotas.set_limits(access, Limits(requests_per_minute=limit))
         self._noise(1, 0.1)  # what is done once, on both sides
         quiet(gateway, self._quiet, 0.5)
 

@@ -14,13 +14,13 @@ from uuid import UUID
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.db.database import Access, Asker, Database
 from strandline.errors import NotFound
 from strandline.local.aws import LocalAws
+from strandline.log import store as log_store
+from strandline.log.read import feed
 from strandline.participants import scope_id
-from strandline.services.read import feed
-from strandline.store import events
 from tests.prove.history import (
     EVERYTHING,
     TENANT,
@@ -233,8 +233,8 @@ def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(base: Base) -
         right, wrong = SeqReader(third), IdReader(third)
         access = first.access(EVERYTHING)
         with access.transaction():
-            (held,) = events.append(access, drafted([late]), atomic=False)
-            (done,) = events.append(second.access(EVERYTHING), drafted([early]), atomic=False)
+            (held,) = log_store.append(access, drafted([late]), atomic=False)
+            (done,) = log_store.append(second.access(EVERYTHING), drafted([early]), atomic=False)
             wrong.poll()
             right.poll()
         wrong.poll()
@@ -255,13 +255,13 @@ def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(base: Base) 
         access = first.access(EVERYTHING)
 
         def follow_up() -> int | None:
-            (said_so,) = events.append(
+            (said_so,) = log_store.append(
                 second.access(EVERYTHING), drafted([Op("second", SCOPES[0])]), atomic=False
             )
             return said_so.seq
 
         with access.transaction():
-            events.append(access, drafted([Op("first", SCOPES[0])]), atomic=False)
+            log_store.append(access, drafted([Op("first", SCOPES[0])]), atomic=False)
             waiting = pool.submit(follow_up)
             with pytest.raises(TimeoutError):
                 waiting.result(0.3)

@@ -15,25 +15,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline import ranking
+from strandline.auth import store_keys
+from strandline.chains import fold_recalls, store_recalls
 from strandline.cursors import Position
-from strandline.db import NOBODY, Access, Asker, Connection, Database
+from strandline.db.database import NOBODY, Access, Asker, Connection, Database
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services import fold_recalls
-from strandline.store import (
-    audit,
-    events,
-    keys,
-    metrics,
-    quotas,
-    recalls,
-    scopes,
-    search,
-    segments,
-    sessions,
-    uploads,
-    work,
-)
+from strandline.log import store as log_store
+from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index
+from strandline.recall import store as recall_store
+from strandline.sessions import store as sessions_store
+from strandline.sessions import store_chains
+from strandline.tenants import store_audit, store_quotas
 from strandline.tuning import DEFAULTS
 from tests.prove.crowd import (
     COMMON,
@@ -102,7 +94,7 @@ def listed(pages: int = 1, **more: Any) -> Call:
         place: Position | None = None
         for _ in range(pages):
             asked = dict[str, Any](narrowing={}, scope_id=None, text=None) | more
-            rows = events.newest(access, after=place, limit=PAGE, page_bytes=10**7, **asked).rows
+            rows = log_store.newest(access, after=place, limit=PAGE, page_bytes=10**7, **asked).rows
             last = rows[-1] if rows else None
             place = last and Position(last.mark, last.recorded_at, last.scope_id, last.seq)
         return place
@@ -112,13 +104,13 @@ def listed(pages: int = 1, **more: Any) -> Call:
 
 def scopes_listed(access: Access) -> object:
     """The first page of scopes, and the next."""
-    last = scopes.newest(access, None, PAGE)[-1]
-    return scopes.newest(access, Position(last.mark, last.created_at, last.scope_id), PAGE)
+    last = store_scopes.newest(access, None, PAGE)[-1]
+    return store_scopes.newest(access, Position(last.mark, last.created_at, last.scope_id), PAGE)
 
 
 def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     """A recall by words, vectors and freshness."""
-    return lambda access: search.fused(
+    return lambda access: recall_store.fused(
         access,
         question=question,
         vector=_VECTOR if vector else None,
@@ -131,7 +123,7 @@ def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
 def appended(size: int) -> Call:
     """An append of `size` events into as many scopes, half of them new."""
     ops = [Op(f"new {n}", (HELPER, f"user:p{n if n % 2 else -n}"), f"key {n}") for n in range(size)]
-    return lambda access: events.append(access, drafted(ops), atomic=False)
+    return lambda access: log_store.append(access, drafted(ops), atomic=False)
 
 
 def inside(call: Call) -> Call:
@@ -146,32 +138,32 @@ def inside(call: Call) -> Call:
 
 def trail(access: Access) -> object:
     """The first page of the audit trail, and the next."""
-    last = audit.newest(access, None, PAGE)[-1]
-    return audit.newest(access, Position(last.mark, last.at, last.audit_id), PAGE)
+    last = store_audit.newest(access, None, PAGE)[-1]
+    return store_audit.newest(access, Position(last.mark, last.at, last.audit_id), PAGE)
 
 
 def keys_listed(access: Access) -> object:
     """The first page of keys, and the next."""
-    last = keys.newest(access, None, PAGE)[-1]
-    return keys.newest(access, Position(last.mark, last.created_at, UUID(last.key_id)), PAGE)
+    last = store_keys.newest(access, None, PAGE)[-1]
+    return store_keys.newest(access, Position(last.mark, last.created_at, UUID(last.key_id)), PAGE)
 
 
 def worked(access: Access) -> object:
     """A worker's round over the scopes that are due."""
-    leases = work.lease(access, None, 20)
+    leases = store_work.lease(access, None, 20)
     ids = [taken.scope_id for taken in leases]
-    found = work.unembedded(access, ids, SPACE, 128)
+    found = store_work.unembedded(access, ids, SPACE, 128)
     assert len(leases) == len(found) == 20
     hashes = [sha256(str(event.event_id).encode()).digest() for event in found]
-    assert work.cached(access, SPACE, hashes) == {}
+    assert store_work.cached(access, SPACE, hashes) == {}
     vectors = [
-        work.Vector(event, h, work.as_text(_VECTOR), None)
+        store_work.Vector(event, h, store_work.as_text(_VECTOR), None)
         for event, h in zip(found, hashes, strict=True)
     ]
     with access.transaction():
-        work.store_vectors(access, SPACE, vectors, found)
+        store_work.store_vectors(access, SPACE, vectors, found)
     with access.transaction():
-        return work.settle(access, ids, SPACE, moved=True)
+        return store_work.settle(access, ids, SPACE, moved=True)
 
 
 def hot(crowd: Crowd) -> dict[str, Hot]:
@@ -179,10 +171,10 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
     newest events for each of its page, or for words twenty, then those that hold the words; what
     that leaves open, and recall, the view. A filter takes of recall the events that hold the words,
     the nearest ten times over, and, where those are too few, all in view."""
-    view, in_view, few = crowd.scopes // 4, crowd.events // 3, events.FEW + 1
+    view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.FEW + 1
     reach, words = 100 * (PAGE + 1), crowd.events // 10
     page = 20 * PAGE
-    most, nearest = words + 2 * view + in_view + page, 10 * ranking.CANDIDATES
+    most, nearest = words + 2 * view + in_view + page, 10 * words_index.CANDIDATES
     wide, narrow, gone = (WIDE,), (NARROW,), (GONE,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
@@ -193,12 +185,12 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
         **around_sessions(crowd),
         "append one": Hot((), appended(1), 60),
         "append fifty": Hot((), appended(50), 50 * 60),
-        "edges": Hot(wide, lambda a: events.edge_targets(a, [edge, by_cid]), 10),
-        "event": Hot(wide, lambda a: events.get(a, crowd.event_id), 10),
-        "memory": Hot(wide, lambda a: events.earliest_by_cid(a, crowd.cid), 10),
-        "payload": Hot(wide, lambda a: events.payload(a, crowd.blob_cid), 10),
-        "feed": Hot(wide, lambda a: events.feed(a, crowd.busiest, 9, PAGE, 10**7), page),
-        "scope": Hot(wide, lambda a: scopes.get(a, crowd.busiest), 1),
+        "edges": Hot(wide, lambda a: log_store.edge_targets(a, [edge, by_cid]), 10),
+        "event": Hot(wide, lambda a: log_store.get(a, crowd.event_id), 10),
+        "memory": Hot(wide, lambda a: log_store.earliest_by_cid(a, crowd.cid), 10),
+        "payload": Hot(wide, lambda a: log_store.payload(a, crowd.blob_cid), 10),
+        "feed": Hot(wide, lambda a: log_store.feed(a, crowd.busiest, 9, PAGE, 10**7), page),
+        "scope": Hot(wide, lambda a: store_scopes.get(a, crowd.busiest), 1),
         "scopes": Hot(wide, scopes_listed, 4 * view + page),
         "scopes of few": Hot(narrow, scopes_listed, page),
         "list": Hot(wide, listed(), 2 * reach),
@@ -256,29 +248,35 @@ def around_requests(crowd: Crowd) -> dict[str, Hot]:
     ]
     shared = [{"place": 0, "cid": crowd.shared_cid, "participants": [WIDE]}]
     announced = (crowd.upload_cid, 9, None, "another file", 60)
-    defaults: dict[quotas.Quota, int] = {"requests": 600, "appends": 600, "stored_bytes": 10**9}
+    defaults: dict[store_quotas.Quota, int] = {
+        "requests": 600,
+        "appends": 600,
+        "stored_bytes": 10**9,
+    }
     return {
-        "key": Hot((), Before(lambda c: keys.find(c, f"{TENANT}7", secret)), 1),
+        "key": Hot((), Before(lambda c: store_keys.find(c, f"{TENANT}7", secret)), 1),
         "keys": Hot((), keys_listed, 3 * PAGE),
-        "one key": Hot((), lambda a: keys.get(a, f"{TENANT}7"), 1),
+        "one key": Hot((), lambda a: store_keys.get(a, f"{TENANT}7"), 1),
         "trail": Hot((), trail, 3 * PAGE),
-        "tenant names": Hot(("*",), lambda a: keys.tenants(a, "tenant-2", PAGE), PAGE),
-        "quota": Hot((), lambda a: quotas.lease(a, "requests", 1, 600, 10), 6),
-        "usage": Hot((), lambda a: quotas.usage(a, defaults, 10), 6),
-        "cite": Hot((WIDE,), lambda a: uploads.known(a, asked), 2 * of_one_cid, writer=UPLOADER),
-        "cite what many hold": Hot((WIDE,), lambda a: uploads.known(a, shared), 100),
-        "payload of many": Hot((WIDE,), lambda a: events.payload(a, crowd.shared_cid), 100),
+        "tenant names": Hot(("*",), lambda a: store_keys.tenants(a, "tenant-2", PAGE), PAGE),
+        "quota": Hot((), lambda a: store_quotas.lease(a, "requests", 1, 600, 10), 6),
+        "usage": Hot((), lambda a: store_quotas.usage(a, defaults, 10), 6),
+        "cite": Hot(
+            (WIDE,), lambda a: store_uploads.known(a, asked), 2 * of_one_cid, writer=UPLOADER
+        ),
+        "cite what many hold": Hot((WIDE,), lambda a: store_uploads.known(a, shared), 100),
+        "payload of many": Hot((WIDE,), lambda a: log_store.payload(a, crowd.shared_cid), 100),
         "announce": Hot(
-            (), lambda a: uploads.standing(a, *announced), 2 * of_one_cid, writer=UPLOADER
+            (), lambda a: store_uploads.standing(a, *announced), 2 * of_one_cid, writer=UPLOADER
         ),
     }
 
 
 def sessions_listed(access: Access) -> object:
     """The first page of sessions, and the next."""
-    seen = sessions.newest(access, None, PAGE)
+    seen = sessions_store.newest(access, None, PAGE)
     last = seen.rows[:PAGE][-1]
-    return sessions.newest(access, Position(seen.mark, last.created_at, last.place), PAGE)
+    return sessions_store.newest(access, Position(seen.mark, last.created_at, last.place), PAGE)
 
 
 def around_sessions(crowd: Crowd) -> dict[str, Hot]:
@@ -290,29 +288,33 @@ def around_sessions(crowd: Crowd) -> dict[str, Hot]:
     asked: dict[str, Any] = {"question": COMMON, "space": SPACE, "least": -1.0, "limit": PAGE}
     shown: dict[str, Any] = {"statuses": ["active"], "after": None, "limit": PAGE}
     return {
-        "session": Hot((WIDE,), lambda a: sessions.named(a, name, scope), 40),
+        "session": Hot((WIDE,), lambda a: sessions_store.named(a, name, scope), 40),
         "session of many": Hot(
-            (NARROW,), lambda a: sessions.named(a, name, None), 2 * crowd.scopes
+            (NARROW,), lambda a: sessions_store.named(a, name, None), 2 * crowd.scopes
         ),
         "session of many, of any": Hot(
             (),
-            lambda a: sessions.named(a, name, None),
+            lambda a: sessions_store.named(a, name, None),
             3 * crowd.scopes,
             frozenset({"sessions"}),  # it is in every scope: most rows are looked at anyway
         ),
         "sessions": Hot((WIDE,), sessions_listed, 30 * view),
         "sessions of few": Hot((NARROW,), sessions_listed, 5 * few),
-        "recent": Hot((WIDE,), lambda a: sessions.recent(a, name, scope, now), few),
-        "recent as shown": Hot((WIDE,), lambda a: sessions.shown(a, [crowd.event_id]), 8),
-        "latest chains": Hot((WIDE,), lambda a: segments.latest(a, scope, PAGE), 20 * PAGE),
+        "recent": Hot((WIDE,), lambda a: sessions_store.recent(a, name, scope, now), few),
+        "recent as shown": Hot((WIDE,), lambda a: sessions_store.shown(a, [crowd.event_id]), 8),
+        "latest chains": Hot((WIDE,), lambda a: store_chains.latest(a, scope, PAGE), 20 * PAGE),
         "chains about": Hot(
             (WIDE,),
-            lambda a: segments.about(a, scope, vector=_VECTOR, **asked),
+            lambda a: store_chains.about(a, scope, vector=_VECTOR, **asked),
             crowd.events // 10 + chains,
         ),
-        "segments": Hot((WIDE,), lambda a: segments.of_session(a, name, scope, **shown), 40 + few),
-        "begin a session": Hot((), inside(lambda a: sessions.meeting(a, "a new one", scope)), 2),
-        "end a session": Hot((), lambda a: sessions.end(a, name, scope, now), few),
+        "segments": Hot(
+            (WIDE,), lambda a: store_chains.of_session(a, name, scope, **shown), 40 + few
+        ),
+        "begin a session": Hot(
+            (), inside(lambda a: sessions_store.meeting(a, "a new one", scope)), 2
+        ),
+        "end a session": Hot((), lambda a: sessions_store.end(a, name, scope, now), few),
     }
 
 
@@ -325,30 +327,33 @@ def in_the_background(crowd: Crowd) -> dict[str, Hot]:
     return {
         "metrics": Hot(
             (),
-            lambda a: metrics.counters(a, SPACE),
+            lambda a: store_counts.counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
             counted | {"chains", "jobs", "model_states"},
         ),
-        "what waits": Hot((), lambda a: metrics.due(a, SPACE), of_all + 4 * due, counted),
+        "what waits": Hot((), lambda a: store_counts.due(a, SPACE), of_all + 4 * due, counted),
         **around_recalls(crowd),
         "measure": Hot(
             (),
-            inside(quotas.measure),
+            inside(store_quotas.measure),
             of_all + (2 * crowd.events // 10 + crowd.scopes // 2) * 11 // 10,
             frozenset({"scopes", "uploads", "blobs"}),
         ),
         "whom to measure": Hot(
-            (), Before(lambda c: quotas.due(c, 600, 100)), 20_000, frozenset({"quotas"})
+            (), Before(lambda c: store_quotas.due(c, 600, 100)), 20_000, frozenset({"quotas"})
         ),
         "name what is due": Hot(
-            (), inside(lambda a: work.name_unembedded(a, SPACE)), 2 * of_all + of_all // 20, counted
+            (),
+            inside(lambda a: store_work.name_unembedded(a, SPACE)),
+            2 * of_all + of_all // 20,
+            counted,
         ),
         "whose work is due": Hot(
-            (), Before(lambda c: work.tenants(c, SPACE)), 2 * of_all + of_all // 20, counted
+            (), Before(lambda c: store_work.tenants(c, SPACE)), 2 * of_all + of_all // 20, counted
         ),
-        "whose uploads are due": Hot((), Before(uploads.tenants), due),
-        "who has uploads due": Hot((), lambda a: uploads.writers(a, 100), due),
-        "uploads due": Hot((), lambda a: uploads.due(a, 500), due, writer=UPLOADER),
+        "whose uploads are due": Hot((), Before(store_uploads.tenants), due),
+        "who has uploads due": Hot((), lambda a: store_uploads.writers(a, 100), due),
+        "uploads due": Hot((), lambda a: store_uploads.due(a, 500), due, writer=UPLOADER),
     }
 
 
@@ -360,7 +365,7 @@ def around_recalls(crowd: Crowd) -> dict[str, Hot]:
     waiting = crowd.events // 10 // 20 * 2
     return {
         "record a recall": Hot(
-            (WIDE,), lambda a: recalls.record(a, crowd.event_id, [given] * 50, now), 10
+            (WIDE,), lambda a: store_recalls.record(a, crowd.event_id, [given] * 50, now), 10
         ),
         "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
         "go through chains": Hot((), lambda a: fold_recalls.rewarm(a, 50, deployment), 4 * 50),

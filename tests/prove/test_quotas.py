@@ -12,12 +12,13 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from strandline.auth import store_keys
 from strandline.config import Settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from strandline.errors import QuotaExceeded, TooLarge
-from strandline.quotas import Quotas
-from strandline.store import keys, quotas
-from strandline.store.quotas import Limits, Quota
+from strandline.tenants import store_quotas
+from strandline.tenants.quotas import Quotas
+from strandline.tenants.store_quotas import Limits, Quota
 from tests.prove.noise import watch
 from tests.support import KEY_SECRET, Base, Gateway
 
@@ -55,7 +56,7 @@ def tenants(base: Base) -> None:
         for tenant in TENANTS:
             access = database.access(Asker.background(tenant))
             with access.transaction():
-                keys.add_tenant(access)
+                store_keys.add_tenant(access)
 
 
 def flood(
@@ -218,7 +219,7 @@ def test_a_flood_of_refused_requests_asks_no_database(
     key = gateway.key()
     access = gateway.database.access(Asker.background("acme"))
     with access.transaction():
-        quotas.set_limits(access, Limits(requests_per_minute=0))
+        store_quotas.set_limits(access, Limits(requests_per_minute=0))
     asked = watch()
     assert gateway.call("GET", "/memories/list", key=key).status == 429
     assert asked, "the first one has to ask: or nothing is counted here"
@@ -279,7 +280,7 @@ def stored_past(base: Base) -> int:
             while not stop.is_set():
                 access = database.access(asker)
                 with access.transaction():
-                    quotas.measure(access)
+                    store_quotas.measure(access)
 
     with ThreadPoolExecutor(INSTANCES + 1) as pool:
         counting = pool.submit(count)
@@ -302,7 +303,7 @@ def test_counting_under_the_writers_lets_nothing_past_a_level(base: Base, tenant
     with closing(Database(base.url)) as database:
         access = database.access(Asker.background("acme"))
         with access.transaction():
-            quotas.measure(access)
+            store_quotas.measure(access)
     assert base.rows("select level - %s from quotas", LEVEL) == [(past,)]
 
 

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from strandline import db
+from strandline.db import database as db_database
+from strandline.jobs import store as jobs_store
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.store import jobs, sessions, work
+from strandline.log import store_work
+from strandline.sessions import store as sessions_store
 from tests.prove.history import Findings, judge, seeded, stored_in
 from tests.prove.load import BEFORE, WRITES, Load, every_read
 from tests.strandline.services.stand_ins import WordEmbedder
@@ -42,9 +44,9 @@ def served(
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000000",
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000000",
     }
-    for leased in (work, jobs):
+    for leased in (store_work, jobs_store):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
-    monkeypatch.setattr(jobs, "PLANNED_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(jobs_store, "PLANNED_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator"])
@@ -142,7 +144,7 @@ def test_an_error_that_nobody_translates_is_noticed(
     def untranslated(connection: object = None) -> Generator[None]:
         yield
 
-    monkeypatch.setattr(db, "translated", untranslated)
+    monkeypatch.setattr(db_database, "translated", untranslated)
     server, load = served
     restart(server, load, 4)
     assert any(": 500 " in wrong for wrong in load.wrong), load.wrong
@@ -159,8 +161,8 @@ def test_an_acknowledgement_of_nothing_is_noticed(
 
     server, load = served
     base = Base(server, TEMPLATE)
-    monkeypatch.setattr(sessions, "end", only_say_so)
-    monkeypatch.setattr(jobs, "requeue", only_say_so)
+    monkeypatch.setattr(sessions_store, "end", only_say_so)
+    monkeypatch.setattr(jobs_store, "requeue", only_say_so)
     restart(server, load, 0)
     assert load.wrong == []
     lost = "\n".join(missing(load, base))

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
+from strandline.admin.keys import NewKey
 from strandline.config import settings
+from strandline.db.migrate import migrate
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services.keys import NewKey
-from strandline.services.migrate import migrate
 from tests.prove.restored import contents, damages, from_backup, from_dump, guards
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, said, wire_handlers

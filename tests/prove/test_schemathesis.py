@@ -20,7 +20,7 @@ from schemathesis.cli import schemathesis as program
 
 from functions.query import handler as query
 from strandline.config import settings
-from strandline.http import Answer, Request, answer
+from strandline.http.app import Answer, Request, answer
 from tests.prove.in_process import URL, InProcess, answered_here
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import Gateway

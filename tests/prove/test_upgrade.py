@@ -12,7 +12,7 @@ TEST = """
 from pathlib import Path
 
 def test_the_column_is_there():
-    sql = [file.read_text() for file in Path("shared/strandline/migrations").iterdir()]
+    sql = [file.read_text() for file in Path("shared/strandline/db/migrations").iterdir()]
     assert not any("drop column" in text for text in sql)
 """
 

@@ -16,19 +16,20 @@ from typing import Any, Literal
 
 import pytest
 
-from strandline import wire
-from strandline.blobs import Blobs, Uploaded
-from strandline.cid import sha256_of_cid
-from strandline.db import Database
-from strandline.drafts import Cited
+from strandline.aws.blobs import Blobs, Uploaded
+from strandline.aws.work_queue import Hints
+from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
-from strandline.hints import Hints
 from strandline.local.aws import LocalAws, client
-from strandline.quotas import Quotas
-from strandline.services import cite, upload
-from strandline.services.append import Appended, append, asker
-from strandline.services.upload import begin_upload, remove_due
-from strandline.store import events, uploads
+from strandline.log import payloads, store_uploads
+from strandline.log import store as log_store
+from strandline.log import uploads as log_uploads
+from strandline.log.append import Appended, append, asker
+from strandline.log.cid import sha256_of_cid
+from strandline.log.event_builder import Cited
+from strandline.log.schemas import UploadRequest
+from strandline.log.uploads import begin_upload, remove_due
+from strandline.tenants.quotas import Quotas
 from tests.prove.history import PLENTY, TENANT, WRITER, add_tenant, seeded
 from tests.support import Base
 from tests.uploads import age, asking, citing, objects, pending_key, put, put_unchecked
@@ -41,10 +42,10 @@ STEPS: list[tuple[object, str]] = [
     (Blobs, "head_text"),
     (Blobs, "adopt"),
     (Blobs, "remove_uploads"),
-    (uploads, "known"),
-    (uploads, "due"),
-    (uploads, "forget"),
-    (events, "append"),
+    (store_uploads, "known"),
+    (store_uploads, "due"),
+    (store_uploads, "forget"),
+    (log_store, "append"),
 ]
 """Everything that is done outside of the process, one by one."""
 
@@ -140,7 +141,7 @@ class World:
     def begin(self, data: bytes) -> dict[str, Any]:
         """Begin an upload of text, as the route does; its answer."""
         access = self.database.access(asker(WRITER))
-        asked = wire.UploadRequest.model_validate(asking(data, mime_type="text/plain"))
+        asked = UploadRequest.model_validate(asking(data, mime_type="text/plain"))
         return begin_upload(access, self.blobs, self.quotas, asked, PLENTY).model_dump(mode="json")
 
     def cite(self, cid: str, key: str | None = None) -> Appended:
@@ -395,7 +396,7 @@ def test_a_citation_without_verification_would_be_found_out(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: whatever lies there is believed."""
-    real = cite._Reader._verify  # pyright: ignore[reportPrivateUsage]
+    real = payloads._Reader._verify  # pyright: ignore[reportPrivateUsage]
 
     def believing(reader: Any, rows: Any) -> Cited | Invalid:
         store: Blobs = reader._blobs
@@ -414,7 +415,7 @@ def test_a_citation_without_verification_would_be_found_out(
         finally:
             reader._blobs = store
 
-    monkeypatch.setattr(cite._Reader, "_verify", believing)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(payloads._Reader, "_verify", believing)  # pyright: ignore[reportPrivateUsage]
     rounds = played(world, stage, 200, lambda found: bool(found.wrong))
     print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
@@ -443,10 +444,10 @@ def test_a_sweep_that_forgets_first_would_be_found_out(
     """The planted fault: the row before the object, and death in between."""
 
     def row_first(access: Any, blobs: Blobs, due: Any) -> int:
-        uploads.forget(access, due)
+        store_uploads.forget(access, due)
         return len(blobs.remove_uploads(access.asker.tenant, due))
 
-    monkeypatch.setattr(upload, "_remove", row_first)
+    monkeypatch.setattr(log_uploads, "_remove", row_first)
     data = b"never cited"
     assert put(world.begin(data), data)[0] == 200
     age(world.base)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MIGRATIONS = Path("shared/strandline/migrations")
+MIGRATIONS = Path("shared/strandline/db/migrations")
 TESTS = ("tests/functions", "tests/strandline/services", "tests/strandline/test_db.py")
 FAULT = "alter table jobs drop column advice;\n"
 NOTICES = ("tests/functions/test_jobs.py",)

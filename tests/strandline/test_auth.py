@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from strandline import believed
-from strandline.auth import Authenticator
+from strandline.admin.keys import make_key
+from strandline.auth import store_keys, ttl_cache
+from strandline.auth.authenticator import Authenticator
+from strandline.auth.credentials import Sent
 from strandline.config import Settings
-from strandline.credentials import Sent
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from strandline.errors import Invalid, Misconfigured, Unauthorized, Unavailable
 from strandline.local.lambda_context import LambdaContext
-from strandline.services.keys import make_key
-from strandline.store import keys
 from tests.support import KEY_SECRET, Base, Gateway, said, wire_handlers
 
 NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
@@ -163,11 +162,11 @@ def test_a_revoked_key_is_refused_after_at_most_a_minute(
     access = database.access(Asker("acme", ()))
     made = make_key(access, KEY_SECRET)
     headers, now = {"x-api-key": made.token}, [1000.0]
-    monkeypatch.setattr(believed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     checker = checker_of(database)
     checker.principal(Sent(headers))
     with access.transaction():
-        assert keys.revoke(access, made.key_id)
+        assert store_keys.revoke(access, made.key_id)
     now[0] += 49
     checker.principal(Sent(headers))
     now[0] += 1.1

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from strandline import auth_jwks
-from strandline.auth import Authenticator
-from strandline.auth_jwks import JwkSet, fetched
-from strandline.auth_jwt import Jwts
+from strandline.auth import jwks as auth_jwks
+from strandline.auth.authenticator import Authenticator
+from strandline.auth.jwks import JwkSet, fetched
+from strandline.auth.jwt import Jwts
 from strandline.config import Settings
-from strandline.db import Database
+from strandline.db.database import Database
 from strandline.errors import Misconfigured, Unavailable
 from tests.tokens import (
     AUDIENCE,

@@ -10,12 +10,12 @@ from typing import Any
 import jwt
 import pytest
 
-from strandline import auth_jwt
-from strandline.auth_jwks import JwkSet, Key, Secret
-from strandline.auth_jwt import Jwts
+from strandline.auth import jwt as auth_jwt
+from strandline.auth.credentials import Sent
+from strandline.auth.jwks import JwkSet, Key, Secret
+from strandline.auth.jwt import Jwts
 from strandline.config import Settings
-from strandline.credentials import Sent
-from strandline.db import Database
+from strandline.db.database import Database
 from strandline.errors import Unauthorized, Unavailable
 from tests.tokens import (
     AUDIENCE,

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multiformats import CID, multihash
 
-from strandline.cid import (
+from strandline.errors import Invalid
+from strandline.log.cid import (
     Edge,
     Part,
     blob_cid,
@@ -22,7 +23,6 @@ from strandline.cid import (
     encode,
     sha256_of_cid,
 )
-from strandline.errors import Invalid
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from strandline.config import Settings, settings
-from strandline.db import Database
+from strandline.db.database import Database
 from strandline.errors import Misconfigured
 from tests.support import KEY_SECRET, Base
 

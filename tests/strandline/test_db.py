@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline.db import Access, Asker, Database
+from strandline.db.database import Access, Asker, Database
 from strandline.errors import Misconfigured, Unavailable, Unsure
-from strandline.store import models
+from strandline.llm import store as llm_store
 from tests.support import APP, Base
 
 
@@ -307,7 +307,7 @@ WAYS: dict[str, Callable[[Access], object]] = {
     "fetch that fails": lambda access: fail(access.fetch),
     "look that fails": lambda access: fail(access.look),
     "transaction that fails": fail_in_a_transaction,
-    "lease_model": lambda access: models.lease(
+    "lease_model": lambda access: llm_store.lease(
         access, "m", "s", most=1, limit=9, failures=9, may_try=True, try_seconds=1
     ),
 }
@@ -367,7 +367,7 @@ def test_the_server_ends_a_session_whatever_was_its_last_exchange(base: Base) ->
 @pytest.fixture
 def wary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are never trusted: as after a pause."""
-    monkeypatch.setattr("strandline.db._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.database._TRUSTED_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("way", [name for name in WAYS if "fails" not in name])

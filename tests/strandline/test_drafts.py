@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline import wire
-from strandline.cid import blob_cid
-from strandline.drafts import Draft, differing, draft, finish
+from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
-from strandline.principals import Principal
+from strandline.log.cid import blob_cid
+from strandline.log.event_builder import Draft, differing, draft, finish
+from strandline.log.schemas import AppendRequest
+from strandline.schemas import validated
 
-APPEND = wire.AppendRequest
+APPEND = AppendRequest
 RIGHTS = frozenset({"read", "write"})
 ANYBODY = Principal("acme", None, RIGHTS)
 ALICE = Principal("acme", "user:alice", RIGHTS)
@@ -24,7 +25,7 @@ FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 def made(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> Draft:
     body = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x", **more}
     body = {name: value for name, value in body.items() if value is not ...}
-    return draft(principal, wire.validated(APPEND, body), key)
+    return draft(principal, validated(APPEND, body), key)
 
 
 def refused(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **more: Any) -> str:

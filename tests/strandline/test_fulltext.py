@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.fulltext import MAX_JOINERS, parser_text
+from strandline.log.fulltext import MAX_JOINERS, parser_text
 
 JOINERS = "_-./~@:+=?&%#"
 ENDERS = " \n\t,;()<>[]{}\"'!"

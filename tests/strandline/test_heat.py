@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import Connection
 
-from strandline.heat import (
+from strandline.chains.heat import (
     MAX_STRENGTH,
     State,
     Use,

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from strandline.services.migrate import migrations
+from strandline.db.migrate import migrations
 
 BEFORE = 16
 """Migrations up to this one were there before anything was deployed."""

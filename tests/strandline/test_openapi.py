@@ -12,10 +12,13 @@ import pytest
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
-from infra.functions import FUNCTIONS
-from strandline import openapi, wire
+from strandline.apidocs import openapi
+from strandline.deployment import FUNCTIONS
 from strandline.errors import Conflict
-from strandline.http import STATUS, Media, Request, Route, answer
+from strandline.http.app import STATUS, Media, Request, Route, answer
+from strandline.log.schemas import AppendHeaders
+from strandline.schemas import OnBehalf, Paging
+from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET
 
@@ -150,14 +153,14 @@ def _serve(request: Request) -> Any:
 @pytest.mark.parametrize(
     ("name", "route", "statuses"),
     [
-        ("GET /x", Route(_serve, None, {200: wire.Liveness}), ""),
-        ("GET /x", Route(_serve, "issued", {200: wire.Liveness}), "401 422"),
-        ("GET /x", Route(_serve, "read", {200: wire.Liveness}), "401 403 422 503"),
-        ("GET /x/{x_id}", Route(_serve, None, {200: wire.Liveness}), "404"),
-        ("GET /x/{cid}", Route(_serve, None, {200: wire.Liveness}), "404 422"),
-        ("GET /x", Route(_serve, None, {200: wire.Liveness}, query=wire.OnBehalf), "422"),
-        ("GET /x", Route(_serve, None, {200: wire.Liveness}, query=wire.Paging), "400 422"),
-        ("GET /x", Route(_serve, None, {200: Media("a/b")}, headers=wire.AppendHeaders), "422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}), ""),
+        ("GET /x", Route(_serve, "issued", {200: Liveness}), "401 422"),
+        ("GET /x", Route(_serve, "read", {200: Liveness}), "401 403 422 503"),
+        ("GET /x/{x_id}", Route(_serve, None, {200: Liveness}), "404"),
+        ("GET /x/{cid}", Route(_serve, None, {200: Liveness}), "404 422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=OnBehalf), "422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=Paging), "400 422"),
+        ("GET /x", Route(_serve, None, {200: Media("a/b")}, headers=AppendHeaders), "422"),
         ("POST /x", Route(_serve, None, {200: Media("a/b")}, body=_Body), "400 413 422"),
         ("POST /x", Route(_serve, None, {201: Media("a/b")}, errors=(Conflict,)), "409"),
     ],
@@ -174,4 +177,4 @@ def test_what_a_route_may_answer_follows_from_what_it_takes(
 
 def test_a_path_s_parameter_that_is_nothing_known_is_refused() -> None:
     with pytest.raises(ValueError, match="_PATHS"):
-        openapi.document({"GET /x/{colour}": Route(_serve, None, {200: wire.Liveness})})
+        openapi.document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})

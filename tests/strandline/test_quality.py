@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import quality
-from strandline.quality import DENSITY, GATES, Mode, Trait, coherence, density, judge
+from strandline.chains import quality
+from strandline.chains.quality import DENSITY, GATES, Mode, Trait, coherence, density, judge
 
 MESSAGE = Trait("message", "user", 120, 0, False)
 SHARE = st.floats(0, 1)

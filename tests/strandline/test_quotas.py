@@ -9,12 +9,13 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from strandline.auth import store_keys
 from strandline.config import Settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from strandline.errors import QuotaExceeded, Unavailable
-from strandline.quotas import Quotas
-from strandline.store import keys, quotas
-from strandline.store.quotas import Limits
+from strandline.tenants import store_quotas
+from strandline.tenants.quotas import Quotas
+from strandline.tenants.store_quotas import Limits
 from tests.support import KEY_SECRET, Base
 
 RATE, AT_ONCE = 6, 100
@@ -27,7 +28,7 @@ def database(base: Base) -> Iterator[Database]:
     with closing(Database(base.url)) as database:
         access = database.access(Asker.background("acme"))
         with access.transaction():
-            keys.add_tenant(access)
+            store_keys.add_tenant(access)
         yield database
 
 
@@ -108,7 +109,7 @@ def test_what_is_not_spent_lapses(
     instance.spend("acme", "appends", 1)
     access = database.access(Asker.background("acme"))
     with access.transaction():
-        quotas.set_limits(access, Limits(appends_per_minute=0))
+        store_quotas.set_limits(access, Limits(appends_per_minute=0))
     instance.spend("acme", "appends", 999)
     instance.give_back("acme", "appends", 999)
     later(monkeypatch, 61)
@@ -129,15 +130,15 @@ def test_a_refusal_is_forgotten_at_its_time(
 
 def test_limits_are_set_and_read(database: Database) -> None:
     access = database.access(Asker.background("acme"))
-    assert quotas.limits(access) == Limits()
+    assert store_quotas.limits(access) == Limits()
     wanted = Limits(requests_per_minute=0, stored_bytes=2**40)
     with access.transaction():
-        assert quotas.set_limits(access, wanted)
-    assert quotas.limits(access) == wanted
+        assert store_quotas.set_limits(access, wanted)
+    assert store_quotas.limits(access) == wanted
     nobody = database.access(Asker.background("nobody"))
-    assert quotas.limits(nobody) is None
+    assert store_quotas.limits(nobody) is None
     with nobody.transaction():
-        assert not quotas.set_limits(nobody, wanted)
+        assert not store_quotas.set_limits(nobody, wanted)
 
 
 def test_a_lease_waits_for_no_disk(base: Base, database: Database, instance: Quotas) -> None:
@@ -201,8 +202,8 @@ def level(database: Database) -> int:
     """Of the stored bytes, after they were counted."""
     access = database.access(Asker.background("acme"))
     with access.transaction():
-        quotas.measure(access)
-    (use,) = quotas.usage(access, {"stored_bytes": 0}, 0.0)
+        store_quotas.measure(access)
+    (use,) = store_quotas.usage(access, {"stored_bytes": 0}, 0.0)
     return use.taken
 
 

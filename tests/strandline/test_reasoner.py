@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from strandline import metering
+from strandline.auth import store_keys
 from strandline.config import Settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from strandline.errors import Unavailable
-from strandline.models import shown
-from strandline.models.chat import ChatModel
-from strandline.models.choice import make_provider
-from strandline.models.language import Done, Said, Summary, Task
-from strandline.models.shown import VERSIONS
-from strandline.models.twin import Twin
-from strandline.reasoner import Reasoner
-from strandline.store import keys, models, quotas
-from strandline.store.quotas import Limits
+from strandline.llm import budget, prompts
+from strandline.llm import store as llm_store
+from strandline.llm.choice import make_provider
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.openai_chat import ChatModel
+from strandline.llm.prompts import VERSIONS
+from strandline.llm.tasks import Reasoner
+from strandline.llm.types import Done, Said, Summary, Task
+from strandline.tenants import store_quotas
+from strandline.tenants.store_quotas import Limits
 from tests.model_server import (
     RIGHT,
     ModelServer,
@@ -59,7 +60,7 @@ def database(base: Base) -> Iterator[Database]:
         for tenant in ("acme", "globex"):
             access = database.access(Asker.background(tenant))
             with access.transaction():
-                keys.add_tenant(access)
+                store_keys.add_tenant(access)
         yield database
 
 
@@ -250,7 +251,7 @@ def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: Reasoner
 def test_a_text_that_ends_the_quotation_is_noticed(
     provider: ModelServer, reasoner: Reasoner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shown, "_escaped", iter)
+    monkeypatch.setattr(prompts, "_escaped", iter)
     reasoner.summarise(task(), [Said(1, "user:mara", "user", "message", EVIL, AT)])
     assert broken_out(provider.shown(), ["events"]) != []
 
@@ -267,7 +268,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "entities/1": "40737198588ca1db",
     }
     for verb in VERSIONS:
-        prompt = shown.prompt(verb)
+        prompt = prompts.prompt(verb)
         assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 
 
@@ -420,7 +421,7 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
         *["unavailable"] * 5,
         "breaker_open",
     ]
-    later(monkeypatch, metering.CACHED_SECONDS)  # the other process hears of it
+    later(monkeypatch, budget.CACHED_SECONDS)  # the other process hears of it
     assert fell(second.topic(task(), TALK)) == "breaker_open"
     assert len(provider.requests) == 5
     base.rows("update model_states set shut_until = now()")  # as if it had rested
@@ -432,7 +433,7 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
     later(monkeypatch, 61)
     provider.otherwise = right
     assert fell(second.topic(task(), TALK)) is None
-    later(monkeypatch, metering.CACHED_SECONDS)
+    later(monkeypatch, budget.CACHED_SECONDS)
     assert fell(first.topic(task(), TALK)) is None
     assert base.rows("select failures from model_states") == [(0,)]
 
@@ -508,12 +509,12 @@ def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., Reas
 def test_a_lease_that_counts_nothing_is_noticed(
     make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = models.lease
+    real = llm_store.lease
 
-    def lavish(*given: Any, most: int, **how: Any) -> models.Leased:
+    def lavish(*given: Any, most: int, **how: Any) -> llm_store.Leased:
         return replace(real(*given, most=most, **how), granted=most)
 
-    monkeypatch.setattr(models, "lease", lavish)
+    monkeypatch.setattr(llm_store, "lease", lavish)
     one = make(llm_calls_per_minute=5)
     assert [fell(one.topic(task(), TALK)) for _ in range(6)] == [None] * 6
 
@@ -539,7 +540,7 @@ def test_a_budget_that_ends(
     assert found[-1] == "budget_spent"
     access = database.access(Asker.background("acme"))
     one.flush(access)
-    spent = models.spend(access)
+    spent = llm_store.spend(access)
     assert 0 < spent.cost_usd <= 0.02
     assert (spent.calls, spent.tokens_in) == (found.count(None), 100 * found.count(None))
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) == "budget_spent", "for all"
@@ -552,7 +553,7 @@ def test_an_operators_budget_goes_before_the_deployments(
 ) -> None:
     access = database.access(Asker.background("acme"))
     with access.transaction():
-        quotas.set_limits(access, Limits(model_usd_per_month=0))
+        store_quotas.set_limits(access, Limits(model_usd_per_month=0))
     assert fell(make().topic(task(), TALK)) == "budget_spent"
     free = {"llm_usd_per_million_in": 0, "llm_usd_per_million_out": 0}
     assert fell(make(**free).topic(task(), TALK)) == "budget_spent", "0 allows nothing"
@@ -583,14 +584,14 @@ def test_two_tenants_share_nothing(
     for tenant, calls in (("acme", 5), ("globex", 5)):
         access = database.access(Asker.background(tenant))
         one.flush(access)
-        assert models.spend(access).calls == calls
-        assert len(models.newest(access, None, 100)) == calls
+        assert llm_store.spend(access).calls == calls
+        assert len(llm_store.newest(access, None, 100)) == calls
 
 
 def test_an_account_that_two_tenants_share_is_noticed(
     database: Database, make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meter: Any = metering.Meter
+    meter: Any = budget.Meter
     real = meter._account
 
     def shared(one: Any, tenant: str) -> Any:
@@ -599,7 +600,7 @@ def test_an_account_that_two_tenants_share_is_noticed(
     monkeypatch.setattr(meter, "_account", shared)
     access = database.access(Asker.background("acme"))
     with access.transaction():
-        quotas.set_limits(access, Limits(model_usd_per_month=0))
+        store_quotas.set_limits(access, Limits(model_usd_per_month=0))
     one = make()
     assert fell(one.topic(task("acme"), TALK)) == "budget_spent"
     assert fell(one.topic(task("globex"), TALK)) == "budget_spent"
@@ -622,7 +623,7 @@ def test_calls_that_the_database_did_not_take_are_kept(
         raise Unavailable
 
     with monkeypatch.context() as broken:
-        broken.setattr(models, "record", away)
+        broken.setattr(llm_store, "record", away)
         reasoner.flush(access)
     assert written(base) == []
     reasoner.flush(access)
@@ -635,14 +636,14 @@ def test_a_call_written_down_twice_is_there_and_paid_once(
 ) -> None:
     """The database took it, and its answer was lost."""
     reasoner.topic(task(), TALK)
-    access, real = database.access(Asker.background("acme")), models.record
+    access, real = database.access(Asker.background("acme")), llm_store.record
 
     def doubtful(*given: Any) -> None:
         real(*given)
         raise Unavailable
 
     with monkeypatch.context() as broken:
-        broken.setattr(models, "record", doubtful)
+        broken.setattr(llm_store, "record", doubtful)
         reasoner.flush(access)
     reasoner.flush(access)
     assert len(written(base)) == 1
@@ -655,8 +656,8 @@ def test_without_a_ledger_no_call_is_made(
     def away(*_: object) -> None:
         raise Unavailable
 
-    monkeypatch.setattr(models, "record", away)
-    monkeypatch.setattr(metering, "UNWRITTEN", 3)
+    monkeypatch.setattr(llm_store, "record", away)
+    monkeypatch.setattr(budget, "UNWRITTEN", 3)
     one = make()
     assert [fell(one.topic(task(), TALK)) for _ in range(4)] == [None, None, None, "unavailable"]
     assert len(provider.requests) == 3
@@ -675,6 +676,6 @@ def test_old_calls_can_be_removed_and_their_sum_stays(
     before = datetime.now(UTC) - timedelta(days=30)
     for removed in (3, 2, 0):
         with access.transaction():
-            assert models.prune(access, before, 3) == removed
+            assert llm_store.prune(access, before, 3) == removed
     assert len(written(base)) == 1
-    assert models.spend(access).calls == 6
+    assert llm_store.spend(access).calls == 6

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.segmentation import (
+from strandline.chains.segmentation import (
     Compared,
     Lane,
     Rules,

@@ -16,11 +16,11 @@ from botocore.awsrequest import AWSRequest  # pyright: ignore[reportMissingTypeS
 from botocore.credentials import Credentials  # pyright: ignore[reportMissingTypeStubs]
 from psycopg import sql
 
-from strandline import db
-from strandline.db import Asker, Database
+from strandline.aws.sigv4 import Signer
+from strandline.db import database as db_database
+from strandline.db.database import Asker, Database
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.signing import Signer
 from tests.support import APP, OWNER, PASSWORDS, TEMPLATE, Base, fresh_name
 
 NOW = datetime(2026, 5, 8, 13, 56, 7, tzinfo=UTC)
@@ -49,7 +49,7 @@ class Stopped(datetime):
 def stopped(monkeypatch: pytest.MonkeyPatch) -> type[Stopped]:
     """botocore's clock and ours stand still."""
     monkeypatch.setattr(auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None))
-    monkeypatch.setattr(db, "datetime", Stopped)
+    monkeypatch.setattr(db_database, "datetime", Stopped)
     Stopped.at = NOW
     return Stopped
 
@@ -100,7 +100,7 @@ def test_what_is_missing_is_named_and_what_is_secret_is_not_shown() -> None:
 
 
 def test_a_cold_start_signs_without_botocore() -> None:
-    imports = "import sys, strandline.db, strandline.vault"
+    imports = "import sys, strandline.db.database, strandline.aws.secrets"
     program = f"{imports}; print('botocore.auth' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": "shared"}
     said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)

@@ -1,8 +1,8 @@
 """What a cosine means in an embedding space."""
 
-from strandline import spaces
-from strandline.models.local import LocalEmbedder
-from strandline.spaces import CALIBRATED, SOURCE, UNKNOWN, thresholds
+from strandline.embeddings import spaces
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.spaces import CALIBRATED, SOURCE, UNKNOWN, thresholds
 from strandline.tuning import DEFAULTS
 
 

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from strandline import wire
 from strandline.errors import Invalid, Malformed
+from strandline.log.schemas import MAX_METADATA_BYTES, AppendRequest, BatchRequest
+from strandline.schemas import MAX_BODY_BYTES, checked, parse, validated
 
-APPEND = wire.AppendRequest
-BATCH = wire.BatchRequest
+APPEND = AppendRequest
+BATCH = BatchRequest
 JSON_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"))
 JSON = st.recursive(
     st.none()
@@ -34,7 +35,7 @@ def event(**more: object) -> dict[str, object]:
 def said(body: str | bytes) -> str:
     """Why a body is refused, or that it was read."""
     try:
-        wire.parse(body)
+        parse(body)
     except Invalid as refused:
         return f"{refused.details['field']}: {refused.message}"
     return "read"
@@ -47,7 +48,7 @@ def said(body: str | bytes) -> str:
 @given(value=JSON, ascii_only=st.booleans(), is_bytes=st.booleans())
 def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_bytes: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
-    assert wire.parse(text.encode() if is_bytes else text) == value
+    assert parse(text.encode() if is_bytes else text) == value
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_byte
 def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
     for given_as in (body, body.encode()):
         with pytest.raises(Malformed) as refused:
-            wire.parse(given_as)
+            parse(given_as)
         assert refused.value.details["field"] == "body"
 
 
@@ -83,7 +84,7 @@ def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
 )
 def test_only_utf_8_is_read(body: bytes) -> None:
     with pytest.raises(Malformed):
-        wire.parse(body)
+        parse(body)
 
 
 @pytest.mark.parametrize(
@@ -105,23 +106,23 @@ def test_only_utf_8_is_read(body: bytes) -> None:
 )
 def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        wire.checked(wire.parse(body))
+        checked(parse(body))
     assert not isinstance(refused.value, Malformed)
     assert refused.value.details["field"] == field
     assert refused.value.message.startswith(f"{field}: ")
 
 
 def test_a_surrogate_pair_is_one_character() -> None:
-    assert wire.parse(r'"\ud83c\udf0a"') == "🌊"
+    assert parse(r'"\ud83c\udf0a"') == "🌊"
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     inner = "1" if opening != "[" else ""
-    wire.checked(wire.parse(opening * 32 + inner + closing * 32))
+    checked(parse(opening * 32 + inner + closing * 32))
     for levels in (33, 10_000, 200_000):
         with pytest.raises(Invalid, match="32 levels") as refused:
-            wire.checked(wire.parse(opening * levels + inner + closing * levels))
+            checked(parse(opening * levels + inner + closing * levels))
         assert refused.value.details["field"]
 
 
@@ -135,7 +136,7 @@ def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     ids=["many names, the last one twice", "a long name over many items", "a long name twice"],
 )
 def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
-    assert len(body) <= wire.MAX_BODY_BYTES
+    assert len(body) <= MAX_BODY_BYTES
     started = time.process_time()
     assert len(said(body)) < 500
     assert time.process_time() - started < 5
@@ -156,7 +157,7 @@ def test_any_body_is_read_or_refused(body: str | bytes) -> None:
 
 def refusal(shape: type[BaseModel], value: object) -> Invalid:
     with pytest.raises(Invalid) as refused:
-        wire.validated(shape, value)
+        validated(shape, value)
     return refused.value
 
 
@@ -231,14 +232,14 @@ def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
 
 
 def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
-    room = wire.MAX_METADATA_BYTES - len('{"a":""}')
-    assert wire.validated(APPEND, event(metadata={"a": "é" * (room // 2)}))
+    room = MAX_METADATA_BYTES - len('{"a":""}')
+    assert validated(APPEND, event(metadata={"a": "é" * (room // 2)}))
     refused = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
-    assert str(wire.MAX_METADATA_BYTES) in refused.message
+    assert str(MAX_METADATA_BYTES) in refused.message
 
 
 def test_a_batch_holds_1_to_500_events() -> None:
-    assert wire.validated(BATCH, {"events": [1] * 500}).atomic is False
+    assert validated(BATCH, {"events": [1] * 500}).atomic is False
     for number in (0, 501):
         assert refusal(BATCH, {"events": [1] * number}).details["field"] == "events"
 
@@ -254,7 +255,7 @@ def test_a_batch_holds_1_to_500_events() -> None:
     ],
 )
 def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime) -> None:
-    assert wire.validated(APPEND, event(occurred_at=given_as)).occurred_at == moment
+    assert validated(APPEND, event(occurred_at=given_as)).occurred_at == moment
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from strandline.auth_keys import known_token
-from strandline.db import Asker, Database
+from strandline.admin.keys import make_key
+from strandline.auth import store_keys
+from strandline.auth.api_keys import known_token
+from strandline.db.database import Asker, Database
 from strandline.errors import Unauthorized
-from strandline.services.keys import make_key
-from strandline.store import keys
 
 RIGHTS = ("read", "write", "admin")
 
@@ -48,7 +48,7 @@ def _fault(database: Database, tenant: str, deployment_secret: str, token: str) 
         known = known_token(deployment_secret, token)
     except Unauthorized:
         return "the one that was kept is not one of this data directory"
-    row = keys.find(database.connection(None), known.key_id, known.secret_hash)
+    row = store_keys.find(database.connection(None), known.key_id, known.secret_hash)
     if row is None:
         return "the one that was kept was revoked, or is not in this database"
     if row.expires_at is not None and row.expires_at <= datetime.now(UTC):

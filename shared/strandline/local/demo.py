@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from strandline.db import Asker, Database
+from strandline.admin.keys import make_key
+from strandline.db.database import Asker, Database
 from strandline.local.run import directory, port
-from strandline.local.service import key_file, running
+from strandline.local.runtime import key_file, running
 from strandline.local.tls import Tls
-from strandline.services.keys import make_key
 
 TENANT = "demo"
 QUESTIONS = (

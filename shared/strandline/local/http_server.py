@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from strandline import gateway
-from strandline.gateway import GatewayAnswer
+from strandline.http import gateway_responses
+from strandline.http.gateway_responses import GatewayAnswer
 from strandline.local.http_routes import Match, Routes
 from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
@@ -63,7 +63,7 @@ class GatewayApp:
         seconds: float = INTEGRATION_SECONDS,
         origins: Sequence[str] = (),
     ) -> None:
-        self._shared = gateway.shared_by_gateway(origins)
+        self._shared = gateway_responses.shared_by_gateway(origins)
         self._routes = Routes(routes)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
         self._seconds = seconds
@@ -96,7 +96,7 @@ class GatewayApp:
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
         if match is None:
-            raise Refused(gateway.NO_ROUTE, request_id)
+            raise Refused(gateway_responses.NO_ROUTE, request_id)
         handler = match.resource.handler(scope["method"])
         if handler is None:
             message = f"{scope['method']} is not a method of {match.resource.path}."
@@ -105,7 +105,7 @@ class GatewayApp:
         try:
             body = await _read_body(scope, receive)
         except TooLarge:
-            raise Refused(gateway.TOO_LARGE, request_id, connection="close") from None
+            raise Refused(gateway_responses.TOO_LARGE, request_id, connection="close") from None
         return await self._invoke(handler, _request(scope, body, request_id), match)
 
     async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpAnswer:
@@ -115,18 +115,20 @@ class GatewayApp:
         done, _ = await asyncio.wait({running}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
-            raise Refused(gateway.TIMEOUT, request_id)
+            raise Refused(gateway_responses.TIMEOUT, request_id)
         try:
             return http_answer(running.result(), request_id)
         except BadAnswer as error:
             logger.error("%s: %s, request %s", request.path, error, request_id)
-            raise Refused(replace(gateway.FAILED, status=error.status), request_id) from None
+            raise Refused(
+                replace(gateway_responses.FAILED, status=error.status), request_id
+            ) from None
         except Exception as error:
             # Whatever a handler raises is its failure; the gateway goes on. Its words stay out of
             # the log: they may quote memory.
             kind = type(error).__name__
             logger.error("%s failed: %s, request %s", request.path, kind, request_id)
-            raise Refused(replace(gateway.FAILED, status=502), request_id) from None
+            raise Refused(replace(gateway_responses.FAILED, status=502), request_id) from None
 
 
 async def _read_body(scope: Message, receive: Receive) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from strandline.gateway import GatewayAnswer
+from strandline.http.gateway_responses import GatewayAnswer
 from strandline.local.http_routes import Match
 from strandline.local.lambda_context import ACCOUNT_ID, Event
 

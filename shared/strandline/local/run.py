@@ -14,13 +14,7 @@ import psycopg
 from strandline.errors import StrandlineError
 from strandline.local import command
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.service import (
-    Running,
-    admin_key_file,
-    environment_port,
-    log_file,
-    running,
-)
+from strandline.local.runtime import Running, admin_key_file, environment_port, log_file, running
 
 DEFAULT_PORT = 8080
 _LOOK_SECONDS = 0.2

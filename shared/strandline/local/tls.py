@@ -11,11 +11,11 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from strandline import distinguished
-from strandline.db import Access
+from strandline.admin import certificates
+from strandline.auth import x509_names
+from strandline.db.database import Access
 from strandline.errors import Misconfigured, StateConflict
-from strandline.services import certificates
-from strandline.store.audit import Act
+from strandline.tenants.store_audit import Act
 
 PEER = "client_certificate"
 """Where a request's ASGI state holds the certificate that its connection's peer proved, as DER."""
@@ -95,7 +95,7 @@ def enter_client(access: Access, tls: Tls | None) -> None:
     """Let the client certificate that was issued here stand for the asker's tenant."""
     if tls is None or tls.client is None:
         return
-    named = distinguished.read(tls.client.read_text())
+    named = x509_names.read(tls.client.read_text())
     try:
         certificates.enter(
             access,
@@ -114,7 +114,7 @@ def client_cert(der: bytes) -> dict[str, Any]:
     from cryptography.x509 import load_der_x509_certificate
 
     found, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
-    named = distinguished.read(pem)
+    named = x509_names.read(pem)
     digits = f"{found.serial_number:x}"
     serial = digits.zfill(len(digits) + len(digits) % 2)
     return {

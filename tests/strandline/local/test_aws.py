@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError  # pyright: ignore[reportMissingType
 from moto.s3.models import s3_backends
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
 from strandline.local import aws_blobs
 from strandline.local.aws import LocalAws, client
 from strandline.local.aws_blobs import BlobFolder

@@ -19,11 +19,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.local import postgres_keeper
+from strandline.local import postgres_supervisor
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.postgres_keeper import PostgresKeeper, cause
-from strandline.local.service import Running, admin_key_file, running
+from strandline.local.postgres_supervisor import PostgresKeeper, cause
+from strandline.local.runtime import Running, admin_key_file, running
 from tests.strandline.local.programs import (
     END_SECONDS,
     ROOT,
@@ -195,7 +195,7 @@ class Failing(EmbeddedPostgres):
 def test_a_start_is_tried_again_whatever_it_failed_with(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_keeper, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(postgres_supervisor, "FIRST_PAUSE_SECONDS", 0.01)
     server, losses = Failing(tmp_path, error), list[str]()
     with contextlib.closing(PostgresKeeper(server, [], losses.append)):
         until(lambda: not server.ended(), 5)

@@ -21,7 +21,7 @@ from strandline import cli
 from strandline.errors import Misconfigured
 from strandline.local import demo
 from strandline.local.run import greeting
-from strandline.local.service import Running, environment_port, key_file, log_file, running
+from strandline.local.runtime import Running, environment_port, key_file, log_file, running
 
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
 from strandline.local.aws import LocalAws
 from strandline.local.state_machine import StateMachine
 

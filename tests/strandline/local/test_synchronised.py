@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.local.synchronised import warnings
+from strandline.local.directory_checks import warnings
 
 NO_MOUNTS = Path("/no/such/file")
 

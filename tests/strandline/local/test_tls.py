@@ -18,14 +18,14 @@ import trustme
 import uvicorn
 
 from strandline import cli
-from strandline.db import Asker, Database
+from strandline.admin import certificates
+from strandline.db.database import Asker, Database
 from strandline.errors import Misconfigured
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Event, LambdaContext
 from strandline.local.run import greeting
-from strandline.local.service import key_file, running
+from strandline.local.runtime import key_file, running
 from strandline.local.tls import PeerProtocol, Tls, enter_client, settled
-from strandline.services import certificates
 from tests.support import said
 
 NAMES = ("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "CLIENT_CERTIFICATES", "DATA_DIR")

@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.stub import Stubber as _Stubber
 
-from strandline import boto
+from strandline.aws import clients as aws_clients
 from strandline.config import Settings
 from strandline.errors import (
     FormatRefused,
@@ -22,13 +22,13 @@ from strandline.errors import (
     ModelUnusable,
     StrandlineError,
 )
-from strandline.models import answers, chat
-from strandline.models.answers import Unfit, parse
-from strandline.models.bedrock import BedrockModel
-from strandline.models.chat import ChatModel
-from strandline.models.choice import make_provider
-from strandline.models.language import Continues, Entities, Summary, Topic
-from strandline.models.provider import Asked, Reply
+from strandline.llm import openai_chat, parsing
+from strandline.llm.bedrock import BedrockModel
+from strandline.llm.choice import make_provider
+from strandline.llm.openai_chat import ChatModel
+from strandline.llm.parsing import Unfit, parse
+from strandline.llm.provider import Asked, Reply
+from strandline.llm.types import Continues, Entities, Summary, Topic
 from tests.model_server import (
     ModelServer,
     Says,
@@ -44,7 +44,7 @@ from tests.support import KEY_SECRET
 
 Stubber: Any = _Stubber  # botocore ships no types
 SECRET, KEY = "grandmother's recipe", "sk-key-of-the-deployment"
-ASKED = Asked("topic", "Name the topic, as you name the topic.", SECRET, answers.schema(Topic), 500)
+ASKED = Asked("topic", "Name the topic, as you name the topic.", SECRET, parsing.schema(Topic), 500)
 SCHEMA, INSIDE, OBJECT, TEXT = (
     f"{way} max_tokens" for way in ("json_schema", "json_object_schema", "json_object", "text")
 )
@@ -125,7 +125,7 @@ def test_where_no_schema_is_taken_it_stands_in_the_prompt(
 def test_nothing_is_taken_from_openais_own_variables(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "OPENAI_URL", server.url)
+    monkeypatch.setattr(openai_chat, "OPENAI_URL", server.url)
     for name in ("API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID"):
         monkeypatch.setenv(f"OPENAI_{name}", f"somebody-elses-{name}")
     for name in ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT"):
@@ -389,7 +389,7 @@ def test_schemas_are_of_the_strict_subset(result: Any) -> None:
             for one in node.values():  # pyright: ignore[reportUnknownVariableType]
                 check(one)
 
-    check(answers.schema(result))
+    check(parsing.schema(result))
 
 
 # --- Bedrock, by the shapes of its service model: botocore checks both ways against them
@@ -414,7 +414,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BedrockModel, Any
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    client = boto.client("bedrock-runtime", Config())
+    client = aws_clients.client("bedrock-runtime", Config())
     configs: list[Any] = []
 
     def make(config: Config) -> Any:

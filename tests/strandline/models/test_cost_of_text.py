@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.models import aliases, codes, cohesion, digest, spans, words
-from strandline.models.language import EntityKind, Said
-from strandline.models.twin import Twin
+from strandline.llm.heuristic import aliases, codes, cohesion, digest, spans, words
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.types import EntityKind, Said
 
 TWIN = Twin()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

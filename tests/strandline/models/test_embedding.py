@@ -22,12 +22,13 @@ from typing import Any, cast
 import pytest
 
 from strandline.config import Settings
+from strandline.embeddings import minilm as embeddings_minilm
+from strandline.embeddings import openai_compatible
+from strandline.embeddings.choice import make_embedder
+from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
-from strandline.models import compatible, local
-from strandline.models.choice import make_embedder
-from strandline.models.compatible import OpenAICompatibleEmbedder
-from strandline.models.embedding import Embedder
-from strandline.models.local import LocalEmbedder
 
 REPO = Path(__file__).parents[3]
 LAUNCH = "The launch was moved to the second week of June."
@@ -57,7 +58,7 @@ def told(error: BaseException) -> str:
     "script",
     [
         "import strandline.models.choice",
-        "import strandline.models.local as l; l.LocalEmbedder()",
+        "import strandline.embeddings.minilm as l; l.LocalEmbedder()",
     ],
 )
 def test_no_model_library_is_imported_before_it_is_needed(script: str):
@@ -164,7 +165,11 @@ def test_threads_can_share_one_that_is_not_loaded_yet(minilm: LocalEmbedder):
 
 @pytest.mark.parametrize("which", ["model_path", "tokenizer_path"])
 def test_a_tampered_file_is_refused(tmp_path: Path, which: str):
-    genuine = local.installed_model() if which == "model_path" else local.installed_tokenizer()
+    genuine = (
+        embeddings_minilm.installed_model()
+        if which == "model_path"
+        else embeddings_minilm.installed_tokenizer()
+    )
     copy = tmp_path / genuine.name
     data = bytearray(genuine.read_bytes())
     data[len(data) // 2] ^= 1
@@ -179,7 +184,7 @@ def test_a_file_that_comes_back_is_found_again(tmp_path: Path):
     embedder = LocalEmbedder(model_path=tmp_path / "model.onnx")
     with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
         embedder.load()
-    shutil.copy(local.installed_model(), tmp_path)
+    shutil.copy(embeddings_minilm.installed_model(), tmp_path)
     embedder.load()
 
 
@@ -361,7 +366,7 @@ def test_only_models_that_know_it_are_asked_for_a_dimension(provider: Provider):
 def test_address_and_key_never_come_from_openais_own_variables(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(compatible, "OPENAI_URL", provider.url)
+    monkeypatch.setattr(openai_compatible, "OPENAI_URL", provider.url)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-somebody-elses")
     embedder = OpenAICompatibleEmbedder(base_url=None, model="tiny", api_key=None, dimensions=3)
@@ -491,7 +496,7 @@ def test_time_runs_out(
     requests: int,
 ):
     clock = SimpleNamespace(monotonic=lambda: len(provider.requests) * answer_takes)
-    monkeypatch.setattr(compatible, "time", clock)
+    monkeypatch.setattr(openai_compatible, "time", clock)
     with pytest.raises(EmbeddingUnavailable, match="in time"):
         endpoint.embed(["tide"] * 2000, timeout=timeout)
     assert len(provider.requests) == requests

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strandline.models.language import Said
-from strandline.models.names import named
-from strandline.models.spelling import derived, misspelt
+from strandline.llm.heuristic.names import named
+from strandline.llm.heuristic.spelling import derived, misspelt
+from strandline.llm.types import Said
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.models import cohesion, digest
-from strandline.models.language import Said, Summary
-from strandline.models.twin import Twin
-from strandline.models.words import sentences, stems
-from strandline.spaces import Thresholds
+from strandline.embeddings.spaces import Thresholds
+from strandline.llm.heuristic import cohesion, digest
+from strandline.llm.heuristic.model import Twin
+from strandline.llm.heuristic.words import sentences, stems
+from strandline.llm.types import Said, Summary
 from tests.bench import scores, talks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

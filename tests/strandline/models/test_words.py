@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.models import words
-from strandline.models.words import band, ordinary, stem
+from strandline.llm.heuristic import words
+from strandline.llm.heuristic.words import band, ordinary, stem
 
 
 @pytest.mark.parametrize(

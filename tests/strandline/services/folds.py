@@ -10,16 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from strandline.models.language import (
-    Continues,
-    Done,
-    Entities,
-    Entity,
-    Said,
-    Summary,
-    Task,
-    Topic,
-)
+from strandline.llm.types import Continues, Done, Entities, Entity, Said, Summary, Task, Topic
 from tests.support import Base, Gateway
 
 ALICE, HELPER = "user:alice", "agent:helper"

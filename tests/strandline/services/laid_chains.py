@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from strandline import participants
-from strandline.heat import State, cold_at, promote_until
+from strandline.chains.heat import State, cold_at, promote_until
 from strandline.tuning import DEFAULTS
 from tests.support import Base
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from strandline.blobs import Blobs
-from strandline.db import Database
+from strandline.aws.blobs import Blobs
+from strandline.background.embed import embed_tenant
+from strandline.db.database import Database
+from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.models.embedding import Embedder
-from strandline.reasoner import Reasoner
-from strandline.services.embed import embed_tenant
-from strandline.services.worker import TURN, Tally, Worker
-from strandline.store import work
+from strandline.jobs.context import TURN, Tally, Worker
+from strandline.llm.tasks import Reasoner
+from strandline.log import store_work
 from tests.support import PLENTY
 
 
@@ -67,7 +67,7 @@ def embed_due(worker: Worker) -> int:
     """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
     finished. One tenant's failure holds up no other."""
     finished = 0
-    for tenant in work.tenants(worker.database.connection(), worker.embedder.space):
+    for tenant in store_work.tenants(worker.database.connection(), worker.embedder.space):
         try:
             finished += embed_tenant(worker, tenant)
         except Exception:

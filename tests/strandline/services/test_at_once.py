@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Database
+from strandline.aws.blobs import Blobs
+from strandline.chains import enrichment, parallel
+from strandline.chains.form import close_idle
+from strandline.db.database import Database
+from strandline.llm.types import Done, Entities, Said, Summary, Task, Topic
 from strandline.local.aws import LocalAws
-from strandline.models.language import Done, Entities, Said, Summary, Task, Topic
-from strandline.services import at_once, enrich
-from strandline.services.form_chains import close_idle
 from tests.strandline.services.folds import Plain, append, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.strandline.services.test_refold import LATER
@@ -90,8 +90,8 @@ def test_requests_one_after_the_other_are_noticed(
     def in_turn(_: object, *questions: Any) -> tuple[Any, ...]:
         return tuple(ask() for ask in questions)
 
-    assert enrich.at_once is at_once.at_once
-    monkeypatch.setattr(enrich, "at_once", in_turn)
+    assert enrichment.at_once is parallel.at_once
+    monkeypatch.setattr(enrichment, "at_once", in_turn)
     model = Meeting(seconds=0.5)
     assert formed(gateway, base, database, aws, model) != [("scripted:1",)]
     assert model.barrier.broken

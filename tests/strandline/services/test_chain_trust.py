@@ -10,14 +10,14 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline import trust
-from strandline.blobs import Blobs
-from strandline.db import Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.chains.form import close_idle, drop, retry_enrichment
+from strandline.db.database import Asker, Database
+from strandline.db.migrate import migrate
+from strandline.embeddings.embedder import Embedder
+from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from strandline.models.embedding import Embedder
-from strandline.services.form_chains import close_idle, drop, retry_enrichment
-from strandline.services.migrate import migrate
-from strandline.services.worker import Worker
+from strandline.log import trust
 from tests.strandline.services.folds import ALICE, Plain, append, hashes, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway

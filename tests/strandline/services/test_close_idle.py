@@ -7,12 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.chains import form as chains_form
+from strandline.chains import store_lanes
+from strandline.db.database import Access, Asker, Database
+from strandline.jobs import store as jobs_store
+from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from strandline.services import form_chains
-from strandline.services.worker import Worker
-from strandline.store import jobs, lanes
 from tests.strandline.services.folds import ALICE, Plain, append, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway
@@ -71,7 +72,7 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     bad, good = spoken(gateway, base, worker, "agent:bad", "agent:good")
     crowd(base, bad, 1500)
     tried: list[UUID] = []
-    real = form_chains.form
+    real = chains_form.form
 
     def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> Any:
         tried.append(scope_id)
@@ -79,8 +80,8 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
             raise RuntimeError("the words of a memory")
         return real(worker, access, scope_id, now)
 
-    monkeypatch.setattr(form_chains, "form", form)
-    assert form_chains.close_idle(worker, "acme", LATER) == 1
+    monkeypatch.setattr(chains_form, "form", form)
+    assert chains_form.close_idle(worker, "acme", LATER) == 1
     assert base.rows("select scope_id from chains") == [(good,)]
     assert tried.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
     assert worker.tally.failures == 1
@@ -90,8 +91,8 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (scope,) = spoken(gateway, base, worker, "agent:one")
-    monkeypatch.setattr(form_chains, "_IDLE", 7)
-    monkeypatch.setattr(form_chains, "_OF_A_SCOPE", 2)
+    monkeypatch.setattr(chains_form, "_IDLE", 7)
+    monkeypatch.setattr(chains_form, "_OF_A_SCOPE", 2)
     key = gateway.key()
     events = [
         {
@@ -105,7 +106,7 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     ]
     append(gateway, key, events)
     embed_due(worker)
-    assert form_chains.close_idle(worker, "acme", LATER) == 31
+    assert chains_form.close_idle(worker, "acme", LATER) == 31
     assert base.rows("select count(*) from lanes") == [(0,)]
     assert base.rows("select count(*), count(distinct event_id) from chain_events") == [(31, 31)]
     assert scope
@@ -123,8 +124,8 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
         turns.append(scope_id)
         return 0
 
-    monkeypatch.setattr(form_chains, "_close_idle", closed)
-    form_chains.close_idle(worker, "acme", LATER)
+    monkeypatch.setattr(chains_form, "_close_idle", closed)
+    chains_form.close_idle(worker, "acme", LATER)
     assert turns[:2] == [many, other]
     assert turns.count(many) == 6  # of 20 at most, of 101
 
@@ -137,11 +138,11 @@ def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
     access = worker.database.access(Asker.background("acme"))
     space = worker.embedder.space
     base.rows("update tenants set swept_for = %s, swept_at = %s", space, LATER)
-    found = lanes.idle(access, LATER, None, [], 9)
+    found = store_lanes.idle(access, LATER, None, [], 9)
     assert [lane.scope_id for lane in found] == [scope]
-    assert lanes.idle(access, LATER, found[0], [], 9) == []
-    assert lanes.idle(access, LATER, None, [scope], 9) == []
-    assert jobs.tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
+    assert store_lanes.idle(access, LATER, found[0], [], 9) == []
+    assert store_lanes.idle(access, LATER, None, [scope], 9) == []
+    assert jobs_store.tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
     base.rows("update scopes set last_seq = last_seq + 1")
-    assert lanes.idle(access, LATER, None, [], 9) == []
-    assert jobs.tenants_to_sweep(worker.database.connection(), space, LATER) == []
+    assert store_lanes.idle(access, LATER, None, [], 9) == []
+    assert jobs_store.tenants_to_sweep(worker.database.connection(), space, LATER) == []

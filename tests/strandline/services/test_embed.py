@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Database
+from strandline.aws.blobs import Blobs
+from strandline.background.embed import embed_scopes
+from strandline.db.database import Database
 from strandline.errors import Unavailable
+from strandline.jobs.context import EMBED_SECONDS, Worker
 from strandline.local.aws import LocalAws
-from strandline.services.embed import embed_scopes
-from strandline.services.worker import EMBED_SECONDS, Worker
-from strandline.store import work
+from strandline.log import store_work
 from tests.strandline.services.stand_ins import (
     WordEmbedder,
     embed_due,
@@ -206,7 +206,7 @@ def test_a_worker_that_died_leaves_a_lease_that_ends(
 def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.services.embed.BATCH", 2)
+    monkeypatch.setattr("strandline.background.embed.BATCH", 2)
     for n in range(5):
         tell(gateway, f"turn {n}")
     hurried = replace(worker, deadline=time.monotonic() + 0.01)
@@ -319,14 +319,14 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
 ) -> None:
     """Nobody hints at it: the scope's work was waiting still."""
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
-    settle = work.settle
+    settle = store_work.settle
 
     def late(access: Any, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
         if missing(base) == 0 and base.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
         return settle(access, scope_ids, space, moved=moved)
 
-    monkeypatch.setattr(work, "settle", late)
+    monkeypatch.setattr(store_work, "settle", late)
     assert embed_scopes(worker, "acme", [scope]) == 0
     assert base.rows("select count(*) from events") == [(2,)]
     assert missing(base) == 0
@@ -337,13 +337,13 @@ def test_one_tenants_trouble_stops_no_other(
 ) -> None:
     for tenant in ("acme", "zebra"):
         tell(gateway, "turn", tenant=tenant)
-    name = work.name_unembedded
+    name = store_work.name_unembedded
 
     def trouble(access: Any, space: str) -> int:
         if access.asker.tenant == "acme":
             raise Unavailable
         return name(access, space)
 
-    monkeypatch.setattr(work, "name_unembedded", trouble)
+    monkeypatch.setattr(store_work, "name_unembedded", trouble)
     assert embed_due(worker) == 1
     assert missing(base) == 1

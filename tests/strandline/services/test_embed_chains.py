@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.background.embed_chains import embed_chains
+from strandline.chains import store as chains_store
+from strandline.chains.form import close_idle
+from strandline.db.database import Asker, Database
 from strandline.errors import EmbeddingUnavailable
+from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from strandline.services.embed_chains import embed_chains
-from strandline.services.form_chains import close_idle
-from strandline.services.worker import Worker
-from strandline.store import chains
 from tests.strandline.services.folds import ALICE, Plain, append, tune
 from tests.strandline.services.stand_ins import (
     WordEmbedder,
@@ -138,12 +138,12 @@ def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
 ) -> None:
     formed(gateway, base, worker, "harbour mooring")
     access = worker.database.access(Asker.background("acme"))
-    (lacking,) = chains.without_vector(access, "other", None, 9)
-    old = chains.Indexed(lacking.chain_id, lacking.version - 1, "[1]")
+    (lacking,) = chains_store.without_vector(access, "other", None, 9)
+    old = chains_store.Indexed(lacking.chain_id, lacking.version - 1, "[1]")
     with access.transaction():
-        assert chains.index(access, "other", [old]) == 0
+        assert chains_store.index(access, "other", [old]) == 0
     base.rows("update chains set status = 'archived', archived_at = now()")
-    gone = chains.Indexed(lacking.chain_id, lacking.version, "[1]")
+    gone = chains_store.Indexed(lacking.chain_id, lacking.version, "[1]")
     with access.transaction():
-        assert chains.index(access, "other", [gone]) == 0
+        assert chains_store.index(access, "other", [gone]) == 0
     assert spaces(base) == [("words/64", 1)]

@@ -10,17 +10,19 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.background import embed
+from strandline.chains import enrichment, fold
+from strandline.chains.form import drop, retry_enrichment
+from strandline.db.database import Asker, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.failures import recurs
+from strandline.jobs import store as jobs_store
+from strandline.jobs.context import NotYet, Overtaken, Worker
+from strandline.llm.heuristic import cohesion, digest, names
+from strandline.llm.types import Said, Summary
 from strandline.local.aws import LocalAws
-from strandline.models import cohesion, digest, names
-from strandline.models.language import Said, Summary
-from strandline.services import embed, enrich, folding
-from strandline.services.form_chains import drop, retry_enrichment
-from strandline.services.worker import NotYet, Overtaken, Worker
-from strandline.store import jobs, work
+from strandline.log import store_work
 from tests.strandline.services.folds import ALICE, HELPER, Plain, append, state, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
 from tests.support import Base, Gateway
@@ -174,8 +176,8 @@ def test_what_fails_around_the_models_is_decided_too(
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(folding, "compare", broken)
-        faults.setattr(enrich.quality, "density", broken)
+        faults.setattr(fold, "compare", broken)
+        faults.setattr(enrichment.quality, "density", broken)
         scope.say(*TALK, *TALK)
         embed_due(worker)
     assert scope.folded() == (10, 10)
@@ -277,13 +279,13 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
     worker.embedder.before = broken
-    formed = enrich.formed_without_model(START, 3, failure)
+    formed = enrichment.formed_without_model(START, 3, failure)
     formed = formed.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
-        enrich.vector_of(worker, formed, patient=True)
-    assert enrich.vector_of(worker, formed, patient=False) is None
+        enrichment.vector_of(worker, formed, patient=True)
+    assert enrichment.vector_of(worker, formed, patient=False) is None
     harmless.add("probe")
-    assert enrich.vector_of(worker, formed, patient=True) is None
+    assert enrichment.vector_of(worker, formed, patient=True) is None
 
 
 def test_a_payload_that_is_gone_goes_by_its_name(
@@ -337,10 +339,10 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker)
     scope.say("word")
     access = worker.database.access(Asker.background("acme"))
     for _ in range(5):
-        assert work.lease(access, None, 1), "taken, and never heard of again"
+        assert store_work.lease(access, None, 1), "taken, and never heard of again"
         scope.base.rows("update scope_work set leased_until = now()")
     assert scope.health()["background"]["scopes_stuck"] == 1
-    assert work.lease(access, None, 1)[0].attempts == 5
+    assert store_work.lease(access, None, 1)[0].attempts == 5
     scope.base.rows("update scope_work set leased_until = now()")
     embed_due(worker)
     assert scope.jobs() == [("fold", "done", "")], "said, and mended by this try"
@@ -351,7 +353,7 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: Worker) -
     """A worker that was killed has it until its lease ends: nothing was tried."""
     scope.say(*TALK, *TALK)
     access = worker.database.access(Asker.background("acme"))
-    assert work.lease(access, [scope.id], 1)
+    assert store_work.lease(access, [scope.id], 1)
     with pytest.raises(Unavailable, match="being worked on"):
         embed.work_off_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 0)
@@ -374,7 +376,7 @@ def test_a_retry_that_fails_is_one_more_attempt(
     ((before, job_id, _, reason),) = scope.base.rows(attempts)
     access = worker.database.access(Asker.background("acme"))
     with access.transaction():
-        assert jobs.requeue(access, job_id, "run", START)
+        assert jobs_store.requeue(access, job_id, "run", START)
     with pytest.raises(Unavailable):
         embed.work_off_now(worker, "acme", scope.id)
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]

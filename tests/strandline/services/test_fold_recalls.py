@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from strandline.db import Access, Asker, Database
-from strandline.heat import State, Use, cold_at, promote_until, recalled
-from strandline.services import fold_recalls
-from strandline.services.fold_recalls import KEPT, due, fold, prune, rewarm
-from strandline.store import recalls, tenants
+from strandline.chains import fold_recalls, store_recalls
+from strandline.chains.fold_recalls import KEPT, due, fold, prune, rewarm
+from strandline.chains.heat import State, Use, cold_at, promote_until, recalled
+from strandline.db.database import Access, Asker, Database
+from strandline.tenants import store as tenants_store
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.laid_chains import MADE, lay_chains
 from tests.support import Base
@@ -64,16 +64,16 @@ def due_moments(base: Base, tuning: Any = DEFAULTS) -> list[tuple[datetime, date
 def test_a_recall_is_recorded_once(base: Base, acme: Access) -> None:
     chains = lay_chains(base, [WARM, WARM])
     recall_id = uuid.uuid4()
-    assert recalls.record(acme, recall_id, chains, MADE) == 2
-    assert recalls.record(acme, recall_id, [*chains, *chains], MADE + DAY) == 0
-    assert recalls.record(acme, uuid.uuid4(), [], MADE) == 0
+    assert store_recalls.record(acme, recall_id, chains, MADE) == 2
+    assert store_recalls.record(acme, recall_id, [*chains, *chains], MADE + DAY) == 0
+    assert store_recalls.record(acme, uuid.uuid4(), [], MADE) == 0
     assert base.rows("select count(*), max(recalled_at) from recalls") == [(2, MADE)]
 
 
 def test_a_recall_makes_a_chain_warmer_and_moves_its_moments(base: Base, acme: Access) -> None:
     ((chain_id, *_),) = chains = lay_chains(base, [WARM])
     ((cold_before, promote_before),) = moments(base)
-    recalls.record(acme, uuid.uuid4(), chains, MADE + 6 * DAY)
+    store_recalls.record(acme, uuid.uuid4(), chains, MADE + 6 * DAY)
     assert fold(acme, NOW, 10, DEFAULTS) == 1
     assert uses(base) == {chain_id: Use(1.5, MADE + 6 * DAY, MADE + 6 * DAY)}
     ((cold, promote),) = moments(base)
@@ -100,7 +100,7 @@ def test_deliveries_doubled_and_shuffled_give_the_same(base: Base, acme: Access,
         deliveries = [one for one in late for _ in range(chance.randint(1, 3))]
         chance.shuffle(deliveries)
         for recall_id, at in deliveries:
-            recalls.record(acme, recall_id, given[recall_id], at)
+            store_recalls.record(acme, recall_id, given[recall_id], at)
         while fold(acme, NOW, chance.randint(1, 3), DEFAULTS):
             pass
     expected = {
@@ -132,7 +132,7 @@ def test_many_at_once_fold_each_recall_once(base: Base, database: Database, acme
             folded.append(done)
 
     for day in range(3):
-        recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
+        store_recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
     threads = [threading.Thread(target=folder) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -148,15 +148,15 @@ def second_folder_waits(base: Base, database: Database) -> float:
     gives the strength after both."""
     chains = lay_chains(base, [WARM])
     acme = database.access(Asker.background("acme"))
-    recalls.record(acme, uuid.uuid4(), chains, MADE)
+    store_recalls.record(acme, uuid.uuid4(), chains, MADE)
 
     def second() -> None:
         access = database.access(Asker.background("acme"))
-        recalls.record(access, uuid.uuid4(), chains, MADE + DAY)
+        store_recalls.record(access, uuid.uuid4(), chains, MADE + DAY)
         fold(access, NOW, 10, DEFAULTS)
 
     with acme.transaction():
-        recalls.fold(acme, recalls.hold_recalled(acme, 10), NOW, DEFAULTS)
+        store_recalls.fold(acme, store_recalls.hold_recalled(acme, 10), NOW, DEFAULTS)
         thread = threading.Thread(target=second)
         thread.start()
         waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
@@ -175,25 +175,25 @@ def test_without_the_chains_lock_strength_is_lost(
     base: Base, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
-    held = recalls.hold_recalled
+    held = store_recalls.hold_recalled
 
     def unheld(access: Access, limit: int) -> list[UUID]:
         return [chain_id for (chain_id,) in base.rows("select chain_id from chains")]
 
     def fold_unheld(access: Access, now: datetime, limit: int, tuning: Any) -> int:
         with monkeypatch.context() as patch:
-            patch.setattr(recalls, "hold_recalled", unheld)
+            patch.setattr(store_recalls, "hold_recalled", unheld)
             return fold_recalls.fold(access, now, limit, tuning)
 
     monkeypatch.setitem(globals(), "fold", fold_unheld)
     assert second_folder_waits(base, database) == 1.5
-    assert recalls.hold_recalled is held
+    assert store_recalls.hold_recalled is held
 
 
 def test_a_late_recall_counts_for_access_and_never_for_more(base: Base, acme: Access) -> None:
     chains = lay_chains(base, [WARM])
     for day in (5, 1, 3):
-        recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
+        store_recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
         fold(acme, NOW, 10, DEFAULTS)
     (use,) = uses(base).values()
     assert use == Use(1.5, MADE + 5 * DAY, MADE + 5 * DAY)
@@ -202,7 +202,7 @@ def test_a_late_recall_counts_for_access_and_never_for_more(base: Base, acme: Ac
 def test_another_tenants_recalls_are_left_alone(base: Base, database: Database) -> None:
     for tenant in ("acme", "globex"):
         access = database.access(Asker.background(tenant))
-        recalls.record(access, uuid.uuid4(), lay_chains(base, [WARM], tenant), MADE)
+        store_recalls.record(access, uuid.uuid4(), lay_chains(base, [WARM], tenant), MADE)
     assert fold(database.access(Asker.background("acme")), NOW, 10, DEFAULTS) == 1
     assert [use.strength for use in uses(base).values()] == [1.5]
     assert [use.strength for use in uses(base, "globex").values()] == [1.0]
@@ -211,9 +211,9 @@ def test_another_tenants_recalls_are_left_alone(base: Base, database: Database) 
 def test_folded_recalls_go_after_their_time(base: Base, acme: Access) -> None:
     chains = lay_chains(base, [WARM] * 3)
     for day in range(4):
-        recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
+        store_recalls.record(acme, uuid.uuid4(), chains, MADE + day * DAY)
         fold(acme, MADE + day * DAY, 10, DEFAULTS)
-    recalls.record(acme, uuid.uuid4(), chains, MADE)  # waits: it stays, however old
+    store_recalls.record(acme, uuid.uuid4(), chains, MADE)  # waits: it stays, however old
     assert prune(acme, MADE + 2 * DAY, 4) == 4
     assert prune(acme, MADE + 2 * DAY, 4) == 2
     assert prune(acme, MADE + 2 * DAY, 4) == 0
@@ -228,7 +228,7 @@ def test_recalls_of_a_chain_that_is_gone_wait_for_it_and_hold_up_none(
     there, gone = sorted(lay_chains(base, [WARM] * 2), reverse=True)
     rewarm(acme, 5, DEFAULTS)
     for at in (MADE, MADE + DAY):
-        recalls.record(acme, uuid.uuid4(), [gone, there], at)
+        store_recalls.record(acme, uuid.uuid4(), [gone, there], at)
     base.rows(
         "with kept as (delete from chains where chain_id = %s)"
         " delete from chain_versions where chain_id = %s",
@@ -288,7 +288,7 @@ def test_whoever_has_something_due_is_named(base: Base, database: Database, acme
     for tenant in ("acme", "globex"):
         through(database.access(Asker.background(tenant)), 5, DEFAULTS)
     assert named() == []
-    recalls.record(acme, uuid.uuid4(), chains, MADE)
+    store_recalls.record(acme, uuid.uuid4(), chains, MADE)
     assert named() == ["acme"]
     fold(acme, NOW, 5, DEFAULTS)
     assert named() == []
@@ -296,12 +296,12 @@ def test_whoever_has_something_due_is_named(base: Base, database: Database, acme
     prune(acme, NOW + HOUR, 5)
     assert named(NOW + KEPT + HOUR) == []
     with acme.transaction():
-        tenants.set_tuned(acme, {"window_events": 5})
+        tenants_store.set_tuned(acme, {"window_events": 5})
     assert named() == []
     with acme.transaction():
-        tenants.set_tuned(acme, {"heat_hours": 100.0, "window_events": 5})
+        tenants_store.set_tuned(acme, {"heat_hours": 100.0, "window_events": 5})
     assert named() == ["acme"]
-    through(acme, 5, tenants.tuning_of(acme, DEFAULTS))
+    through(acme, 5, tenants_store.tuning_of(acme, DEFAULTS))
     assert named() == []
     slower = DEFAULTS.with_overrides({"heat_hours": 50.0})
     assert named(deployment=slower) == ["globex"]  # acme has its own

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Access, Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.chains import fold as chains_fold
+from strandline.chains import store as chains_store
+from strandline.chains.form import close_idle, drop, form, retry_enrichment
+from strandline.db.database import Access, Asker, Database
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
+from strandline.jobs.context import Overtaken, Worker
+from strandline.llm.heuristic.model import Twin
 from strandline.local.aws import LocalAws
-from strandline.models.twin import Twin
-from strandline.services import folding
-from strandline.services.form_chains import close_idle, drop, form, retry_enrichment
-from strandline.services.worker import Overtaken, Worker
-from strandline.store import chains
 from tests.strandline.services.folds import (
     ALICE,
     HELPER,
@@ -196,7 +196,7 @@ def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_nex
     log.say(HARBOUR)
     embed_due(worker)
     with monkeypatch.context() as planted:
-        planted.setattr("strandline.services.folding.enrich", _raise)
+        planted.setattr("strandline.chains.fold.enrich", _raise)
         close_idle(worker, "acme", NOW)
     assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
     log.say(BREAD)
@@ -294,7 +294,7 @@ def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: Worker) -> N
 def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
     log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from strandline import quality
+    from strandline.chains import quality
 
     def reject(*_: object, **__: object) -> quality.Judged:
         return quality.Judged(0.1, "too thin")
@@ -362,9 +362,9 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
         log.say(text, occurred_at=START.isoformat())
     embed_due(worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
-    real, looks = chains.head, list[UUID]()
+    real, looks = chains_store.head, list[UUID]()
 
-    def head(access: Access, chain_id: UUID) -> chains.Head | None:
+    def head(access: Access, chain_id: UUID) -> chains_store.Head | None:
         found = real(access, chain_id)
         looks.append(chain_id)
         if len(looks) == 2:
@@ -373,7 +373,7 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
             embed_due(replace(worker))
         return found
 
-    monkeypatch.setattr(chains, "head", head)
+    monkeypatch.setattr(chains_store, "head", head)
     assert retry_enrichment(worker, "acme", chain, NOW) == 3
     before = hashes(log.base)
     assert [version for name, version, _ in before if name == str(chain)] == [1, 2, 3]
@@ -388,19 +388,19 @@ def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
     for _ in range(12):
         log.say("at work", "agent")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.services.embed.form", not_folded)
+        patch.setattr("strandline.background.embed.form", not_folded)
         embed_due(worker)
-    go = folding.Fold.go
+    go = chains_fold.Fold.go
 
-    def overtaken(self: folding.Fold, turns: Any) -> bool:
+    def overtaken(self: chains_fold.Fold, turns: Any) -> bool:
         through = go(self, turns[:1])
         if len(turns) > 1:
             raise Overtaken
         return through
 
-    monkeypatch.setattr(folding.Fold, "go", overtaken)
+    monkeypatch.setattr(chains_fold.Fold, "go", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(folding.Fold, "go", _overtaken)
+    monkeypatch.setattr(chains_fold.Fold, "go", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from strandline.blobs import Blobs
-from strandline.db import Asker, Database
+from strandline.aws.blobs import Blobs
+from strandline.chains import fold as chains_fold
+from strandline.chains.form import close_idle, drop, retry_enrichment
+from strandline.db.database import Asker, Database
+from strandline.jobs.context import NotYet, Worker
+from strandline.llm.types import Continues, Done, Said, Task
 from strandline.local.aws import LocalAws
-from strandline.models.language import Continues, Done, Said, Task
-from strandline.services import folding
-from strandline.services.form_chains import close_idle, drop, retry_enrichment
-from strandline.services.worker import NotYet, Worker
 from tests.strandline.services.folds import Plain, hashes, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, unavailable, work_for
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
@@ -98,9 +98,9 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
         log.say(text)
     embed_due(worker)
     assert log.chains() == []
-    commit, made = folding.Fold.commit, 0
+    commit, made = chains_fold.Fold.commit, 0
 
-    def dying(self: folding.Fold, *given: Any, **more: Any) -> None:
+    def dying(self: chains_fold.Fold, *given: Any, **more: Any) -> None:
         nonlocal made
         made += 1
         if made == deaths:
@@ -108,7 +108,7 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
         commit(self, *given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(folding.Fold, "commit", dying)
+        patch.setattr(chains_fold.Fold, "commit", dying)
         close_idle(worker, "acme", NOW)
     close_idle(worker, "acme", NOW)
     expected = [("break", [1]), ("break", [2]), ("break", [3]), ("idle", [4])]
@@ -152,7 +152,7 @@ GRAY = {"similarity_low": -1, "similarity_high": 1}
 
 def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
     """A turn of the worker in which the model may not be asked about its nth run."""
-    enrich, runs = folding.enrich, 0
+    enrich, runs = chains_fold.enrich, 0
 
     def limited(*given: Any, **more: Any) -> Any:
         nonlocal runs
@@ -162,7 +162,7 @@ def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
         return enrich(*given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(folding, "enrich", limited)
+        patch.setattr(chains_fold, "enrich", limited)
         embed_due(worker)
 
 
@@ -181,7 +181,7 @@ def same_when_folded_again(
     expected, before = log.chains(), hashes(log.base)
     for batch in batches:
         other, model = asked_ahead(worker)
-        monkeypatch.setattr("strandline.services.form_chains._BATCH", batch)
+        monkeypatch.setattr("strandline.chains.form._BATCH", batch)
         drop(worker.database.access(Asker.background("acme")), [log.scope])
         fold(other, log)
         assert log.chains() == expected
@@ -242,7 +242,7 @@ def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
     waiting(2, monkeypatch, worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
     with monkeypatch.context() as patch:
-        patch.setattr(folding, "enrich", _rate_limited)
+        patch.setattr(chains_fold, "enrich", _rate_limited)
         assert retry_enrichment(worker, "acme", chain, NOW) == 2
     tune(log.base, **GRAY, ahead_events=3, gap_minutes=gap)
     for text in (HARBOUR, BREAD, STARS, TAXES):
@@ -270,7 +270,7 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
     log.base.rows(
         "update events set erased_at = now(), content = null, cid = null where seq = 5 returning 1"
     )
-    monkeypatch.setattr("strandline.services.form_chains._BATCH", 1)
+    monkeypatch.setattr("strandline.chains.form._BATCH", 1)
     fold(worker, log)
     log.say(BREAD)
     again(worker, log)

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from strandline.db import migrate as db_migrate
+from strandline.db.migrate import Migration, migrate, migrations, missing, prepare_roles
 from strandline.errors import Misconfigured
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.services import migrate as migrating
-from strandline.services.migrate import Migration, migrate, migrations, missing, prepare_roles
 from tests.support import PASSWORDS, Base, fresh_name
 
 ONE = Migration(1, "0001_make_one.sql", "create table one (a int); insert into one values (1);")
@@ -224,7 +224,7 @@ def batches(
     monkeypatch: pytest.MonkeyPatch, then: Callable[[psycopg.Connection[Any], int], None]
 ) -> None:
     """Let `then` happen in the midst of each batch, told its number."""
-    batch, counted = migrating._batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
+    batch, counted = db_migrate._batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
 
     def counting(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
         with owner.transaction():
@@ -232,7 +232,7 @@ def batches(
             then(owner, next(counted))
         return touched
 
-    monkeypatch.setattr(migrating, "_batch", counting)
+    monkeypatch.setattr(db_migrate, "_batch", counting)
 
 
 def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_it(
@@ -251,7 +251,7 @@ def test_a_long_migration_ends_in_time_and_is_gone_on_with(
     def at_its_end(owner: psycopg.Connection[Any], number: int) -> None:
         del owner
         if number == 5:
-            monkeypatch.setattr(migrating.time, "monotonic", lambda: over + 1)
+            monkeypatch.setattr(db_migrate.time, "monotonic", lambda: over + 1)
 
     with monkeypatch.context() as clock:
         batches(clock, at_its_end)
@@ -319,7 +319,7 @@ def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
 def test_a_release_waits_for_no_more_than_a_batch(base: Base, rows: list[Migration]) -> None:
     """While one run is at a long file another applies what is short and before it."""
     with psycopg.connect(base.owner_url, autocommit=True) as slow, slow.transaction():
-        migrating._batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
+        db_migrate._batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
         done = list[list[str]]()
         other = threading.Thread(target=lambda: done.append(run(base, rows)))
         other.start()

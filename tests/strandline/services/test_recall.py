@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strandline.service import Service
+from strandline.resources import Service
 from tests.strandline.services.stand_ins import WordEmbedder, slow, unavailable
 from tests.support import Gateway, Reply, said
 

@@ -11,14 +11,13 @@ from uuid import UUID
 import pytest
 
 from strandline import cli
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
+from strandline.chains import fold_recalls, store_garbage, store_recalls
+from strandline.chains.form import close_idle, drop, retry_enrichment
 from strandline.config import settings
-from strandline.db import Access, Asker, Database
+from strandline.db.database import Access, Asker, Database
+from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
-from strandline.services import fold_recalls
-from strandline.services.form_chains import close_idle, drop, retry_enrichment
-from strandline.services.worker import Worker
-from strandline.store import garbage, recalls
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.folds import ALICE, Plain, append, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
@@ -65,11 +64,11 @@ def scope(gateway: Gateway, base: Base, worker: Worker, access: Access) -> UUID:
     assert close_idle(worker, "acme", LATER) == 3
     found = base.rows("select chain_id, scope_id, participants from chains order by chain_id")
     for days in (1, 3):
-        recalls.record(access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days))
+        store_recalls.record(access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days))
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
     base.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
     with access.transaction():
-        assert garbage.archive(access, NOW, 10) == 2
+        assert store_garbage.archive(access, NOW, 10) == 2
     assert fold_recalls.rewarm(access, 10, DEFAULTS) == 3  # their moments as they were
     retry_enrichment(worker, "acme", found[2][0], LATER)
     return scope
@@ -103,7 +102,7 @@ def test_a_recall_while_it_was_dropped_counts_after(
     (chain_id, *_), *_ = base.rows(USE)
     drop(access, [scope])
     given = (chain_id, scope, ["agent:a", ALICE])
-    recalls.record(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
+    store_recalls.record(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
     embed_due(worker)
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
+from strandline.background.embed import embed_scopes
+from strandline.chains import enrichment
+from strandline.chains.form import close_idle, form, retry_enrichment
 from strandline.config import Settings
-from strandline.db import Asker, Database
+from strandline.db.database import Asker, Database
 from strandline.errors import Unavailable
+from strandline.jobs.context import Worker
+from strandline.llm.choice import make_provider
+from strandline.llm.openai_chat import ChatModel
+from strandline.llm.tasks import Reasoner
 from strandline.local.aws import LocalAws
-from strandline.models.chat import ChatModel
-from strandline.models.choice import make_provider
-from strandline.reasoner import Reasoner
-from strandline.services import enrich
-from strandline.services.embed import embed_scopes
-from strandline.services.form_chains import close_idle, form, retry_enrichment
-from strandline.services.worker import Worker
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
 from tests.strandline.services.folds import Plain, Scripted, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
@@ -231,11 +231,11 @@ def test_the_end_of_our_time_decides_nothing(
     log.say(HARBOUR)
     log.say(BREAD)
     provider.script = [Says(b"", hold=stay_silent)]
-    monkeypatch.setattr(enrich, "_MARGIN_SECONDS", 16.5)
+    monkeypatch.setattr(enrichment, "_MARGIN_SECONDS", 16.5)
     worker = make(50, seconds=18)
     access = worker.database.access(Asker.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.services.embed.form", not_folded)
+        patch.setattr("strandline.background.embed.form", not_folded)
         embed_due(worker)
     assert not form(worker, access, log.scope, NOW)
     assert len(provider.requests) == 1
@@ -259,7 +259,7 @@ def test_what_was_decided_to_happen_is_left_for_another_time(
     worker = work_for(database, blobs, words, Plain())
     embed_due(worker)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.services.folding.enrich", _die)
+        patch.setattr("strandline.chains.fold.enrich", _die)
         close_idle(worker, "acme", NOW)
     assert len(log.decided("idle")) == 3
     access = database.access(Asker.background("acme"))

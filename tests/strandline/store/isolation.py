@@ -15,10 +15,10 @@ from typing import Any, Literal, LiteralString, cast
 import psycopg
 from psycopg import Connection, errors, sql
 
-from strandline.blobs import Blobs
+from strandline.aws.blobs import Blobs
+from strandline.chains.form import close_idle
 from strandline.config import settings
-from strandline.db import Asker, Database
-from strandline.services.form_chains import close_idle
+from strandline.db.database import Asker, Database
 from tests.strandline.services.stand_ins import WordEmbedder, work_for
 from tests.support import APP, Base, Gateway, said
 

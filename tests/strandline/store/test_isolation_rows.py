@@ -12,7 +12,7 @@ import pytest
 from psycopg import Connection, errors, sql
 
 from strandline import participants
-from strandline.db import Asker
+from strandline.db.database import Asker
 from tests.strandline.store.isolation import (
     TABLES_OF_A_SCOPE,
     VERBS,

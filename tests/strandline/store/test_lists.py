@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from strandline.cursors import Position
-from strandline.db import Asker, Database
-from strandline.store import events, scopes
+from strandline.db.database import Asker, Database
+from strandline.log import store as log_store
+from strandline.log import store_scopes
 from tests.support import Base
 
 PEOPLE = [*(f"user:{name}" for name in "abcdef"), "agent:x", "agent:y"]
@@ -190,8 +191,8 @@ def differing(base: Base, drawn: list[Ask]) -> Iterator[str]:
     with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as administrator:
         for ask in drawn:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(events, "FEW", ask.few)
-                rows = events.newest(
+                patch.setattr(log_store, "FEW", ask.few)
+                rows = log_store.newest(
                     database.access(Asker("acme", ask.viewer)),
                     narrowing=ask.narrowing,
                     scope_id=ask.scope_id,
@@ -267,7 +268,7 @@ def test_every_list_of_scopes_is_what_a_plain_statement_says(base: Base, marks: 
         with closing(Database(base.url)) as database:
             access, seen = database.access(Asker("acme", viewer)), list[UUID]()
             after: Position | None = None
-            while rows := scopes.newest(access, after, 7):
+            while rows := store_scopes.newest(access, after, 7):
                 seen += [row.scope_id for row in rows]
                 after = Position(rows[-1].mark, rows[-1].created_at, rows[-1].scope_id)
         assert seen == expected, viewer

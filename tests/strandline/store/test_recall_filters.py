@@ -13,9 +13,9 @@ import pytest
 from pgvector import HalfVector
 from psycopg.rows import class_row
 
-from strandline import ranking
-from strandline.db import Asker, Database
-from strandline.store.search import fused
+from strandline.db.database import Asker, Database
+from strandline.log import words_index
+from strandline.recall.store import fused
 from tests.prove.crowd import COMMON, DIMENSIONS, HELPER, NARROW, SPACE, TENANT, WIDE, lay_down
 from tests.support import Base
 
@@ -121,7 +121,11 @@ def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
     )
-    legs = (words[: ranking.CANDIDATES], vectors[: ranking.CANDIDATES], fresh[: ranking.FRESH])
+    legs = (
+        words[: words_index.CANDIDATES],
+        vectors[: words_index.CANDIDATES],
+        fresh[: words_index.FRESH],
+    )
     places = [{row.event_id: place for place, row in enumerate(leg, 1)} for leg in legs]
     erased = {row.event_id for row in seen if row.erased_at is not None}
     return {
@@ -132,9 +136,9 @@ def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -
 
 def score(ranks: tuple[int | None, ...]) -> float:
     """What the ranks add up to."""
-    weights = (ranking.TEXT_WEIGHT, ranking.VECTOR_WEIGHT, ranking.FRESH_WEIGHT)
+    weights = (words_index.TEXT_WEIGHT, words_index.VECTOR_WEIGHT, words_index.FRESH_WEIGHT)
     pairs = zip(weights, ranks, strict=True)
-    return sum(weight / (ranking.K + rank) for weight, rank in pairs if rank is not None)
+    return sum(weight / (words_index.K + rank) for weight, rank in pairs if rank is not None)
 
 
 def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from strandline.cursors import Position
-from strandline.db import Access, Asker, Database, Look
-from strandline.store import segments
-from strandline.store.segments import Segment
+from strandline.db.database import Access, Asker, Database, Look
+from strandline.sessions import store_chains
+from strandline.sessions.store_chains import Segment
 from tests.prove.test_plans import Explained, nodes, rows_read
 from tests.support import Base, Gateway
 
@@ -67,7 +67,9 @@ def page(
     if seen is not None:
         last = seen.rows[:limit][-1]
         after = Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq)
-    return segments.of_session(access, name, SCOPE, statuses=["active"], after=after, limit=limit)
+    return store_chains.of_session(
+        access, name, SCOPE, statuses=["active"], after=after, limit=limit
+    )
 
 
 def ids(rows: Sequence[Segment], limit: int = 10) -> list[UUID]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from strandline.config import settings
+from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.models.embedding import Embedder
 from tests.strandline.store.isolation import populate
 from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, wire_handlers
 

@@ -1,0 +1,149 @@
+"""The API's document over HTTP, and a page to read and try it. Swagger UI (Apache-2.0) comes from
+Powertools' package; the page loads nothing from anywhere else."""
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import aws_lambda_powertools
+
+from strandline.admin import routes as admin_routes
+from strandline.admin import routes_certificates, routes_usage
+from strandline.apidocs import openapi
+from strandline.config import settings
+from strandline.errors import NotFound
+from strandline.http.app import Answer, Media, Request, Route, text
+from strandline.jobs import routes as jobs_routes
+from strandline.log import routes_read as log_routes_read
+from strandline.log import routes_write as log_routes_write
+from strandline.recall import routes as recall_routes
+from strandline.sessions import routes_read as sessions_routes_read
+from strandline.sessions import routes_write as sessions_routes_write
+from strandline.status import routes as status_routes
+
+_PAGE = Path(__file__).parent / "page"
+_SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
+_HTML = Media("text/html; charset=utf-8")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class _File(NamedTuple):
+    place: Path
+    media: Media
+
+
+_CSS, _SCRIPT = Media("text/css; charset=utf-8"), Media("text/javascript; charset=utf-8")
+_FILES = {
+    "page.css": _File(_PAGE / "page.css", _CSS),
+    "page.js": _File(_PAGE / "page.js", _SCRIPT),
+    "swagger-ui.css": _File(_SWAGGER / "swagger-ui.min.css", _CSS),
+    "swagger-ui.js": _File(_SWAGGER / "swagger-ui-bundle.min.js", _SCRIPT),
+}
+
+
+def get_openapi(request: Request) -> Answer:
+    """This document. OpenAPI 3.1, made from the types that check requests and write answers."""
+    del request
+    return text(_document(), Media(openapi.JSON), {"Cache-Control": "no-cache"})
+
+
+def get_root(request: Request) -> Answer:
+    """Lead to the page at `/docs`."""
+    # Beside the caller's own address, of which a proxy or a base path may hide a part.
+    last = request.called_path.rpartition("/")[2]
+    place = f"{last}/docs" if last else "docs"
+    return text("", _HTML, {"Location": place}) | {"statusCode": 307}
+
+
+def get_docs(request: Request) -> Answer:
+    """A page to read this document, and to try it. Works without the internet, and talks to this
+    service alone; a key that is entered stays in the tab."""
+    if request.sent_path.endswith("/"):  # the page names its files beside itself
+        return text("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
+    headers = {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": _POLICY,
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return text(_page(), _HTML, headers)
+
+
+def get_docs_file(request: Request) -> Answer:
+    """A script or style of the page at `/docs`. The page names them with their version, so that
+    caches may keep them."""
+    file = _FILES.get(request.path("file"))
+    if file is None:
+        raise NotFound
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return text(_read(file.place), file.media, headers)
+
+
+@functools.cache
+def _read(place: Path) -> str:
+    return place.read_text()
+
+
+@functools.cache
+def _page() -> str:
+    contents = "".join(_read(file.place) for file in _FILES.values())
+    version = hashlib.sha256(contents.encode()).hexdigest()[:16]
+    return _read(_PAGE / "docs.html").replace("{version}", version)
+
+
+@functools.cache
+def _document() -> str:
+    """Made when it is first asked for: importing this function's code costs nobody anything."""
+    everything = {
+        **log_routes_write.ROUTES,
+        **(
+            log_routes_read.ROUTES
+            | recall_routes.ROUTES
+            | routes_usage.ROUTES
+            | status_routes.ROUTES
+        ),
+        **sessions_routes_write.ROUTES,
+        **sessions_routes_read.ROUTES,
+    }
+    everything |= {
+        **admin_routes.ROUTES,
+        **routes_certificates.ROUTES,
+        **jobs_routes.ROUTES,
+        **ROUTES,
+    }
+    asked = openapi.schemes(settings())
+    return json.dumps(openapi.document(everything, openapi.examples(), asked))
+
+
+_FRESH = {"Cache-Control": "`no-cache`: ask again."}
+_NOSNIFF = {"X-Content-Type-Options": "`nosniff`."}
+ROUTES = {
+    "GET /": Route(get_root, None, {307: _HTML}, gives={"Location": "The page at `/docs`."}),
+    "GET /openapi.json": Route(get_openapi, None, {200: Media(openapi.JSON)}, gives=_FRESH),
+    "GET /docs": Route(
+        get_docs,
+        None,
+        {200: _HTML, 308: _HTML},
+        gives={
+            "Location": "Where it lies, for a path that ends with a slash.",
+            **_FRESH,
+            **_NOSNIFF,
+            "Content-Security-Policy": "Nothing from another host, no script within the page.",
+            "Referrer-Policy": "`no-referrer`.",
+        },
+    ),
+    "GET /docs/{file}": Route(
+        get_docs_file,
+        None,
+        {200: Media("text/*")},
+        gives={**_NOSNIFF, "Cache-Control": "A year: the address names the version."},
+    ),
+}

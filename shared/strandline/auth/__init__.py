@@ -1,0 +1,1 @@
+"""Credentials and the principals they stand for."""

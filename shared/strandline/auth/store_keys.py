@@ -1,0 +1,192 @@
+"""Tenants and API keys. Only a hash of a key's secret is stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import class_row
+
+from strandline.cursors import Position
+from strandline.db.database import Access, Connection, translated
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """What a key stands for."""
+
+    tenant_id: str
+    user_name: str | None
+    scopes: list[str]
+    expires_at: datetime | None
+
+
+def find(connection: Connection, key_id: str, secret_hash: bytes) -> KeyRow | None:
+    """The key with this id and secret, unless it was revoked: read before any tenant is known."""
+    with translated(), connection.cursor(row_factory=class_row(KeyRow)) as cursor:
+        return cursor.execute(
+            "select * from find_api_key(%s, %s)", (key_id, secret_hash)
+        ).fetchone()
+
+
+def add_tenant(access: Access) -> bool:
+    """Make the asker's tenant; says whether it is new."""
+    made = access.execute(
+        "insert into tenants (tenant_id) values (%(tenant)s) on conflict do nothing",
+        {"tenant": access.asker.tenant},
+    )
+    return made > 0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant, and since when it is."""
+
+    tenant_id: str
+    created_at: datetime
+
+
+def get_tenant(access: Access) -> Tenant | None:
+    """The asker's tenant, if there is one of this name."""
+    rows = access.fetch(
+        Tenant,
+        "select tenant_id, created_at from tenants where tenant_id = %(tenant)s",
+        {"tenant": access.asker.tenant},
+    )
+    return rows[0] if rows else None
+
+
+def hold_tenant(access: Access) -> bool:
+    """Let nobody else change the asker's tenant until the transaction ends; says whether it is."""
+    held = access.execute(
+        "select from tenants where tenant_id = %(tenant)s for no key update",
+        {"tenant": access.asker.tenant},
+    )
+    return held > 0
+
+
+def tenants(access: Access, after: str, limit: int) -> Sequence[Tenant]:
+    """All tenants by name, from after this one on: for an operator, past row-level security."""
+    return access.fetch(
+        Tenant,
+        "select tenant_id, created_at from tenants_by_name(%(after)s, %(limit)s)",
+        {"after": after, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key as an operator sees it: nothing secret."""
+
+    key_id: str
+    user_name: str | None
+    scopes: list[str]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    rotated_to: str | None
+    """The key that follows it."""
+
+
+def add(
+    access: Access,
+    *,
+    key_id: str,
+    secret_hash: bytes,
+    user: str | None,
+    scopes: Sequence[str],
+    label: str,
+    expires_at: datetime | None,
+) -> Key:
+    """Store a key of the asker's tenant; inside of `transaction`, like all that follows but `get`
+    and `newest`: what it did is read in a statement of its own, so that a key has one spelling."""
+    access.execute(
+        """
+        insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)
+        values (%(tenant)s, %(key_id)s, %(secret_hash)s, %(user)s, %(scopes)s, %(label)s,
+            %(expires_at)s)
+        """,
+        {
+            "tenant": access.asker.tenant,
+            "key_id": key_id,
+            "secret_hash": secret_hash,
+            "user": user,
+            "scopes": list(scopes),
+            "label": label,
+            "expires_at": expires_at,
+        },
+    )
+    return _there(access, key_id)
+
+
+def get(access: Access, key_id: str) -> Key | None:
+    """A key of the asker's tenant."""
+    rows = access.fetch(
+        Key,
+        "select key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to"
+        " from api_keys where key_id = %(key_id)s",
+        {"key_id": key_id},
+    )
+    return rows[0] if rows else None
+
+
+def hold(access: Access, key_id: str) -> Key | None:
+    """As `get`, and until the transaction ends nobody else changes it."""
+    access.execute(
+        "select from api_keys where key_id = %(key_id)s for no key update", {"key_id": key_id}
+    )
+    return get(access, key_id)  # after the wait: as whoever held it before left it
+
+
+def succeed(access: Access, key_id: str, successor: str, until: datetime) -> Key:
+    """Name a key's successor and let it end at `until`, or when it would have anyway."""
+    access.execute(
+        "update api_keys set rotated_to = %(successor)s,"
+        " expires_at = least(expires_at, %(until)s) where key_id = %(key_id)s",
+        {"key_id": key_id, "successor": successor, "until": until},
+    )
+    return _there(access, key_id)
+
+
+def revoke(access: Access, key_id: str) -> Key | None:
+    """Revoke a key of the asker's tenant; the first time counts."""
+    access.execute(
+        "update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s",
+        {"key_id": key_id},
+    )
+    return get(access, key_id)
+
+
+def _there(access: Access, key_id: str) -> Key:
+    key = get(access, key_id)
+    assert key is not None, "this transaction wrote it"
+    return key
+
+
+@dataclass(frozen=True)
+class ListedKey(Key):
+    """A key on a page, and the database snapshot that the page shows."""
+
+    mark: str
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedKey]:
+    """Keys of the asker's tenant, newest first; further pages see the snapshot of the first."""
+    return access.fetch(
+        ListedKey,
+        """
+        select k.key_id, k.user_name, k.scopes, k.label, k.created_at, k.expires_at, k.revoked_at,
+            k.rotated_to, coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+        from api_keys k
+        where (%(mark)s::text is null or seen_by(k.xid, %(mark)s::pg_snapshot))
+            and (%(at)s::timestamptz is null or (k.created_at, k.key_id) < (%(at)s, %(key_id)s))
+        order by k.created_at desc, k.key_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "key_id": after and after.row_id.hex,
+            "limit": limit,
+        },
+    )

@@ -1,0 +1,1 @@
+"""AWS services, each behind one module."""

@@ -1,0 +1,289 @@
+"""Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL. What callers
+put by themselves waits under `_uploads/<tenant>/<upload_id>`, where no tenant's name can be; what a
+run of a job works through lies under `_jobs/<run>/`."""
+
+import base64
+import codecs
+import functools
+import hashlib
+import json
+import re
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+from uuid import UUID
+
+from strandline.aws import clients
+from strandline.errors import PayloadMissing, Unavailable
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+
+
+def _config(read_timeout: int, attempts: int) -> "Config":
+    from botocore.config import Config
+
+    # s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
+    return Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "path"},
+        connect_timeout=2,
+        read_timeout=read_timeout,
+        retries={"total_max_attempts": attempts, "mode": "standard"},
+    )
+
+
+_GONE = (404, 412)
+_NO_BYTES = ("NoSuchKey", "InvalidRange")
+"""What S3 says of an object that is not there, or has no byte in the range."""
+_CHUNK_BYTES = 1024 * 1024
+REMOVED_AT_ONCE = 1000
+"""The most that S3 deletes, or lists, in one call."""
+_RUNS = "_jobs/"
+"""Where lists of parts lie: no tenant's name can be so."""
+
+_TEXT = re.compile(
+    r"text/.+|.+\+(json|xml|yaml)"
+    r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
+)
+_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
+
+
+def is_text(mime_type: str | None) -> bool:
+    """Whether a payload of this type is read as text, in UTF-8: to be found by its words and shown
+    to a model. Text in another character set is not."""
+    kind, _, parameters = (mime_type or "").lower().partition(";")
+    charset = _CHARSET.search(parameters)
+    known = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
+    return known and _TEXT.fullmatch(kind.strip()) is not None
+
+
+@dataclass(frozen=True)
+class PutUrl:
+    """A URL that takes one payload, and the headers that must be sent with it."""
+
+    url: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What really lies where a caller was to put a payload."""
+
+    size: int
+    sha256: bytes
+    etag: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A payload as it lies in the store."""
+
+    cid: str
+    put_at: datetime
+    """When its bytes were last put, by the store's clock."""
+
+
+class Blobs:
+    """One bucket's payloads. Raises Unavailable when the store cannot be reached."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+        self._s3 = clients.client("s3", _config(10, 2))
+
+    @functools.cached_property
+    def _copier(self) -> Any:
+        """A copy is answered when all of it is done, and a second one is not done any sooner."""
+        return clients.client("s3", _config(22, 1))
+
+    def put(self, tenant: str, cid: str, data: bytes) -> None:
+        """Store a payload under its own address; doing it twice changes nothing."""
+        with _reachable():
+            self._s3.put_object(Bucket=self._bucket, Key=f"{tenant}/{cid}", Body=data)
+
+    def head_text(self, tenant: str, cid: str, size: int, upload_id: UUID | None = None) -> str:
+        """The first `size` bytes of a payload, or of an upload that is none yet, as text that can
+        be stored: a character cut in half at the end is dropped; what is no UTF-8, and NUL, is
+        U+FFFD, so that places in it hold. Raises PayloadMissing where nothing lies there."""
+        where = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
+        if upload_id is not None:
+            where = self._pending(tenant, upload_id)
+        with _reachable():
+            try:
+                answer = self._s3.get_object(**where, Range=f"bytes=0-{size - 1}")
+            except clients.refusal() as error:
+                if _code(error) not in _NO_BYTES:
+                    raise
+                raise PayloadMissing from None
+            data = answer["Body"].read()
+        return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
+
+    def url(
+        self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
+    ) -> str:
+        """A URL that fetches this payload for `seconds`. A browser saves it and never runs it."""
+        params = {
+            "Bucket": self._bucket,
+            "Key": f"{tenant}/{cid}",
+            "ResponseContentType": mime_type or "application/octet-stream",
+            "ResponseContentDisposition": _attachment(name or cid),
+        }
+        return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
+
+    def put_url(
+        self, tenant: str, upload_id: UUID, size: int, sha256: bytes, seconds: int
+    ) -> PutUrl:
+        """A URL that takes these bytes, once, for `seconds`: length and SHA-256 are signed."""
+        checksum = base64.b64encode(sha256).decode()
+        params = {
+            **self._pending(tenant, upload_id),
+            "ContentLength": size,
+            "ChecksumSHA256": checksum,
+            "IfNoneMatch": "*",
+        }
+        url = self._s3.generate_presigned_url("put_object", Params=params, ExpiresIn=seconds)
+        sent = {"Content-Length": str(size), "If-None-Match": "*"}
+        return PutUrl(url, {**sent, "x-amz-checksum-sha256": checksum})
+
+    def uploaded(self, tenant: str, upload_id: UUID, deadline: float) -> Uploaded | None:
+        """What a caller put there, if anything. The store verified the SHA-256 it tells when it
+        took the bytes; where it tells none they are read, until `deadline` (time.monotonic())."""
+        where = self._pending(tenant, upload_id)
+        with _reachable():
+            try:
+                head = self._s3.head_object(**where, ChecksumMode="ENABLED")
+                if told := head.get("ChecksumSHA256"):
+                    # Of an object put in parts it is another thing, which matches no payload.
+                    digest = base64.b64decode(told.partition("-")[0])
+                else:
+                    digest = self._hashed(where, head["ETag"], deadline)
+            except clients.refusal() as error:
+                if _status(error) in _GONE:
+                    return None
+                raise
+        return Uploaded(head["ContentLength"], digest, head["ETag"])
+
+    def adopt(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
+        """Give what was uploaded, and verified under this ETag, its own address. False: it is no
+        longer there. Doing it twice changes nothing."""
+        with _reachable():
+            try:
+                self._copier.copy_object(
+                    Bucket=self._bucket,
+                    Key=f"{tenant}/{cid}",
+                    CopySource=self._pending(tenant, upload_id),
+                    CopySourceIfMatch=etag,
+                )
+            except clients.refusal() as error:
+                if _status(error) in _GONE:
+                    return False
+                raise
+        return True
+
+    def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
+        """Remove what was uploaded, or never was, up to REMOVED_AT_ONCE; gives what is gone."""
+        keys = {self._pending(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids}
+        return [keys[key] for key in self._remove(list(keys))]
+
+    def stored(self, tenant: str, after: str) -> list[Stored]:
+        """A tenant's payloads behind this address, in order, up to REMOVED_AT_ONCE; none at the
+        end."""
+        prefix = f"{tenant}/"
+        with _reachable():
+            answer = self._s3.list_objects_v2(
+                Bucket=self._bucket,
+                Prefix=prefix,
+                StartAfter=prefix + after,
+                MaxKeys=REMOVED_AT_ONCE,
+            )
+        found = answer.get("Contents", [])
+        return [Stored(one["Key"].removeprefix(prefix), one["LastModified"]) for one in found]
+
+    def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
+        """Remove payloads, up to REMOVED_AT_ONCE; gives what is gone, or never was there."""
+        prefix = f"{tenant}/"
+        return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
+
+    def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
+        """Store the list of a run's parts, as the state machine reads it; gives its key."""
+        key = f"{_RUNS}{run}/shards.json"
+        with _reachable():
+            self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
+        return key
+
+    def shards(self, run: str) -> list[dict[str, Any]]:
+        """A run's parts as they were planned; none once they are forgotten."""
+        with _reachable():
+            try:
+                answer = self._s3.get_object(Bucket=self._bucket, Key=f"{_RUNS}{run}/shards.json")
+            except clients.refusal() as error:
+                if _status(error) in _GONE:
+                    return []
+                raise
+            return json.loads(answer["Body"].read())
+
+    def forget_run(self, run: str) -> None:
+        """Remove a run's list."""
+        self._remove([f"{_RUNS}{run}/shards.json"])
+
+    def forget_runs(self, before: datetime) -> int:
+        """Remove the lists of runs that began before, up to REMOVED_AT_ONCE of them; gives how
+        many."""
+        with _reachable():
+            answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS)
+        found = answer.get("Contents", [])
+        return len(self._remove([o["Key"] for o in found if o["LastModified"] < before]))
+
+    def _remove(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects in one call; gives the keys under which nothing lies any more."""
+        if not keys:
+            return []
+        with _reachable():
+            answer = self._s3.delete_objects(
+                Bucket=self._bucket,
+                Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
+            )
+        kept = {error.get("Key") for error in answer.get("Errors", [])}
+        return [key for key in keys if key not in kept]
+
+    def check(self) -> None:
+        """Raise Unavailable when the bucket does not answer."""
+        with _reachable():
+            self._s3.head_bucket(Bucket=self._bucket)
+
+    def _pending(self, tenant: str, upload_id: UUID) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": f"_uploads/{tenant}/{upload_id}"}
+
+    def _hashed(self, where: dict[str, str], etag: str, deadline: float) -> bytes:
+        hashed = hashlib.sha256()
+        with closing(self._s3.get_object(**where, IfMatch=etag)["Body"]) as body:
+            for chunk in body.iter_chunks(_CHUNK_BYTES):
+                hashed.update(chunk)
+                if time.monotonic() > deadline:
+                    raise Unavailable("The payload store is too slow to verify so much. Try again.")
+        return hashed.digest()
+
+
+def _attachment(name: str) -> str:
+    """A Content-Disposition that any name can stand in (RFC 6266)."""
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _status(error: Exception) -> int:
+    return cast("Any", error).response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def _code(error: Exception) -> str:
+    return cast("Any", error).response["Error"]["Code"]
+
+
+@contextmanager
+def _reachable() -> Generator[None]:
+    try:
+        yield
+    except clients.failures() as error:
+        raise Unavailable("The payload store cannot be reached. Try again.") from error

@@ -1,0 +1,170 @@
+"""Secrets Manager: what of a deployment's settings is secret, and where its first key is put.
+
+Asked by one HTTPS request without boto3, because a cold start waits for it.
+"""
+
+import json
+import os
+import ssl
+import time
+from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, cast
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from strandline.aws.sigv4 import Signer
+from strandline.config import PREFIX, Settings
+from strandline.errors import Misconfigured, Unavailable
+from strandline.observability import logger
+
+VARIABLE = PREFIX + "SECRETS"
+"""The variable that names the secret whose members are settings."""
+_JWT_KEYS = ("jwt_secret", "jwt_jwks")
+_SERVICE = "secretsmanager"
+_SECONDS = 3.0
+"""For one try: Lambda gives an init phase ten."""
+_PAUSES = (0.2, 0.0)
+"""After each try, in seconds."""
+_PASSING = ("ThrottlingException", "InternalServiceError", "ServiceUnavailable")
+_ABSENT = "ResourceNotFoundException"
+
+
+class _Refused(Exception):
+    """What Secrets Manager answered, by the name that it gives the error."""
+
+
+def adopt(env: MutableMapping[str, str]) -> None:
+    """Make the members of the secret that STRANDLINE_SECRETS names settings of this process; what
+    is set in `env` already goes before them. Without the variable nothing is asked.
+
+    What JWTs are signed by may lie there before a release knows of JWTs (`jwt_issuer`): until then
+    it is passed over, so that no function fails to start for what a deployment is yet to bring.
+
+    Raises Unavailable when Secrets Manager cannot be reached (Lambda begins the init phase again
+    with the next request), Misconfigured for a secret that is not there, not ours to read or not a
+    JSON object of strings.
+    """
+    arn = env.get(VARIABLE)
+    if not arn:
+        return
+    text = read(arn)
+    if text is None:
+        raise Misconfigured(f"{VARIABLE}: there is no secret {arn}, or it has no value yet.")
+    members = _members(text)
+    # An older release, to which traffic went back, knows fewer: that is no reason not to start.
+    if unknown := sorted(members.keys() - Settings.model_fields.keys()):
+        logger.warning("members of the secret that are no settings", extra={"members": unknown})
+    if not (env.get(PREFIX + "JWT_ISSUER") or members.get("jwt_issuer")):
+        if early := sorted(members.keys() & set(_JWT_KEYS)):
+            logger.warning("JWTs are off without jwt_issuer", extra={"members": early})
+        members = {name: text for name, text in members.items() if name not in _JWT_KEYS}
+    for name in members.keys() & Settings.model_fields.keys():
+        if not env.get(PREFIX + name.upper()):
+            env[PREFIX + name.upper()] = members[name]
+
+
+def read(arn: str) -> str | None:
+    """A secret's text; None where it has no value yet. Raises Unavailable, Misconfigured."""
+    try:
+        answer = _call("GetSecretValue", {"SecretId": arn})
+    except _Refused as refused:
+        if str(refused) == _ABSENT:
+            return None
+        raise _unusable(arn, refused) from None
+    return answer.get("SecretString")
+
+
+def write(arn: str, text: str) -> None:
+    """Give a secret its value. Raises Unavailable, where it may have it nonetheless, and
+    Misconfigured."""
+    try:
+        # A second try under the same name is the same version.
+        version = uuid4().hex
+        _call(
+            "PutSecretValue",
+            {"SecretId": arn, "SecretString": text, "ClientRequestToken": version},
+        )
+    except _Refused as refused:
+        raise _unusable(arn, refused) from None
+
+
+def _members(text: str) -> Mapping[str, str]:
+    try:
+        members = json.loads(text)
+    except ValueError:
+        members = None
+    if not isinstance(members, dict):
+        raise Misconfigured(f"{VARIABLE}: the secret is not a JSON object of settings.")
+    members = cast("dict[str, object]", members)
+    for name, value in members.items():
+        if not isinstance(value, str):
+            raise Misconfigured(f"{VARIABLE}: the secret's member {name!r} is not a string.")
+    return cast("dict[str, str]", members)
+
+
+def _unusable(arn: str, refused: _Refused) -> Misconfigured:
+    return Misconfigured(f"Secrets Manager refuses {arn}: {refused}.")
+
+
+def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
+    """One request, tried a second time where that may help."""
+    reason = ""
+    for pause in _PAUSES:
+        try:
+            return _try(operation, body)
+        except (OSError, HTTPException) as error:
+            reason = type(error).__name__
+        except _Refused as refused:
+            reason = str(refused)
+            if reason not in _PASSING:
+                raise
+        time.sleep(pause)
+    raise Unavailable(
+        f"Secrets Manager cannot be reached ({reason}) at {_endpoint()}: the function's network "
+        "needs a way there, an interface endpoint or a NAT gateway."
+    )
+
+
+def _try(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
+    url, data = _endpoint(), json.dumps(body).encode()
+    asked = {
+        "content-type": "application/x-amz-json-1.1",
+        "x-amz-target": f"{_SERVICE}.{operation}",
+    }
+    signer = Signer.from_env(os.environ)
+    headers = signer.post_headers(_SERVICE, url + "/", data, asked, datetime.now(UTC))
+    connection = _connection(url)
+    try:
+        connection.request("POST", "/", data, headers)
+        reply = connection.getresponse()
+        text = reply.read()
+    finally:
+        connection.close()
+    try:
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError:
+        answer = {}
+    if reply.status == 200:
+        return answer
+    kind = str(answer.get("__type", "")).rpartition("#")[2]
+    raise _Refused(_PASSING[-1] if reply.status >= 500 else kind or f"HTTP {reply.status}")
+
+
+def _connection(url: str) -> HTTPConnection:
+    address = urlsplit(url)
+    if address.scheme == "http":
+        return HTTPConnection(address.netloc, timeout=_SECONDS)
+    trusted = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+    return HTTPSConnection(address.netloc, timeout=_SECONDS, context=trusted)
+
+
+def _endpoint() -> str:
+    """Where Secrets Manager is; AWS's own variables say otherwise."""
+    for variable in ("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"):
+        if given := os.environ.get(variable):
+            return given.rstrip("/")
+    region = Signer.from_env(os.environ).region
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://{_SERVICE}.{region}.{suffix}"

@@ -1,0 +1,1 @@
+"""Topic chains: the fold of the log, its versions and their heat."""

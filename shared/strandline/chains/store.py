@@ -1,0 +1,457 @@
+"""Chains: heads, immutable versions, and the links to their events."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+from uuid import UUID
+
+from strandline.db.database import Access
+
+
+@dataclass(frozen=True)
+class Text:
+    """An event of a run, as much of it as its chain is made of."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    chars: int
+    """All of them; of a payload its bytes."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    metadata_keys: int
+    said_at: datetime
+    recorded_at: datetime
+    vector: str | None
+
+
+def texts(access: Access, space: str, event_ids: Sequence[UUID]) -> Sequence[Text]:
+    """These events by seq; those that were erased are missing."""
+    return access.fetch(
+        Text,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
+            e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            v.embedding::text as vector
+        from events e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+        where e.event_id = any (%(event_ids)s) and e.erased_at is null
+        order by e.seq
+        """,
+        {"space": space, "event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """An event, as much of it as tells whether a topic goes on."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    said_at: datetime
+    erased: bool
+
+
+def spoken(
+    access: Access, unread: Sequence[UUID], known: Sequence[UUID]
+) -> tuple[Sequence[Spoken], set[UUID]]:
+    """Those of the `unread` events that are not erased, and which of these and the `known` are."""
+    rows = access.fetch(
+        Spoken,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from events e where e.event_id = any (%(unread)s)
+        union all
+        select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
+            e.recorded_at, true
+        from events e where e.event_id = any (%(known)s) and e.erased_at is not null
+        """,
+        {"unread": list(unread), "known": list(known)},
+    )
+    there = [row for row in rows if not row.erased]
+    return there, {row.event_id for row in rows if row.erased}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A chain as it is now: its row, and what its newest version says."""
+
+    chain_id: UUID
+    scope_id: UUID
+    session_id: str
+    version: int
+    status: str
+    strength: float
+    accessed_at: datetime
+    closed_by: str
+    merged: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    started_at: datetime
+    last_event_at: datetime
+    topic: str
+    summary: str
+    entities: list[dict[str, str]]
+    importance: float
+    density: float
+    coherence: float | None
+
+
+_HEADS = """
+    select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
+        v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+        v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+    from chains c
+    join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+        and v.version = c.version
+"""
+
+
+_NEWEST = 500
+"""Chains of a scope that a run may join: what that costs does not grow with the scope."""
+
+
+def nearest(
+    access: Access, scope_id: UUID, space: str, vector: str, alike: float, most_events: int
+) -> Head | None:
+    """Of the newest chains of this scope, by their last event, the one whose summary is most like a
+    vector: at least `alike` (cosine), and of no more than `most_events` events."""
+    rows = access.fetch(
+        Head,
+        """
+        with near as materialized (  -- vectors first: a join of all chains costs twenty times that
+            select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
+            from chain_vectors e
+            where e.tenant_id = current_tenant() and e.space = %(space)s
+                and e.scope_id = %(scope_id)s and e.chain_id = any (array(
+                    select c.chain_id from chains c
+                    where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    order by c.last_event_at desc, c.chain_id limit %(newest)s))
+                and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s)
+        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
+            v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+            v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+        from near n
+        cross join lateral (
+            select * from chains c
+            where c.tenant_id = current_tenant() and c.chain_id = n.chain_id
+                and c.status = 'active' offset 0) c
+        cross join lateral (
+            select * from chain_versions v
+            where v.tenant_id = current_tenant() and v.chain_id = n.chain_id
+                and v.version = c.version and v.event_count <= %(most_events)s offset 0) v
+        order by n.distance, n.chain_id limit 1
+        """,
+        {
+            "scope_id": scope_id,
+            "space": space,
+            "vector": vector,
+            "alike": alike,
+            "most_events": most_events,
+            "newest": _NEWEST,
+        },
+    )
+    return rows[0] if rows else None
+
+
+def head(access: Access, chain_id: UUID) -> Head | None:
+    """A chain. In a transaction it stays as it is until the end: recalls wait."""
+    rows = access.fetch(
+        Head,
+        _HEADS + "where c.chain_id = %(chain_id)s for no key update of c",
+        {"chain_id": chain_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class _Linked:
+    event_id: UUID
+
+
+def linked(access: Access, chain_id: UUID) -> list[UUID]:
+    """The events of a chain, by seq."""
+    rows = access.fetch(
+        _Linked,
+        "select event_id from chain_events where chain_id = %(chain_id)s order by seq",
+        {"chain_id": chain_id},
+    )
+    return [row.event_id for row in rows]
+
+
+@dataclass(frozen=True)
+class Link:
+    """An event that a chain takes in."""
+
+    event_id: UUID
+    seq: int
+
+
+@dataclass(frozen=True)
+class Version:
+    """A chain's new version, and the row of the chain that it makes."""
+
+    chain_id: UUID
+    version: int
+    scope_id: UUID
+    participants: Sequence[str]
+    session_id: str
+    lane: str
+    """The session of the run that it took in."""
+    made_at_seq: int
+    closed_by: str
+    merged: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    started_at: datetime
+    last_event_at: datetime
+    topic: str
+    summary: str
+    entities: Sequence[dict[str, str]]
+    importance: float
+    density: float
+    coherence: float | None
+    quality: float
+    rejected: str | None
+    settings: dict[str, Any]
+    models: dict[str, Any]
+    content_hash: bytes
+    status: str
+    formed_at: datetime
+    strength: float
+    accessed_at: datetime
+    boosted_at: datetime | None
+    archived_at: datetime | None
+    cold_at: datetime
+    promote_until: datetime
+
+
+@dataclass(frozen=True)
+class Use:
+    """What use made of a chain before it was dropped."""
+
+    version: int
+    """The newest that there was: folded again up to it, the chain is what it was."""
+    strength: float
+    accessed_at: datetime
+    boosted_at: datetime | None
+    archived_at: datetime | None
+
+
+def use_before(access: Access, chain_id: UUID) -> Use | None:
+    """What use made of a chain that was dropped and is not folded again up to its last version."""
+    rows = access.fetch(
+        Use,
+        "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
+        " where chain_id = %(chain_id)s",
+        {"chain_id": chain_id},
+    )
+    return rows[0] if rows else None
+
+
+def add(
+    access: Access, made: Version, links: Sequence[Link], space: str, vector: str | None
+) -> None:
+    """Write a version and what hangs on it; `vector` is its summary's, of a chain that is listed.
+    Must be in the transaction that moves the scope's mark."""
+    params: dict[str, object] = {
+        **vars(made),
+        "participants": list(made.participants),
+        "entities": json.dumps(made.entities),
+        "settings": json.dumps(made.settings),
+        "models": json.dumps(made.models),
+        "links": json.dumps([{"event_id": str(link.event_id), "seq": link.seq} for link in links]),
+        "space": space,
+        "vector": vector,
+    }
+    unindex = _UNINDEX if made.version > 1 else ""  # before its first one it has no vector
+    index = _INDEX if vector is not None else ""
+    statements: tuple[LiteralString, ...] = (
+        *(_VERSION, _HEAD, _LINKS if links else ""),
+        *(unindex, _USED, index),
+    )
+    access.execute_all([statement for statement in statements if statement], params)
+
+
+_VERSION = """
+    insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
+        made_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at,
+        topic, summary, entities, importance, density, coherence, quality, rejected, settings,
+        models, content_hash, trust)
+    values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s, %(lane)s,
+        %(made_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
+        %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
+        %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
+        %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s, (
+            -- Of the events that the chain has, and of those that it takes in: each looked up by
+            -- its id, as the planner takes the given ones for a hundred and would read all events.
+            select e.origin
+            from (
+                select c.event_id from chain_events c
+                where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
+                union all
+                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid)) cited
+            cross join lateral (
+                select h.origin from events h
+                where h.tenant_id = current_tenant() and h.event_id = cited.event_id
+                offset 0) e
+            order by trust_rank(e.origin) limit 1))
+"""
+_HEAD = """
+    insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
+        last_event_at, created_at, importance, density, strength, accessed_at, boosted_at, cold_at,
+        promote_until, archived_at)
+    values (current_tenant(), %(chain_id)s, %(scope_id)s, %(participants)s, %(session_id)s,
+        %(version)s, %(status)s, %(last_event_at)s, %(formed_at)s, %(importance)s, %(density)s,
+        %(strength)s, %(accessed_at)s, %(boosted_at)s, %(cold_at)s, %(promote_until)s,
+        %(archived_at)s)
+    on conflict (tenant_id, chain_id) do update set version = excluded.version,
+        status = excluded.status, last_event_at = excluded.last_event_at,
+        importance = excluded.importance, density = excluded.density,
+        accessed_at = excluded.accessed_at, cold_at = excluded.cold_at,
+        promote_until = excluded.promote_until,
+        archived_at = case when excluded.status = 'archived'
+            then coalesce(chains.archived_at, excluded.archived_at) end
+"""
+_LINKS = """
+    insert into chain_events
+        (tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)
+    select current_tenant(), r.event_id, %(chain_id)s, %(scope_id)s, %(participants)s, r.seq,
+        %(version)s
+    from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid, seq bigint)
+"""
+_UNINDEX = "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
+_USED = "delete from chain_use where chain_id = %(chain_id)s and version <= %(version)s"
+_INDEX = """
+    insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
+    values (current_tenant(), %(space)s, %(scope_id)s, %(chain_id)s, %(participants)s,
+        %(vector)s::halfvec)
+"""
+
+
+@dataclass(frozen=True)
+class Unindexed:
+    """An active chain that is not found by meaning."""
+
+    chain_id: UUID
+    version: int
+    summary: str
+
+
+def without_vector(
+    access: Access, space: str, after: UUID | None, limit: int
+) -> Sequence[Unindexed]:
+    """The next active chains after this one whose summary has no vector in this space."""
+    return access.fetch(
+        Unindexed,
+        """
+        select c.chain_id, c.version, v.summary
+        from chains c join chain_versions v on v.tenant_id = c.tenant_id
+            and v.chain_id = c.chain_id and v.version = c.version
+        where c.tenant_id = current_tenant() and c.status = 'active' and c.chain_id > %(after)s
+            and not exists (
+                select from chain_vectors e
+                where e.tenant_id = c.tenant_id and e.space = %(space)s
+                    and e.scope_id = c.scope_id and e.chain_id = c.chain_id)
+        order by c.chain_id limit %(limit)s
+        """,
+        {"space": space, "after": after or UUID(int=0), "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A summary's vector, as Postgres writes it."""
+
+    chain_id: UUID
+    version: int
+    vector: str
+
+
+def index(access: Access, space: str, vectors: Sequence[Indexed]) -> int:
+    """Store these vectors, but for chains that say something else by now or are active no more;
+    gives how many. In a transaction: the chains stay as they are until its end."""
+    return access.execute(
+        """
+        with given as (
+            select * from jsonb_to_recordset(%(rows)s::jsonb) r
+                (chain_id uuid, version int, vector text)),
+        held as materialized (
+            select c.chain_id, c.scope_id, c.participants, g.vector
+            from given g join chains c on c.tenant_id = current_tenant()
+                and c.chain_id = g.chain_id and c.version = g.version and c.status = 'active'
+            order by c.chain_id for no key update of c)
+        insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
+        select current_tenant(), %(space)s, h.scope_id, h.chain_id, h.participants,
+            h.vector::halfvec
+        from held h on conflict do nothing
+        """,
+        {
+            "space": space,
+            "rows": json.dumps(
+                [
+                    {"chain_id": str(v.chain_id), "version": v.version, "vector": v.vector}
+                    for v in vectors
+                ]
+            ),
+        },
+    )
+
+
+def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
+    """Forget all that was folded in these scopes, and name them as due; decisions, the record of
+    use and what use made of each chain stay. `fold_no` moves on, so that a fold under way notices.
+    """
+    params: dict[str, object] = {"scope_ids": list(scope_ids)}
+    access.execute(  # as append does: scopes are locked in one order
+        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+        " for no key update",
+        params,
+    )
+    for statement in _DROP:
+        access.execute(statement, params)
+
+
+_DROP = (
+    # A row that is there is of a later version: the chain was on the way to it again.
+    """
+    insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,
+        accessed_at, boosted_at, archived_at)
+    select tenant_id, chain_id, scope_id, participants, version, strength, accessed_at, boosted_at,
+        archived_at
+    from chains where scope_id = any (%(scope_ids)s)
+    on conflict (tenant_id, chain_id) do update set strength = excluded.strength,
+        accessed_at = excluded.accessed_at, boosted_at = excluded.boosted_at
+    """,
+    "delete from chain_vectors where scope_id = any (%(scope_ids)s)",
+    "delete from chain_events where scope_id = any (%(scope_ids)s)",
+    "delete from chain_versions where scope_id = any (%(scope_ids)s)",
+    "delete from chains where scope_id = any (%(scope_ids)s)",
+    "delete from lanes where scope_id = any (%(scope_ids)s)",
+    "update scopes set folded_seq = 0, fold_no = fold_no + 1 where scope_id = any (%(scope_ids)s)",
+    "insert into scope_work (tenant_id, scope_id, participants, due_at)"
+    " select tenant_id, scope_id, participants, now() from scopes"
+    " where scope_id = any (%(scope_ids)s) order by scope_id on conflict do nothing",
+)

@@ -1,0 +1,276 @@
+"""How far scopes are folded, and what is open in their lanes."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import Access
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a scope is folded, read at one moment."""
+
+    scope_id: UUID
+    participants: list[str]
+    fold_no: int
+    """Whoever commits a fold must find it as it was read."""
+    folded_seq: int
+    settled_seq: int
+    """So far it was ever folded: up to here all is decided."""
+    last_seq: int
+    tuning: dict[str, Any]
+    """The tenant's own."""
+    settings: dict[str, Any] | None
+    """What was decided last to fold by."""
+
+
+def mark(access: Access, scope_id: UUID) -> Mark | None:
+    """Where a scope's fold stands; nothing for a scope that is not there."""
+    rows = access.fetch(
+        Mark,
+        """
+        select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.settled_seq, s.last_seq,
+            t.tuning, (
+                select d.body from decisions d
+                where d.scope_id = s.scope_id and d.kind = 'settings' and d.at_seq <= s.folded_seq
+                order by d.at_seq desc limit 1) as settings
+        from scopes s join tenants t using (tenant_id) where s.scope_id = %(scope_id)s
+        """,
+        {"scope_id": scope_id},
+    )
+    return rows[0] if rows else None
+
+
+def swap(access: Access, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
+    """Move a scope's mark, if nobody else did since `fold_no` was read. The first statement of a
+    fold's transaction: from here on nobody else folds or appends to this scope."""
+    return (
+        access.execute(
+            """
+        update scopes set fold_no = fold_no + 1, folded_seq = %(folded_seq)s,
+            settled_seq = greatest(settled_seq, %(folded_seq)s)
+        where scope_id = %(scope_id)s and fold_no = %(fold_no)s
+        """,
+            {"scope_id": scope_id, "fold_no": fold_no, "folded_seq": folded_seq},
+        )
+        == 1
+    )
+
+
+@dataclass(frozen=True)
+class LoggedTurn:
+    """An event, as much of it as the fold looks at."""
+
+    event_id: UUID
+    seq: int
+    session_id: str
+    role: str
+    type: str
+    said_at: datetime
+    recorded_at: datetime
+    flows: dict[str, Any]
+    """Its workflow and execution ids."""
+    vector: str | None
+    """A user message's, as Postgres writes it."""
+    refused: bool
+    """The model takes no such text."""
+    decided: bool
+    """That its vector is not waited for is a decision already."""
+    erased: bool
+
+
+def turns(
+    access: Access, scope_id: UUID, space: str, after: int, limit: int
+) -> Sequence[LoggedTurn]:
+    """The next events of a scope past a mark."""
+    return access.fetch(
+        LoggedTurn,
+        """
+        select e.event_id, e.seq, e.session_id, e.role, e.type,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
+                'execution_id', e.metadata -> 'execution_id') as flows,
+            v.embedding::text as vector, v.refusal is not null as refused, exists (
+                select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
+                    and d.kind = 'vector_given_up') as decided,
+            e.erased_at is not null as erased
+        from events e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+            and e.role = 'user' and e.type = 'message'
+        -- No gaps: so many seqs are so many events, and a plan that knows it reads no more.
+        where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(after)s + %(limit)s
+        order by e.seq
+        """,
+        {"scope_id": scope_id, "space": space, "after": after, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class OpenTurn(LoggedTurn):
+    """An event that a lane still needs."""
+
+    is_open: bool
+    """Else it is only what the next user message is compared with."""
+    is_ahead: bool
+    """It is not judged yet."""
+    is_user: bool
+    """It is what the next user message is compared with."""
+
+
+def opened(
+    access: Access, scope_id: UUID, space: str, sessions: Sequence[str]
+) -> Sequence[OpenTurn]:
+    """What is open in these lanes, by seq; events that were erased are passed over."""
+    return access.fetch(
+        OpenTurn,
+        """
+        select e.event_id, e.seq, e.session_id, e.role, e.type,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
+                'execution_id', e.metadata -> 'execution_id') as flows,
+            v.embedding::text as vector, v.refusal is not null as refused, exists (
+                select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
+                    and d.kind = 'vector_given_up') as decided,
+            false as erased, e.is_open, e.is_ahead, e.is_user
+        from lanes l
+        cross join lateral (
+            select o.*, true as is_open, o.event_id = (l.open ->> 'user')::uuid is true as is_user,
+                coalesce(o.seq > (l.open ->> 'judged')::bigint, false) as is_ahead
+            from events o
+            where o.scope_id = l.scope_id and o.session_id = l.session_id
+                and o.seq > (l.open ->> 'after')::bigint and o.seq <= l.folded_seq
+            union all
+            select u.*, false, true, false from events u
+            where u.event_id = (l.open ->> 'user')::uuid and u.seq <= (l.open ->> 'after')::bigint
+        ) e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+            and (e.is_user or e.is_ahead and e.role = 'user' and e.type = 'message')
+        where l.scope_id = %(scope_id)s and l.session_id = any (%(sessions)s)
+            and e.erased_at is null
+        order by e.seq
+        """,
+        {"scope_id": scope_id, "space": space, "sessions": list(sessions)},
+    )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A lane as it is kept."""
+
+    session_id: str
+    folded_seq: int
+    after: int
+    """Its events past this seq are open."""
+    judged: int
+    """Those past this one are not judged yet."""
+    user: UUID | None
+    """What the next user message is compared with."""
+    idle_at: datetime
+
+
+def keep(
+    access: Access,
+    scope_id: UUID,
+    participants: Sequence[str],
+    lanes: Sequence[Kept],
+    closed: Sequence[str],
+) -> None:
+    """Keep lanes as they are now; those with nothing open are gone."""
+    params: dict[str, object] = {
+        "scope_id": scope_id,
+        "participants": list(participants),
+        "closed": list(closed),
+        "rows": json.dumps([_row(lane) for lane in lanes]),
+    }
+    if lanes:
+        access.execute(
+            """
+            insert into lanes
+                (tenant_id, scope_id, session_id, participants, folded_seq, open, idle_at)
+            select current_tenant(), %(scope_id)s, r.session_id, %(participants)s, r.folded_seq,
+                r.open, r.idle_at
+            from jsonb_to_recordset(%(rows)s::jsonb) r
+                (session_id text, folded_seq bigint, open jsonb, idle_at timestamptz)
+            on conflict (tenant_id, scope_id, session_id) do update
+            set folded_seq = excluded.folded_seq, open = excluded.open, idle_at = excluded.idle_at
+            """,
+            params,
+        )
+    if closed:
+        access.execute(
+            "delete from lanes where scope_id = %(scope_id)s and session_id = any (%(closed)s)",
+            params,
+        )
+
+
+def _row(lane: Kept) -> dict[str, object]:
+    return {
+        "session_id": lane.session_id,
+        "folded_seq": lane.folded_seq,
+        "open": {
+            "after": lane.after,
+            "judged": lane.judged,
+            "user": lane.user and str(lane.user),
+        },
+        "idle_at": lane.idle_at.isoformat(),
+    }
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A lane in which nobody has spoken for a while."""
+
+    scope_id: UUID
+    session_id: str
+
+
+@dataclass(frozen=True)
+class IdleOnPage(Idle):
+    """One on a page of them; the next page begins after the last."""
+
+    idle_at: datetime
+
+
+def idle(
+    access: Access, now: datetime, after: IdleOnPage | None, without: Sequence[UUID], limit: int
+) -> Sequence[IdleOnPage]:
+    """The next lanes to be closed after this one, longest idle first, but for these scopes' and
+    for those of scopes that are not folded to their end."""
+    return access.fetch(
+        IdleOnPage,
+        """
+        select l.scope_id, l.session_id, l.idle_at
+        from lanes l join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+        where l.tenant_id = current_tenant() and l.idle_at <= %(now)s
+            and s.folded_seq >= s.last_seq and l.scope_id <> all (%(without)s::uuid[])
+            and (%(at)s::timestamptz is null or l.idle_at >= %(at)s
+                and (l.idle_at, l.scope_id, l.session_id) > (%(at)s, %(scope)s::uuid, %(name)s))
+        order by l.idle_at, l.scope_id, l.session_id limit %(limit)s
+        """,
+        {
+            "now": now,
+            "at": after and after.idle_at,
+            "scope": after and after.scope_id,
+            "name": after and after.session_id,
+            "without": list(without),
+            "limit": limit,
+        },
+    )
+
+
+def idle_of(
+    access: Access, scope_id: UUID, sessions: Sequence[str], now: datetime
+) -> Sequence[Idle]:
+    """Those of a scope's lanes that are still to be closed."""
+    return access.fetch(
+        Idle,
+        "select scope_id, session_id from lanes where scope_id = %(scope_id)s"
+        " and session_id = any (%(sessions)s) and idle_at <= %(now)s order by session_id",
+        {"scope_id": scope_id, "sessions": list(sessions), "now": now},
+    )

@@ -1,0 +1,210 @@
+"""Recalls: each time a chain was given as an answer, once; folded into its warmth, and removed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import Access, Connection
+from strandline.tenants.store import named
+from strandline.tuning import Tuning
+
+
+def record(
+    access: Access,
+    recall_id: UUID,
+    chains: Sequence[tuple[UUID, UUID, Sequence[str]]],
+    now: datetime,
+) -> int:
+    """Store that one recall gave these chains (each with its scope and participants); outside of
+    any transaction, after the answer is made. Doing it twice changes nothing; gives how many are
+    new."""
+    rows = [
+        {"chain_id": str(chain_id), "scope_id": str(scope_id), "participants": list(participants)}
+        for chain_id, scope_id, participants in chains
+    ]
+    stored = access.fetch(
+        _Chain,
+        """
+        insert into recalls
+            (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
+        select current_tenant(), %(recall_id)s, r.chain_id, r.scope_id, r.participants, %(now)s
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (chain_id uuid, scope_id uuid, participants text[])
+        order by r.chain_id  -- whoever stores the same twice at once meets in one order
+        on conflict do nothing
+        returning chain_id
+        """,
+        {"recall_id": recall_id, "rows": json.dumps(rows), "now": now},
+    )
+    return len(stored)
+
+
+def record_events(access: Access, recall_id: UUID, event_ids: Sequence[UUID], now: datetime) -> int:
+    """Store that one recall gave these events, as a use of the chains that hold them; as `record`
+    does."""
+    stored = access.fetch(
+        _Chain,
+        """
+        insert into recalls
+            (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
+        select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
+            e.scope_id, e.participants, %(now)s::timestamptz
+        from chain_events e
+        where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
+        order by e.chain_id
+        on conflict do nothing
+        returning chain_id
+        """,
+        {"recall_id": recall_id, "event_ids": list(event_ids), "now": now},
+    )
+    return len(stored)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    chain_id: UUID
+
+
+def hold_recalled(access: Access, limit: int) -> list[UUID]:
+    """Chains with recalls to fold, at most so many, locked in their one order; inside of
+    `transaction`. Whoever comes second waits, and finds them folded."""
+    rows = access.fetch(
+        _Chain,
+        """
+        select c.chain_id from chains c
+        join (select distinct chain_id from recalls
+            where tenant_id = current_tenant() and folded_at is null) r using (chain_id)
+        where c.tenant_id = current_tenant()
+        order by c.chain_id limit %(limit)s for no key update of c
+        """,
+        {"limit": limit},
+    )
+    return [row.chain_id for row in rows]
+
+
+def fold(access: Access, held: Sequence[UUID], now: datetime, tuning: Tuning) -> int:
+    """Fold what is not folded of the recalls of these chains, which are held: each row once. Gives
+    how many chains changed. `tuning` is the tenant's."""
+    return access.execute(
+        """
+        with taken as (
+            update recalls set folded_at = %(now)s
+            where tenant_id = current_tenant() and chain_id = any (%(held)s) and folded_at is null
+            returning chain_id, recalled_at
+        ), uses as (
+            select chain_id, array_agg(recalled_at) as times, max(recalled_at) as latest
+            from taken group by chain_id
+        ), used as (
+            select c.chain_id, now_is.strength, now_is.boosted_at,
+                greatest(c.accessed_at, u.latest) as accessed_at
+            from uses u
+            join chains c on c.tenant_id = current_tenant() and c.chain_id = u.chain_id
+            cross join recalled(c.strength, c.boosted_at, u.times, %(tuning)s::jsonb) now_is
+        )
+        update chains c set
+            strength = u.strength, boosted_at = u.boosted_at, accessed_at = u.accessed_at,
+            cold_at =
+                cold_at(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb),
+            promote_until =
+                promote_until(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb)
+        from used u where c.tenant_id = current_tenant() and c.chain_id = u.chain_id
+        """,
+        {"held": list(held), "now": now, "tuning": tuning.model_dump_json()},
+    )
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """How far a tenant's chains are gone through after a change of heat's settings."""
+
+    after: UUID | None
+    """The last that was done."""
+
+
+def hold_warming(access: Access, settings: Mapping[str, object]) -> Warmed | None:
+    """Let nobody else go through the asker's tenant's chains until the transaction ends; None where
+    all of them go by these settings already."""
+    rows = access.fetch(
+        Warmed,
+        """
+        select case when warmed_by = %(settings)s::jsonb then warmed_to end as after from tenants
+        where tenant_id = current_tenant()
+            and (warmed_to is not null or warmed_by <> %(settings)s::jsonb)
+        for no key update
+        """,
+        {"settings": json.dumps(settings)},
+    )
+    return rows[0] if rows else None
+
+
+def hold_after(access: Access, after: UUID | None, limit: int) -> list[UUID]:
+    """The next chains after this one, at most so many, locked in their one order; inside of
+    `transaction`."""
+    rows = access.fetch(
+        _Chain,
+        "select chain_id from hold_chains_after(%(after)s, %(limit)s) held (chain_id)",
+        {"after": after or UUID(int=0), "limit": limit},
+    )
+    return [row.chain_id for row in rows]
+
+
+def rewarm(access: Access, held: Sequence[UUID], tuning: Tuning) -> None:
+    """Set anew the moments of these chains, which are held."""
+    access.execute(
+        """
+        update chains c set
+            cold_at =
+                cold_at(c.importance, c.density, c.strength, c.accessed_at, %(tuning)s::jsonb),
+            promote_until =
+                promote_until(c.importance, c.density, c.strength, c.accessed_at, %(tuning)s::jsonb)
+        where c.tenant_id = current_tenant() and c.chain_id = any (%(held)s)
+        """,
+        {"held": list(held), "tuning": tuning.model_dump_json()},
+    )
+
+
+def set_warming(access: Access, settings: Mapping[str, object], after: UUID | None) -> None:
+    """Note that the chains up to this one go by these settings; None: all do."""
+    access.execute(
+        "update tenants set warmed_by = %(settings)s::jsonb, warmed_to = %(after)s"
+        " where tenant_id = current_tenant()",
+        {"settings": json.dumps(settings), "after": after},
+    )
+
+
+def prune(access: Access, before: datetime, limit: int) -> int:
+    """Remove recalls that were folded before this, and ones before this of chains that are gone for
+    good; at most so many of either, and gives how many."""
+    return access.execute(
+        """
+        with old as materialized (  -- once: a join that asked it again would get others
+            (select recall_id, chain_id from recalls
+            where tenant_id = current_tenant() and folded_at < %(before)s
+            order by folded_at limit %(limit)s)
+            union all
+            (select r.recall_id, r.chain_id from recalls r
+            left join chains c on c.tenant_id = r.tenant_id and c.chain_id = r.chain_id
+            where r.tenant_id = current_tenant() and r.folded_at is null
+                and r.recalled_at < %(before)s and c.chain_id is null
+            limit %(limit)s)
+        )
+        delete from recalls r using old
+        where r.tenant_id = current_tenant() and r.recall_id = old.recall_id
+            and r.chain_id = old.chain_id
+        """,
+        {"before": before, "limit": limit},
+    )
+
+
+def tenants(
+    connection: Connection, deployment: Mapping[str, object], before: datetime
+) -> list[str]:
+    """Tenants with recalls to fold, ones folded before this to remove, or chains to go through
+    because heat's settings changed; `deployment` has all of these by name."""
+    return named(
+        connection,
+        "select * from tenants_to_warm(%s::jsonb, %s)",
+        (json.dumps(deployment), before),
+    )

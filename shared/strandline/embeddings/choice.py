@@ -1,0 +1,38 @@
+"""Which embedding model this deployment uses; importing this loads none."""
+
+from strandline.config import Settings
+from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, Embedder
+from strandline.errors import Misconfigured
+
+
+def make_embedder(settings: Settings) -> Embedder:
+    """Build the embedder that the settings name; nothing is loaded or called before first use.
+
+    Raises Misconfigured when the local model is asked to be another than it is.
+    """
+    if settings.embedding_provider == "openai":
+        # Here and not above: openai costs more to import than all else a function needs.
+        from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
+
+        return OpenAICompatibleEmbedder(
+            base_url=settings.embedding_base_url,
+            model=settings.embedding_model,
+            api_key=settings.embedding_api_key,
+            dimensions=settings.embedding_dimensions,
+        )
+    require_embedder(settings)
+    from strandline.embeddings.minilm import LocalEmbedder
+
+    return LocalEmbedder(threads=settings.embedding_threads)
+
+
+def require_embedder(settings: Settings) -> None:
+    """Raise Misconfigured for a vector column of another length than the model that ships has, or a
+    model's name without its provider: both are slips."""
+    asked = settings.embedding_model, settings.embedding_dimensions
+    if settings.embedding_provider == "local" and asked != (LOCAL_MODEL, LOCAL_DIMENSIONS):
+        raise Misconfigured(
+            f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions, not "
+            f"{asked[0]} with {asked[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "
+            "STRANDLINE_EMBEDDING_DIMENSIONS unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
+        )

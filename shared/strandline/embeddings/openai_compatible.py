@@ -1,0 +1,181 @@
+"""Embeddings from any endpoint that speaks OpenAI's protocol."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+# httpx2 is openai's own transport. While a body is read, its errors come through unwrapped.
+import httpx2
+import openai
+from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationError
+
+from strandline.embeddings.embedder import require_encodable
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
+from strandline.model_transport import UnusableAnswer, limits, make_client
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+# The protocol's limits are 2,048 texts and 300,000 tokens a request. A token can be as short as a
+# character, and smaller endpoints stop earlier.
+MAX_TEXTS = 256
+MAX_CHARACTERS = 250_000
+# A request that has had no answer for this long, in seconds, will not be saved by patience.
+MAX_SECONDS = 15.0
+_VALUE_BYTES = 48
+"""Of an answer, for each number of its vectors: 17 digits, sign, exponent, and indentation."""
+_REST = 64 * 1024
+"""Of an answer, for all that is not a vector."""
+
+# Bad request, too large, unprocessable: the same text would get the same answer tomorrow. All
+# other statuses, those for a wrong key or model among them, say nothing about the text.
+_REFUSALS = frozenset({400, 413, 422})
+_MISCONFIGURED = frozenset({401, 403, 404})
+_LATE = "The embedding provider did not answer in time."
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    # Gateways that write protobuf as JSON leave a zero out.
+    index: int = 0
+    embedding: Annotated[list[FiniteFloat], FailFast()]
+
+
+class _Answer(BaseModel):
+    """The part of an answer that is used; compatible endpoints differ in the rest."""
+
+    data: Annotated[list[_Item], FailFast()]
+
+
+class OpenAICompatibleEmbedder:
+    """Embeds through an endpoint. Several threads may share one; `close` it when done."""
+
+    def __init__(
+        self, *, base_url: str | None, model: str, api_key: str | None, dimensions: int
+    ) -> None:
+        """`base_url` comes from the deployment's settings alone; None is OpenAI itself."""
+        self.space = f"openai:{model}/{dimensions}"
+        self.dimensions = dimensions
+        self._model = model
+        # The older models refuse the parameter, and so do most compatible endpoints.
+        self._asked = dimensions if model.startswith("text-embedding-3") else openai.omit
+        self._client = openai.OpenAI(
+            # None would let the client take either from OPENAI_*: no address and no key but those
+            # of the settings may be used. Endpoints without keys ignore the word.
+            base_url=base_url or OPENAI_URL,
+            api_key=api_key or "none",
+            # Retrying is the caller's: it knows its time and the breaker.
+            max_retries=0,
+            http_client=make_client(),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """Give one unit vector per text, in order, all within `timeout` seconds.
+
+        Each request has at most 15 s of them.
+
+        Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, no JSON, too
+        large) and
+        EmbeddingRefused (400, 413, 422, or vectors that are not the ones asked for).
+        """
+        require_encodable(texts)
+        deadline = time.monotonic() + timeout
+        vectors: list[list[float]] = []
+        for batch in _batches(texts):
+            vectors += self._vectors(self._request(batch, deadline), len(batch))
+        return vectors
+
+    def _request(self, batch: list[str], deadline: float) -> bytes:
+        """One request's answer."""
+        now = time.monotonic()
+        deadline = min(deadline, now + MAX_SECONDS)
+        if deadline <= now:
+            raise EmbeddingUnavailable(_LATE)
+        seconds, max_bytes = deadline - now, len(batch) * self.dimensions * _VALUE_BYTES + _REST
+        try:
+            with (
+                limits(seconds, max_bytes),
+                self._client.embeddings.with_streaming_response.create(
+                    model=self._model,
+                    input=batch,
+                    encoding_format="float",
+                    dimensions=self._asked,
+                    timeout=seconds,
+                ) as response,
+            ):
+                body = response.read()
+        except UnusableAnswer as error:
+            raise EmbeddingUnavailable(
+                f"The embedding provider's answer {error} Is its dimension that of"
+                " STRANDLINE_EMBEDDING_DIMENSIONS?"
+            ) from None
+        except (openai.OpenAIError, httpx2.HTTPError) as error:
+            # Without its cause: providers quote the text, and the transport the key.
+            raise _failure(error) from None
+        if time.monotonic() > deadline:
+            raise EmbeddingUnavailable(_LATE)
+        return body
+
+    def _vectors(self, body: bytes, count: int) -> list[list[float]]:
+        items = sorted(_parse(body).data, key=lambda item: item.index)
+        if [item.index for item in items] != list(range(count)):
+            raise EmbeddingRefused(
+                f"The embedding provider's answer does not hold {count} vectors, one per text."
+            )
+        for item in items:
+            if len(item.embedding) != self.dimensions:
+                raise EmbeddingRefused(
+                    f"The embedding provider gave {len(item.embedding)} dimensions instead of "
+                    f"{self.dimensions}: check STRANDLINE_EMBEDDING_DIMENSIONS."
+                )
+        return [_unit(item.embedding) for item in items]
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        if batch and (len(batch) == MAX_TEXTS or characters + len(text) > MAX_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        # The protocol forbids the empty text, and one would refuse its whole batch.
+        batch.append(text or " ")
+        characters += len(text)
+    if batch:
+        yield batch
+
+
+def _parse(body: bytes) -> _Answer:
+    try:
+        return _Answer.model_validate_json(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+    # A fault inside an item is a vector that cannot be used. One further out is no answer at all:
+    # a proxy's page, or an error under status 200.
+    if all(len(fault["loc"]) > 1 for fault in faults):
+        raise EmbeddingRefused("The embedding provider gave a vector that is not finite numbers.")
+    raise EmbeddingUnavailable("The embedding provider's answer is not a list of embeddings.")
+
+
+def _unit(vector: list[float]) -> list[float]:
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise EmbeddingRefused("The embedding provider gave a vector without a direction.")
+    return [value / length for value in vector]
+
+
+def _failure(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
+    if isinstance(error, openai.APIStatusError):
+        status = error.status_code
+        if status in _REFUSALS:
+            return EmbeddingRefused(f"The embedding provider refused the request (HTTP {status}).")
+        hint = ": check STRANDLINE_EMBEDDING_*" if status in _MISCONFIGURED else ""
+        return EmbeddingUnavailable(f"The embedding provider answered HTTP {status}{hint}.")
+    if isinstance(error, (openai.APITimeoutError, httpx2.TimeoutException)):
+        return EmbeddingUnavailable(_LATE)
+    return EmbeddingUnavailable("The embedding provider cannot be reached.")

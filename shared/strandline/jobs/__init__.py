@@ -1,0 +1,1 @@
+"""Background jobs: runner, ledger, control."""

@@ -1,0 +1,521 @@
+"""Jobs: what background work did, is doing and failed at, and the leases that keep runs apart."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.cursors import Position
+from strandline.db.database import Access, Connection, translated
+from strandline.tenants.store import named
+
+type State = Literal["queued", "running", "done", "failed"]
+
+LEASE_SECONDS = 300
+"""How long a job of a tenant belongs to its run without a sign of life: a part of it gives one
+every minute or two, between its commits."""
+PLANNED_SECONDS = 300
+"""How long while no part of it was begun: a run that died on the way there keeps nobody waiting."""
+KEPT_DAYS = 30
+"""How long a finished job stays to be read."""
+CONTINUES = "continues"
+"""The kind of a failure that nothing can be tried again of: where topics end is decided once."""
+STUCK = "fold"
+"""The kind of a scope whose work fails again and again."""
+NOT_EMBEDDED = "embed"
+"""The kind of a scope that holds events which the embedding model refused."""
+ABANDONED = "lease_expired"
+"""The reason of a job whose run was not heard of any more."""
+
+
+@dataclass(frozen=True)
+class _Named:
+    job_id: UUID
+
+
+def note_failure(
+    access: Access,
+    *,
+    kind: str,
+    scope_id: UUID,
+    participants: Sequence[str],
+    reason: str,
+    advice: str,
+    ref: UUID | str,
+) -> UUID:
+    """Make a failure visible as a job that can be tried again; gives its id. The same failure again
+    (by `kind` and `ref`, what it is about) is the same job, tried once more.
+
+    `reason` is a code and `advice` what to do about it: neither holds a word of memory. In the
+    transaction of whatever stands in for what failed, or by itself.
+    """
+    return access.fetch(
+        _Named,
+        """
+        insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref, reason,
+            advice, started_at, finished_at)
+        values (current_tenant(), %(job_id)s, %(kind)s, 'failed', %(scope_id)s, %(participants)s,
+            %(ref)s, %(reason)s, %(advice)s, now(), now())
+        on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
+        do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
+            finished_at = now()
+        returning job_id
+        """,
+        {
+            "job_id": uuid7(),
+            "kind": kind,
+            "scope_id": scope_id,
+            "participants": list(participants),
+            "ref": str(ref),
+            "reason": reason,
+            "advice": advice,
+        },
+    )[0].job_id
+
+
+@dataclass(frozen=True)
+class _About:
+    ref: str
+
+
+def noted(access: Access, kind: str, refs: Sequence[object]) -> set[str]:
+    """About which of these things a failure of this kind is known, and not done with."""
+    rows = access.fetch(
+        _About,
+        "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
+        {"kind": kind, "refs": [str(ref) for ref in refs]},
+    )
+    return {row.ref for row in rows}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it is read, and the database snapshot that its page shows."""
+
+    job_id: UUID
+    kind: str
+    state: State
+    scope_id: UUID | None
+    ref: str | None
+    reason: str
+    advice: str
+    attempts: int
+    totals: Mapping[str, int]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    mark: str
+
+
+def newest(
+    access: Access, state: str | None, kind: str | None, after: Position | None, limit: int
+) -> Sequence[Job]:
+    """The asker's tenant's jobs, newest first; further pages see the snapshot of the first."""
+    return access.fetch(
+        Job,
+        """
+        select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
+            j.totals, j.created_at, j.started_at, j.finished_at,
+            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+        from jobs j
+        where (%(mark)s::text is null or seen_by(j.xid, %(mark)s::pg_snapshot))
+            and (%(state)s::text is null or j.state = %(state)s)
+            and (%(kind)s::text is null or j.kind = %(kind)s)
+            and (%(at)s::timestamptz is null
+                or (j.created_at, j.job_id) < (%(at)s, %(id)s::uuid))
+        order by j.created_at desc, j.job_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "id": after and after.row_id,
+            "state": state,
+            "kind": kind,
+            "limit": limit,
+        },
+    )
+
+
+def get(access: Access, job_id: UUID) -> Job | None:
+    """One job; inside a transaction it is held until its end."""
+    rows = access.fetch(
+        Job,
+        """
+        select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
+            j.totals, j.created_at, j.started_at, j.finished_at, '' as mark
+        from jobs j where j.job_id = %(job_id)s for no key update
+        """,
+        {"job_id": job_id},
+    )
+    return rows[0] if rows else None
+
+
+def expire(access: Access, kind: str | None, now: datetime) -> int:
+    """Fail the jobs (of one kind, or of all) whose run was not heard of for the time of a lease;
+    gives how many. What of them is still at work finds its lease gone."""
+    return access.execute(
+        """
+        update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,
+            advice = 'Its run ended without it. Start the job again; nothing that it did is lost.'
+        where ref is null and state in ('queued', 'running') and leased_until < %(now)s
+            and (%(kind)s::text is null or kind = %(kind)s)
+        """,
+        {"kind": kind, "now": now, "reason": ABANDONED},
+    )
+
+
+def queue(access: Access, kind: str, run: str, now: datetime) -> UUID | None:
+    """A job that a run of this name is about to take up; None where one of this kind is queued or
+    running. In a transaction, after `expire`."""
+    rows = access.fetch(
+        _Named,
+        """
+        insert into jobs (tenant_id, job_id, kind, run, state, created_at, leased_until)
+        values (current_tenant(), %(job_id)s, %(kind)s, %(run)s, 'queued', %(now)s,
+            %(now)s::timestamptz + make_interval(secs => %(seconds)s))
+        on conflict (tenant_id, kind) where state in ('queued', 'running') and ref is null
+        do nothing
+        returning job_id
+        """,
+        {
+            "job_id": uuid7(),
+            "kind": kind,
+            "run": run,
+            "now": now,
+            "seconds": PLANNED_SECONDS,
+        },
+    )
+    return rows[0].job_id if rows else None
+
+
+def standing(access: Access, kind: str) -> UUID | None:
+    """The tenant's job of this kind that is queued or running."""
+    rows = access.fetch(
+        _Named,
+        "select job_id from jobs where kind = %(kind)s and ref is null"
+        " and state in ('queued', 'running')",
+        {"kind": kind},
+    )
+    return rows[0].job_id if rows else None
+
+
+def requeue(access: Access, job_id: UUID, run: str, now: datetime) -> bool:
+    """A failed job waits to be tried again, by a run of this name; False where it is not failed.
+    A failure with a `ref` is every sweep's to try, and nobody's lease: it is due at once."""
+    return bool(
+        access.execute(
+            """
+            update jobs set state = 'queued', run = %(run)s, finished_at = null, reason = '',
+                advice = '', attempts = attempts + 1,
+                leased_until = %(now)s::timestamptz
+                    + make_interval(secs => case when ref is null then %(seconds)s else 0 end)
+            where job_id = %(job_id)s and state = 'failed'
+            """,
+            {"job_id": job_id, "run": run, "now": now, "seconds": PLANNED_SECONDS},
+        )
+    )
+
+
+def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bool:
+    """The tenant's job of this kind is this run's, in so many parts; False where another run has
+    it. In a transaction, after `expire`; again it changes nothing, but what a plan that failed had
+    closed is open again."""
+    access.execute(
+        """
+        update jobs set state = 'queued', finished_at = null, reason = '', advice = ''
+        where kind = %(kind)s and run = %(run)s and ref is null and state = 'failed'
+            and not exists (select from jobs other
+                where other.kind = %(kind)s and other.ref is null
+                    and other.state in ('queued', 'running'))
+        """,
+        {"kind": kind, "run": run},
+    )
+    queue(access, kind, run, now)
+    jobs = access.fetch(
+        _Named,
+        """
+        update jobs set state = 'running', started_at = coalesce(started_at, %(now)s),
+            leased_until = greatest(leased_until,
+                %(now)s::timestamptz + make_interval(secs => %(seconds)s))
+        where kind = %(kind)s and run = %(run)s and ref is null and state in ('queued', 'running')
+        returning job_id
+        """,
+        {"kind": kind, "run": run, "now": now, "seconds": PLANNED_SECONDS},
+    )
+    if jobs:
+        access.execute(
+            """
+            insert into job_shards (tenant_id, job_id, shard)
+            select current_tenant(), %(job_id)s, n from generate_series(0, %(shards)s - 1) n
+            on conflict (tenant_id, job_id, shard) do update set state = 'waiting', reason = ''
+            where job_shards.state = 'failed'
+            """,
+            {"job_id": jobs[0].job_id, "shards": shards},
+        )
+    return bool(jobs)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A part of a job that is ours until somebody takes it after us."""
+
+    job_id: UUID
+    shard: int
+    lease_no: int
+
+
+def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held | None:
+    """Take a part of a run's job that is not done; whoever had it before loses it. None where there
+    is nothing to do: it is done, or the tenant's job is another run's. In a transaction."""
+    rows = access.fetch(
+        Held,
+        """
+        with job as (
+            update jobs set leased_until =
+                %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            where kind = %(kind)s and run = %(run)s and ref is null and state = 'running'
+            returning job_id)
+        update job_shards s set lease_no = s.lease_no + 1
+        from job where s.job_id = job.job_id and s.shard = %(shard)s and s.state = 'waiting'
+        returning s.job_id, s.shard, s.lease_no
+        """,
+        {"kind": kind, "run": run, "shard": shard, "now": now, "seconds": LEASE_SECONDS},
+    )
+    return rows[0] if rows else None
+
+
+def renew(access: Access, held: Held, now: datetime) -> bool:
+    """A sign of life: the lease begins anew; False where this part is somebody else's. In no
+    transaction that holds a part: as everywhere, a job is locked before its parts."""
+    return bool(
+        access.fetch(
+            _Named,
+            """
+            update jobs j
+            set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            where j.job_id = %(job_id)s and j.state = 'running' and exists (
+                select from job_shards s where s.job_id = j.job_id and s.shard = %(shard)s
+                    and s.lease_no = %(lease_no)s and s.state = 'waiting')
+            returning j.job_id
+            """,
+            {**vars(held), "now": now, "seconds": LEASE_SECONDS},
+        )
+    )
+
+
+def hold(access: Access, held: Held) -> bool:
+    """Whether this part is still ours: until this transaction ends nobody takes it. It touches no
+    job, unless it held that before."""
+    return bool(
+        access.fetch(
+            _Named,
+            """
+            select s.job_id from job_shards s join jobs j using (tenant_id, job_id)
+            where s.job_id = %(job_id)s and s.shard = %(shard)s and s.lease_no = %(lease_no)s
+                and s.state = 'waiting' and j.state = 'running'
+            for no key update of s
+            """,
+            vars(held),
+        )
+    )
+
+
+def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: datetime) -> bool:
+    """A part is done, if it is still ours; the tenant's last one ends its job. In a transaction of
+    its own: as everywhere, a job is locked before its parts."""
+    access.execute(
+        "select from jobs where job_id = %(job_id)s for no key update", {"job_id": held.job_id}
+    )
+    if not hold(access, held):
+        return False
+    access.execute(
+        "update job_shards set state = 'done', reason = '', totals = %(totals)s"
+        " where job_id = %(job_id)s and shard = %(shard)s",
+        {"job_id": held.job_id, "shard": held.shard, "totals": json.dumps(dict(totals))},
+    )
+    access.execute(
+        """
+        update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = '', totals = (
+            select coalesce(jsonb_object_agg(key, total), '{}') from (
+                select key, sum(value::bigint) as total
+                from job_shards s, jsonb_each_text(s.totals)
+                where s.job_id = %(job_id)s group by key) summed)
+        where job_id = %(job_id)s and state = 'running' and not exists (
+            select from job_shards s where s.job_id = %(job_id)s and s.state <> 'done')
+        """,
+        {"job_id": held.job_id, "now": now},
+    )
+    return True
+
+
+def blame(access: Access, held: Held, reason: str) -> None:
+    """Why the last try at a part failed; it may be tried again. In a transaction."""
+    access.execute(
+        "update job_shards set reason = %(reason)s"
+        " where job_id = %(job_id)s and shard = %(shard)s and lease_no = %(lease_no)s",
+        {**vars(held), "reason": reason},
+    )
+
+
+def close(access: Access, kind: str, run: str, now: datetime, reason: str = "not_finished") -> int:
+    """Fail what of this run is not done in the asker's tenant, with the reason of the first part
+    that failed, else with this one; gives how many jobs. In a transaction: nothing of the run is at
+    work any more."""
+    params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
+    failed = access.execute(
+        """
+        update jobs j set state = 'failed', finished_at = %(now)s,
+            reason = coalesce((
+                select s.reason from job_shards s
+                where s.job_id = j.job_id and s.state <> 'done' and s.reason <> ''
+                order by s.shard limit 1), %(reason)s),
+            advice = 'Try it again: POST /api/v1/admin/jobs/' || j.job_id || '/retry. What it '
+                'committed stays. If it fails again, look for the reason in the log.'
+        where j.kind = %(kind)s and j.run = %(run)s and j.ref is null
+            and j.state in ('queued', 'running')
+        """,
+        params,
+    )
+    access.execute(
+        """
+        update job_shards s set state = 'failed' from jobs j
+        where j.job_id = s.job_id and j.kind = %(kind)s and j.run = %(run)s
+            and j.state = 'failed' and s.state = 'waiting'
+        """,
+        params,
+    )
+    return failed
+
+
+def abandon(access: Access, kind: str, run: str, now: datetime) -> None:
+    """Fail a job that was queued for a run that never began. In a transaction."""
+    access.execute(
+        """
+        update jobs set state = 'failed', finished_at = %(now)s, reason = 'not_started',
+            advice = 'The state machine could not be reached. Try it again: POST '
+                '/api/v1/admin/jobs/' || job_id || '/retry.'
+        where kind = %(kind)s and run = %(run)s and state = 'queued'
+        """,
+        {"kind": kind, "run": run, "now": now},
+    )
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A failure that is to be tried again."""
+
+    job_id: UUID
+    kind: str
+    scope_id: UUID | None
+    ref: str
+
+
+def waiting(access: Access, limit: int) -> Sequence[Waiting]:
+    """Failures that somebody asked to try again, the longest known first."""
+    return access.fetch(
+        Waiting,
+        "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
+        " order by job_id limit %(limit)s",
+        {"limit": limit},
+    )
+
+
+def settle(access: Access, job_id: UUID, now: datetime) -> None:
+    """A failure that was tried again, and is none any more."""
+    access.fetch(
+        _Named,
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where job_id = %(job_id)s and state = 'queued' returning job_id",
+        {"job_id": job_id, "now": now},
+    )
+
+
+def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: datetime) -> None:
+    """Failures of this kind and reason about these things are none any more. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed'"
+        " and reason = %(reason)s",
+        {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
+    )
+
+
+def end_failures(access: Access, kind: str, refs: Sequence[object], now: datetime) -> None:
+    """Failures of this kind about these things are none any more. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state in ('failed', 'queued')",
+        {"kind": kind, "refs": [str(ref) for ref in refs], "now": now},
+    )
+
+
+def refuse(access: Access, job_id: UUID, reason: str, now: datetime) -> None:
+    """A failure that could not be tried again now."""
+    access.fetch(
+        _Named,
+        "update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,"
+        " advice = 'Try it again later.'"
+        " where job_id = %(job_id)s and state = 'queued' returning job_id",
+        {"job_id": job_id, "reason": reason, "now": now},
+    )
+
+
+def prune(access: Access, now: datetime, limit: int) -> int:
+    """Forget jobs that finished KEPT_DAYS ago; gives how many. In a transaction."""
+    return access.execute(
+        """
+        delete from jobs where job_id in (
+            select job_id from jobs
+            where finished_at < %(now)s::timestamptz - make_interval(days => %(days)s)
+                and state in ('done', 'failed')
+            order by finished_at limit %(limit)s)
+        """,
+        {"now": now, "days": KEPT_DAYS, "limit": limit},
+    )
+
+
+def tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
+    """Tenants in which scopes, lanes or jobs wait for a sweep, or that none looked through in this
+    embedding space today: a day begins when the daily sweep comes."""
+    return named(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
+
+
+@dataclass(frozen=True)
+class _Due:
+    due: bool
+
+
+def look_is_due(access: Access, space: str, now: datetime) -> bool:
+    """Whether the tenant's scopes are to be looked through for work that no row names."""
+    (found,) = access.fetch(
+        _Due,
+        "select swept_for is distinct from %(space)s"
+        " or swept_at < swept_day(%(now)s::timestamptz) as due"
+        " from tenants where tenant_id = current_tenant()",
+        {"space": space, "now": now},
+    )
+    return found.due
+
+
+def looked(access: Access, space: str, now: datetime) -> None:
+    """They were looked through. In a transaction."""
+    access.execute(
+        "update tenants set swept_for = %(space)s, swept_at = %(now)s"
+        " where tenant_id = current_tenant()",
+        {"space": space, "now": now},
+    )
+
+
+def totals(connection: Connection, run: str) -> dict[str, int]:
+    """A run over all tenants in numbers."""
+    with translated(connection):
+        rows: list[tuple[Any, ...]] = connection.execute(
+            "select name, total from totals_of_run(%s)", (run,)
+        ).fetchall()
+    return {str(name): int(total) for name, total in rows}

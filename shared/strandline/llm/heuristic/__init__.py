@@ -1,0 +1,1 @@
+"""The heuristic model: the tasks of a language model by rules alone."""

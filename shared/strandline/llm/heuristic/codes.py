@@ -1,0 +1,82 @@
+"""What a text calls by a code: versions, files, models, tickets, orders, commits."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from strandline.llm.heuristic.words import GENITIVE, listed, ordinary
+from strandline.llm.types import EntityKind
+
+VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
+"""Of three parts, or with a v."""
+_PATH = re.compile(
+    r"(?:[\w.-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,8}|[A-Z0-9_]{3,}\.[A-Z]{2,4}"
+)
+_CODE = re.compile(
+    r"#\d{2,}|[A-Z]+-?\d\d\w*|[A-Za-z]+(?:-\w+)*-\d\w*|\d{3,}-[A-Z]\w*|\d{2,3}-\d{4,}|[a-z]{3,}\d+"
+    r"|[A-Z]+\d+-\d\w*|[A-Z]{2,}\d\w*|[A-Z]\.\d{2,}|[B-PR-Z]\d{1,3}"
+    r"|\d{4}-\d{3,}|\d{3,}(?:-\d{2,}){2,}|[A-Z]{2,}(?:/\w+)*/\d+|[1-9][ABCEF]|[A-Z]\d{1,3}[A-Z]"
+    r"|[A-Z]+[/_](?=\w*\d\d)\w+|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
+    r"|\d{3,}-[A-Z]{1,3}-\d+|[A-Z]+-\d{2,}-[A-Z]+|[a-z]+_[a-z]+\d+"
+    r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
+)
+_MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
+_COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_/][a-z0-9]+)+")
+_BETWEEN = frozenset('"“`=:')
+"""What may stand between a thing and its label; so may the verbs."""
+_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[BCGP]2[BCGP]|"
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
+)
+
+
+def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
+    """Versions, paths, order numbers and the like."""
+    standards = listed("standards")
+    for words in parts:
+        for place, word in enumerate(words):
+            if word.isalpha() and word.lower() not in standards:
+                continue
+            word = GENITIVE.sub("", word)
+            if VERSION.fullmatch(word):
+                yield word, "product"
+            elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):
+                before = words[place - 1] if place and word[0].isdigit() else ""
+                name = f"{before} {word}" if before.isalpha() and before.isupper() else word
+                yield name, "product" if _MODEL.fullmatch(word) else "other"
+            elif _PATH.fullmatch(word) and _is_file(word):
+                yield word, "other"
+            elif word.lower() in standards:
+                yield word, "technology"
+            elif _COMPOUND.fullmatch(word) and _is_label(words, place):
+                yield word, "other"
+
+
+def _is_label(words: Sequence[str], place: int) -> bool:
+    """What is called so: the flag route-all, branch is fix-hem."""
+    before = [word.lower() for word in words[max(0, place - 3) : place] if word not in _BETWEEN]
+    while before and before[-1] in {"is", "called", "named"}:
+        before.pop()
+    return bool(before) and before[-1].removesuffix("s") in listed("labelled")
+
+
+def _is_file(path: str) -> bool:
+    """Or a host; no two sentences without a space between them: done.thanks."""
+    if path[0].isdigit() and "_" not in path:
+        return False
+    *before, last = path.split(".")
+    return last.lower() in listed("endings") or not (ordinary(last) and all(map(ordinary, before)))
+
+
+def _is_word(code: str) -> bool:
+    """A word of order or place with a figure behind it, such as under-19s."""
+    return "-" in code and any(code.split("-")[0] in listed(words) for words in ("stop", "openers"))
+
+
+def acronym(word: str) -> bool:
+    """A few capitals that are not said loudly."""
+    return (
+        2 <= len(word) <= 6
+        and word.isalpha()
+        and word.isupper()
+        and word.lower() not in listed("shouted")
+    )

@@ -1,0 +1,41 @@
+"""The model of last resort: answers without a rule that a text could break.
+
+It answers where the heuristic model itself failed, so that one event never stops its scope.
+"""
+
+from collections.abc import Sequence
+
+from strandline.llm.types import Continues, Entities, Said, Summary, Topic
+
+UNTITLED = "Untitled"
+_CHARACTERS = 240
+
+
+class PlainModel:
+    """Says as little as can be said: the topic goes on, and a run is its first words."""
+
+    name = "plain/1"
+
+    def continues(self, before: Sequence[Said], message: Said, after: Sequence[Said]) -> Continues:
+        """Always: a run too long is closed by its length."""
+        del before, message, after
+        return Continues(continues=True)
+
+    def summarise(self, said: Sequence[Said]) -> Summary:
+        """The first text's beginning; without importance, which nobody judged."""
+        first = next((text for one in said if (text := one.text[:_CHARACTERS].strip())), "")
+        return Summary(summary=first or f"{len(said)} events.", importance=0.0)
+
+    def merge(self, earlier: Summary, later: Summary) -> Summary:
+        """The weightier of the two."""
+        return max(earlier, later, key=lambda one: one.importance)
+
+    def topic(self, said: Sequence[Said]) -> Topic:
+        """None that could be named."""
+        del said
+        return Topic(topic=UNTITLED)
+
+    def entities(self, said: Sequence[Said]) -> Entities:
+        """Nobody."""
+        del said
+        return Entities(entities=[])

@@ -1,0 +1,249 @@
+"""What models may be asked for a tenant, what is known of them, and what they were asked."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.cursors import Position
+from strandline.db.database import Access
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What a lease gave, and what is known before a model is asked."""
+
+    granted: int
+    """Calls of the subject that may be made in the `seconds_left` of its minute."""
+    seconds_left: float
+    way: str | None
+    """How structure is asked of the model; None: not known yet."""
+    failures: int
+    """One after the other, since its last answer of use."""
+    shut_seconds: float
+    """So long nobody asks it."""
+    trying: bool
+    """It was shut, and this caller alone may try it now."""
+    spent_usd: float
+    """In this calendar month (UTC)."""
+    usd_per_month: float | None
+    """The tenant's budget; None: the deployment's default."""
+
+
+def lease(
+    access: Access,
+    model: str,
+    subject: str,
+    *,
+    most: int,
+    limit: int,
+    failures: int,
+    may_try: bool,
+    try_seconds: float,
+) -> Leased:
+    """Lease up to `most` calls of a subject's `limit` a minute, and look at all else; see
+    `lease_model` in the migrations. A transaction of its own, outside of any other."""
+    (leased,) = access.fetch(
+        Leased,
+        "select * from lease_model(%(model)s, %(subject)s, %(most)s, %(limit)s, %(failures)s,"
+        " %(may_try)s, %(try_seconds)s)",
+        {
+            "model": model,
+            "subject": subject,
+            "most": most,
+            "limit": limit,
+            "failures": failures,
+            "may_try": may_try,
+            "try_seconds": try_seconds,
+        },
+    )
+    return leased
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a model after it was asked."""
+
+    failures: int
+    shut_seconds: float
+
+
+def note_answer(access: Access, model: str, way: str) -> None:
+    """It gave an answer of use, asked in this way: its failures are forgotten."""
+    access.fetch(
+        State,
+        """
+        insert into model_states (tenant_id, model, way)
+            values (current_tenant(), %(model)s, %(way)s)
+        on conflict (tenant_id, model)
+            do update set way = excluded.way, failures = 0, shut_until = '-infinity'
+        returning failures, 0::float8 as shut_seconds
+        """,
+        {"model": model, "way": way},
+    )
+
+
+def note_failure(access: Access, model: str, failures: int, shut_seconds: float) -> State:
+    """It failed: after `failures` in a row nobody asks it for `shut_seconds`. What it said to
+    other ways of asking is not forgotten."""
+    (state,) = access.fetch(
+        State,
+        """
+        insert into model_states as s (tenant_id, model, failures, shut_until)
+        values (current_tenant(), %(model)s, 1,
+            case when %(failures)s <= 1 then now() + make_interval(secs => %(seconds)s)
+                else '-infinity' end)
+        on conflict (tenant_id, model) do update set
+            failures = s.failures + 1,
+            shut_until = case when s.failures + 1 >= %(failures)s
+                then now() + make_interval(secs => %(seconds)s) else s.shut_until end
+        returning s.failures, greatest(0, coalesce(extract(
+            epoch from nullif(s.shut_until, '-infinity') - now()), 0))::float8 as shut_seconds
+        """,
+        {"model": model, "failures": failures, "seconds": shut_seconds},
+    )
+    return state
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to a provider."""
+
+    call_id: UUID
+    at: datetime
+    task: str
+    model: str
+    prompt: str
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    milliseconds: float
+    outcome: str
+    scope_id: UUID | None
+    job: str | None
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    calls: int
+
+
+def record(access: Access, calls: Sequence[Call]) -> None:
+    """Write down calls of the asker's tenant, and add them to what their month cost: one statement.
+    A call that is there already counts once."""
+    access.fetch(
+        _Recorded,
+        """
+        with added as (
+            insert into model_calls (tenant_id, call_id, at, task, model, prompt, tokens_in,
+                tokens_out, cost_usd, milliseconds, outcome, scope_id, job)
+            select current_tenant(), c.*
+            from jsonb_to_recordset(%(calls)s::jsonb) c (call_id uuid, at timestamptz, task text,
+                model text, prompt text, tokens_in int, tokens_out int, cost_usd float8,
+                milliseconds float8, outcome text, scope_id uuid, job text)
+            on conflict do nothing
+            returning at, tokens_in, tokens_out, cost_usd, outcome
+        ), spent as (
+            insert into model_spend as m (tenant_id, month, calls, failures, tokens_in, tokens_out,
+                cost_usd)
+            select current_tenant(), date_trunc('month', at at time zone 'UTC')::date, count(*),
+                count(*) filter (where outcome <> 'ok'), sum(tokens_in), sum(tokens_out),
+                sum(cost_usd)
+            from added group by 2 order by 2
+            on conflict (tenant_id, month) do update set
+                calls = m.calls + excluded.calls, failures = m.failures + excluded.failures,
+                tokens_in = m.tokens_in + excluded.tokens_in,
+                tokens_out = m.tokens_out + excluded.tokens_out,
+                cost_usd = m.cost_usd + excluded.cost_usd
+            returning m.calls
+        )
+        select count(*) as calls from spent
+        """,
+        {"calls": json.dumps([vars(call) for call in calls], default=str)},
+    )
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What models did for the asker's tenant in a calendar month (UTC)."""
+
+    since: datetime
+    calls: int
+    failures: int
+    """Calls that gave no answer of use, those that were asked again among them."""
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    usd_per_month: float | None
+    """The budget that an operator set; None: the deployment's default."""
+    resting_until: datetime | None
+    """Until when a model is left alone because it failed too often, as all processes know it."""
+
+
+def spend(access: Access) -> Spend:
+    """This month so far."""
+    (row,) = access.fetch(
+        Spend,
+        """
+        select this.month::timestamp at time zone 'UTC' as since, coalesce(m.calls, 0) as calls,
+            coalesce(m.failures, 0) as failures, coalesce(m.tokens_in, 0) as tokens_in,
+            coalesce(m.tokens_out, 0) as tokens_out, coalesce(m.cost_usd, 0) as cost_usd,
+            t.model_usd_per_month as usd_per_month,
+            (select max(s.shut_until) from model_states s
+             where s.tenant_id = current_tenant() and s.shut_until > now()) as resting_until
+        from (select date_trunc('month', now() at time zone 'UTC')::date as month) this
+        left join model_spend m on m.tenant_id = current_tenant() and m.month = this.month
+        left join tenants t on t.tenant_id = current_tenant()
+        """,
+        {},
+    )
+    return row
+
+
+@dataclass(frozen=True)
+class Listed(Call):
+    """A call, and the database snapshot that its page shows."""
+
+    mark: str
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Sequence[Listed]:
+    """Calls of the asker's tenant, newest first; further pages see the snapshot of the first."""
+    return access.fetch(
+        Listed,
+        """
+        select c.call_id, c.at, c.task, c.model, c.prompt, c.tokens_in, c.tokens_out, c.cost_usd,
+            c.milliseconds, c.outcome, c.scope_id, c.job,
+            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+        from model_calls c
+        where (%(mark)s::text is null or seen_by(c.xid, %(mark)s::pg_snapshot))
+            and (%(at)s::timestamptz is null or (c.at, c.call_id) < (%(at)s, %(id)s::uuid))
+        order by c.at desc, c.call_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "id": after and after.row_id,
+            "limit": limit,
+        },
+    )
+
+
+def prune(access: Access, before: datetime, limit: int) -> int:
+    """Remove up to `limit` calls that began before then, oldest first, and the rates of subjects
+    that asked for nothing since; inside of `transaction`. What months cost stays. Gives how many
+    calls went."""
+    access.execute(
+        "delete from model_rates where (tenant_id, subject) in ("
+        " select tenant_id, subject from model_rates where minute_at < %(before)s"
+        " order by tenant_id, subject limit %(limit)s)",
+        {"before": before, "limit": limit},
+    )
+    return access.execute(
+        "delete from model_calls where (tenant_id, at, call_id) in ("
+        " select tenant_id, at, call_id from model_calls where at < %(before)s"
+        " order by at, call_id limit %(limit)s)",
+        {"before": before, "limit": limit},
+    )

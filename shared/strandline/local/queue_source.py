@@ -1,0 +1,138 @@
+"""What calls the worker: the queue's event source."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
+    BotoCoreError,
+    ClientError,
+)
+
+from strandline.local.aws import client
+from strandline.local.lambda_context import REGION, Event, Handler, LambdaContext, function_name_of
+
+logger = logging.getLogger(__name__)
+
+BATCH = 10
+# A long poll cannot be interrupted: a stop waits for one at most.
+POLL_SECONDS = 1
+STOP_SECONDS = 2.0
+# Failed messages come back so soon, not after the queue's 180 s: a poisoned one is in the
+# dead-letter queue within seconds.
+RETRY_SECONDS = 1
+FUNCTION_SECONDS = 900.0  # the longest that Lambda lets a function run
+BACKOFF_SECONDS = 1.0  # after the queue itself did not answer
+
+
+class QueuePoller:
+    """Lambda's event source mapping for one queue: batches of up to 10, partial failures honoured.
+
+    What the handler does not report in `batchItemFailures` is deleted. If it raises, or reports an
+    identifier that is none of the batch's, the whole batch failed.
+    """
+
+    def __init__(self, queue_url: str, handler: Handler) -> None:
+        self._handler = handler
+        self._name = function_name_of(handler)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._url = queue_url
+        self._sqs = client("sqs")
+        asked = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+        self._arn: str = asked["Attributes"]["QueueArn"]
+
+    def start(self) -> None:
+        """Begin; once per object."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no further step, and wait up to 2 s for the one under way."""
+        self._stopping.set()
+        self._thread.join(STOP_SECONDS)
+        self._sqs.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._step()
+
+    def _call(self, event: Event) -> object:
+        return self._handler(event, LambdaContext(self._name, FUNCTION_SECONDS))
+
+    def _step(self) -> None:
+        try:
+            if messages := self._receive():
+                self._settle(messages, self._failures(messages))
+        except (BotoCoreError, ClientError):
+            logger.exception("the queue %s does not answer", self._url)
+            self._stopping.wait(BACKOFF_SECONDS)
+
+    def _receive(self) -> list[dict[str, Any]]:
+        answer = self._sqs.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=BATCH,
+            WaitTimeSeconds=POLL_SECONDS,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return answer.get("Messages", [])
+
+    def _failures(self, messages: list[dict[str, Any]]) -> set[str]:
+        """The message ids that the handler did not finish."""
+        batch = {message["MessageId"] for message in messages}
+        try:
+            answer = self._call({"Records": [_record(m, self._arn) for m in messages]})
+            failed = _reported(answer)
+        except Exception as error:
+            logger.error(
+                "%s failed on a batch of %d: %s", self._name, len(messages), type(error).__name__
+            )
+            return batch
+        return failed if failed <= batch else batch
+
+    def _settle(self, messages: list[dict[str, Any]], failed: set[str]) -> None:
+        """Delete what is done; let the rest come back soon."""
+        receipts = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in messages]
+        done = [receipt for receipt in receipts if receipt["Id"] not in failed]
+        again = [
+            receipt | {"VisibilityTimeout": RETRY_SECONDS}
+            for receipt in receipts
+            if receipt["Id"] in failed
+        ]
+        if done:
+            self._sqs.delete_message_batch(QueueUrl=self._url, Entries=done)
+        if again:
+            self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=again)
+
+
+def _reported(answer: object) -> set[str]:
+    """The identifiers in `batchItemFailures`; no answer and an empty one are success."""
+    if not isinstance(answer, Mapping):
+        return set()
+    reported = cast("Mapping[str, Any]", answer).get("batchItemFailures")
+    failures: list[dict[str, str]] = reported or []
+    return {failure["itemIdentifier"] for failure in failures}
+
+
+def _record(message: dict[str, Any], arn: str) -> Event:
+    """One message as Lambda shows it to a function."""
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message.get("Attributes", {}),
+        "messageAttributes": {
+            name: _attribute(value) for name, value in message.get("MessageAttributes", {}).items()
+        },
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": REGION,
+    }
+
+
+def _attribute(value: dict[str, Any]) -> Event:
+    """A message attribute under Lambda's names: `StringValue` is `stringValue` there."""
+    lists: Event = {"stringListValues": [], "binaryListValues": []}
+    return lists | {name[0].lower() + name[1:]: content for name, content in value.items()}

@@ -1,0 +1,358 @@
+"""The whole service on one machine: database, AWS, queue, clock and HTTP, started and stopped."""
+
+import importlib
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import psycopg
+import uvicorn
+from psycopg import sql
+
+from strandline.background.schedule_handler import Waker
+from strandline.clock import Clock, utc_now
+from strandline.config import settings
+from strandline.db.database import Asker, Database
+from strandline.db.migrate import migrate, prepare_roles
+from strandline.deployment import DAILY_SWEEP, FUNCTIONS, Fn, routes
+from strandline.errors import Misconfigured
+from strandline.llm.choice import require_provider
+from strandline.local import directory_checks, postgres_home, tls
+from strandline.local.admin_key import admin_key
+from strandline.local.aws import LocalAws
+from strandline.local.http_server import GatewayApp
+from strandline.local.lambda_context import Handler
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.local.postgres_supervisor import PostgresKeeper
+from strandline.local.queue_source import QueuePoller
+from strandline.local.schedule_starter import GROUP, ROLE, Ticker, daily
+from strandline.local.state_machine import StateMachine
+from strandline.local.tls import PeerProtocol, Tls
+from strandline.observability import logger
+from strandline.resources import Service
+
+HOST = "127.0.0.1"
+TENANT = "local"
+_DATABASE = "strandline"
+_OWNER, _APP = "strandline_owner", "strandline_app"
+_SWEEP_SECONDS = "10"
+_SECRETS = "secrets.json"
+_DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
+_SWITCH_SECONDS = 0.0005
+"""After so long a thread that computes lets another run. The worker folds in the process that
+answers requests; each of these waits its turn several times, which Python has last 5 ms."""
+_LOG_BYTES = 16 * 1024 * 1024
+_REMINDER_SECONDS = 60.0
+_LEASED = tuple(
+    sql.SQL("update {} set leased_until = '-infinity' where leased_until > now()").format(
+        sql.Identifier(table)
+    )
+    for table in ("scope_work", "jobs", "job_shards")
+)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that answers."""
+
+    url: str
+    key: str
+    """A key of tenant `local` with every right but operator's, the same at each start."""
+    directory: Path
+    postgres: EmbeddedPostgres
+    warnings: Sequence[str] = ()
+    """What endangers the data, and what to do."""
+    tls: Tls | None = None
+    """How it is served over HTTPS."""
+    key_notice: str = ""
+    """Whence the key is, for a person to read."""
+
+
+def log_file(directory: Path) -> Path:
+    """Where a line for each request and job goes."""
+    return directory / "log.jsonl"
+
+
+def key_file(directory: Path) -> Path:
+    """Where the address and key of the latest start lie, for this machine's own tools: in the
+    directory that was asked for, wherever the data had to go."""
+    return directory / "local.json"
+
+
+def admin_key_file(directory: Path) -> Path:
+    """Where the key that is the same at each start is kept."""
+    return directory / "admin.key"
+
+
+def _log_loss(reason: str) -> None:
+    logger.critical("%s", reason)
+
+
+@contextmanager
+def running(
+    directory: Path,
+    port: int,
+    clock: Clock = utc_now,
+    lost: Callable[[str], None] = _log_loss,
+) -> Generator[Running]:
+    """Start everything on `directory`, serve on loopback, and stop it all again. What comes due
+    does so by `clock`. `lost` is told, once, that the directory was removed meanwhile.
+
+    Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
+    """
+    asked, directory = directory, postgres_home.settle(directory.absolute())
+    for place in (asked, directory):
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    warnings = directory_checks.warnings(directory)
+    with ExitStack() as stack:
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        stack.enter_context(_logging_to(log_file(directory)))
+        secured = tls.settled(directory)
+        listening = stack.enter_context(closing(_listen(port)))
+        known = _secrets(directory)
+        postgres = stack.enter_context(
+            EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
+        )
+        aws = stack.enter_context(LocalAws(directory))
+        files = (directory / _SECRETS, aws.blobs)
+        stack.enter_context(closing(PostgresKeeper(postgres, files, lost)))
+        machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
+        _migrate(postgres, known)
+        url = postgres.dsn(_DATABASE, _APP, known["app_password"])
+        environment = _configure(url, aws, machine, known["key_secret"], secured)
+        database = Database(url)
+        stack.callback(database.close)
+        key = admin_key(database, TENANT, known["key_secret"], admin_key_file(directory))
+        tls.enter_client(database.access(Asker(TENANT, ())), secured)
+        handlers = {
+            fn.name: _handler(stack, fn, warnings, clock)
+            for fn in FUNCTIONS
+            if fn.name != "migrate"
+        }
+        _work_in_the_background(stack, handlers, aws, machine, clock)
+        _serve(stack, handlers, listening, secured)
+        scheme = "https" if secured else "http"
+        address = f"{scheme}://{HOST}:{listening.getsockname()[1]}"
+        # For commands of other processes, which tell the queue of runs what they want.
+        reached = environment | aws.environment()
+        paths = {n: str(path) for n, path in vars(secured).items() if path} if secured else None
+        _write_private(
+            key_file(asked),
+            {"url": address, "key": key.token, "environment": reached, "tls": paths},
+        )
+        yield Running(address, key.token, directory, postgres, warnings, secured, key.notice)
+
+
+def _work_in_the_background(
+    stack: ExitStack,
+    handlers: Mapping[str, Handler],
+    aws: LocalAws,
+    machine: StateMachine,
+    clock: Clock,
+) -> None:
+    """Have queues, schedules and the state machine call the functions they call in AWS."""
+    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.every_minutes})
+    loops = (
+        QueuePoller(aws.queue_url, handlers["worker"]),
+        QueuePoller(aws.runs_url, handlers["waker"]),
+        Ticker(clock),
+    )
+    for loop in loops:
+        loop.start()
+    stack.callback(_stop_together, loops)
+    stack.callback(machine.settle)
+    daily("daily-sweep", DAILY_SWEEP, machine.arn, json.dumps({"job": "sweeper"}))
+    machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
+
+
+def _stop_together(loops: Sequence[QueuePoller | Ticker]) -> None:
+    """Stop all at once: each may wait a second for what it asked last."""
+    threads = [threading.Thread(target=loop.stop) for loop in loops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class _PrivateLog(RotatingFileHandler):
+    """A log for its owner's eyes: it names tenants and scopes."""
+
+    _reminded = -_REMINDER_SECONDS
+
+    def _open(self) -> TextIOWrapper:
+        stream = super()._open()
+        os.fchmod(stream.fileno(), 0o600)
+        return stream
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that could not be written: told once a minute, not with a traceback for each."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif time.monotonic() - self._reminded >= _REMINDER_SECONDS:
+            self._reminded = time.monotonic()
+            sys.stderr.write(f"strandline: {self.baseFilename} is not written: {error.strerror}\n")
+
+
+@contextmanager
+def _logging_to(file: Path) -> Generator[None]:
+    """Every line into `file` and one older; on the terminal warnings alone."""
+    every = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
+    every.setFormatter(logger.registered_formatter)
+    terminal, level = logger.registered_handler, logger.registered_handler.level
+    ours = logging.getLogger(logger.name)
+    ours.addHandler(every)
+    terminal.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        terminal.setLevel(level)
+        ours.removeHandler(every)
+        every.close()
+
+
+def environment_port(variable: str, default: int) -> int:
+    """A port out of the environment. Raises Misconfigured for what is none."""
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal() or int(text) > 65535:
+        raise Misconfigured(
+            f"{variable} is a port from 0 (any that is free) to 65535, not {text!r}."
+        )
+    return int(text)
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen(128)  # now, or two services could both believe to have the port
+    except OSError as error:
+        listening.close()
+        raise Misconfigured(
+            f"Port {port} is taken: stop what listens there, or set STRANDLINE_PORT."
+        ) from error
+    return listening
+
+
+def _secrets(directory: Path) -> dict[str, str]:
+    """This directory's own secrets, made once; readable by its owner alone."""
+    file = directory / _SECRETS
+    if not file.exists():
+        names = ("key_secret", "owner_password", "app_password")
+        _write_private(file, {name: secrets.token_urlsafe(32) for name in names})
+    return json.loads(file.read_text())
+
+
+def _write_private(file: Path, content: Mapping[str, object]) -> None:
+    draft = file.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        json.dump(content, out)
+    draft.replace(file)
+
+
+def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
+    with psycopg.connect(postgres.dsn(), autocommit=True) as administrator:
+        there = administrator.execute(
+            "select from pg_database where datname = %s", (_DATABASE,)
+        ).fetchone()
+        if there is None:
+            statement = sql.SQL("create database {}").format(sql.Identifier(_DATABASE))
+            administrator.execute(statement)
+    with psycopg.connect(postgres.dsn(_DATABASE), autocommit=True) as administrator:
+        passwords = {_OWNER: known["owner_password"], _APP: known["app_password"]}
+        prepare_roles(administrator, passwords)
+    owner_url = postgres.dsn(_DATABASE, _OWNER, known["owner_password"])
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        migrate(owner)
+    with psycopg.connect(postgres.dsn(_DATABASE)) as administrator:
+        for leased in _LEASED:  # whoever held them ended with the service's last run
+            administrator.execute(leased)
+
+
+def _configure(
+    url: str, aws: LocalAws, machine: StateMachine, key_secret: str, secured: Tls | None
+) -> dict[str, str]:
+    environment = {
+        "STRANDLINE_DATABASE_URL": url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_RUNS_URL": aws.runs_url,
+        # Nobody wants to wait five minutes here.
+        "STRANDLINE_SWEEP_SECONDS": os.environ.get("STRANDLINE_SWEEP_SECONDS") or _SWEEP_SECONDS,
+        "STRANDLINE_STATE_MACHINE": machine.arn,
+        "STRANDLINE_WAKEUP_GROUP": GROUP,
+        "STRANDLINE_WAKEUP_ROLE": ROLE,
+        "STRANDLINE_KEY_SECRET": key_secret,
+        "STRANDLINE_CLIENT_CERTIFICATES": str(bool(secured and secured.authority)).lower(),
+    }
+    os.environ |= environment
+    settings.cache_clear()
+    require_provider(settings())  # as a Lambda's init phase does
+    return environment
+
+
+def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str], clock: Clock) -> Handler:
+    """A function's real handler, its connections closed and its model loaded where it has one."""
+    module = importlib.import_module(f"functions.{fn.name}.handler")
+    if "database" not in fn.needs:
+        vars(module)["waker"] = Waker(clock)
+        return module.lambda_handler
+    service = Service(warnings=warnings, clock=clock)
+    vars(module)["service"] = service
+    stack.callback(service.database.close)
+    if "model" in fn.needs:
+        threading.Thread(target=service.warm, name=f"warm-{fn.name}", daemon=True).start()
+    return module.lambda_handler
+
+
+def _serve(
+    stack: ExitStack,
+    handlers: dict[str, Handler],
+    listening: socket.socket,
+    secured: Tls | None,
+) -> None:
+    origins = settings().cors_origins
+    table = {route: handlers[name] for route, name in routes(preflights=bool(origins)).items()}
+    config = uvicorn.Config(
+        GatewayApp(table, origins=origins),
+        http=PeerProtocol,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        **(secured.options() if secured else {}),
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = _no_signals  # the caller decides when to stop
+    thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        # A request that is broken off is no fault, and none that its traceback would explain.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        server.should_exit = True
+        thread.join(10)
+
+    stack.callback(stop)
+    while not server.started:
+        if not thread.is_alive():
+            raise Misconfigured("The HTTP server did not start; its log says why.")
+        time.sleep(0.01)
+
+
+@contextmanager
+def _no_signals() -> Generator[None]:
+    yield

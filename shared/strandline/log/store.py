@@ -1,0 +1,335 @@
+"""The log: append, and every way to read events back."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic_core import to_json
+
+from strandline.cursors import Position
+from strandline.db.database import Access, Look
+from strandline.log import web_search
+from strandline.log.cid import Part
+from strandline.log.event_builder import NewEvent
+from strandline.log.fulltext import parser_text
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an item: created, replayed, conflict, or a refusal's code."""
+
+    n: int
+    outcome: str
+    event_id: UUID | None
+    scope_id: UUID | None
+    seq: int | None
+    cid: str | None
+    recorded_at: datetime | None
+    blob_size: int | None
+    stored: dict[str, Any] | None
+    turned_dirty: bool | None
+
+
+_READERS: Sequence[Callable[[str], Any]] = (
+    int,
+    str,
+    UUID,
+    UUID,
+    int,
+    str,
+    datetime.fromisoformat,
+    int,
+    json.loads,
+    "t".__eq__,
+)
+"""How each field of Outcome is read from Postgres' text."""
+
+
+def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
+    """Store the items, one function call in one round trip. Where one item of an atomic call is
+    neither created nor replayed, nothing was stored."""
+    document = _document([item.as_json() for item in items])
+    rows = access.call(
+        "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
+    )
+    return [Outcome(*map(_read, _READERS, row)) for row in rows]
+
+
+def _document(items: Sequence[Mapping[str, object]]) -> str:
+    return to_json(items).decode()
+
+
+def _read(read: Callable[[str], Any], value: bytes | None) -> Any:
+    return None if value is None else read(value.decode())
+
+
+@dataclass(frozen=True)
+class _Foreseen:
+    n: int
+    refusal: str | None
+
+
+def foreseen(access: Access, items: Sequence[NewEvent]) -> dict[int, str | None]:
+    """The items that an append would not store, as the log stands, by their n: why it would refuse
+    each, or nothing where its key is there already."""
+    rows = access.fetch(
+        _Foreseen,
+        """
+        with items as materialized (
+            select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
+        refused as materialized (select append_refusals(array(select i from items)) as codes),
+        known as (
+            select (items.i).n as n, (items.i).source_event_key is not null and exists (
+                select from event_keys k
+                where k.tenant_id = current_tenant() and k.writer = current_writer()
+                    and k.channel = (items.i).key_channel
+                    and k.source_event_key = (items.i).source_event_key) as there
+            from items)
+        select known.n,
+            case when not known.there then refused.codes ->> known.n::text end as refusal
+        from known, refused where known.there or refused.codes ? known.n::text
+        """,
+        {"items": _document([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+    )
+    return {row.n: row.refusal for row in rows}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an edge points at, seen by every reader of the citing event; or nothing."""
+
+    place: int
+    event_id: UUID | None
+    cid: str | None
+
+
+def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Target]:
+    """Find edges' targets: `wanted` holds {event_id?, cid?, participants}; the answer keeps their
+    order. A CID alone means the earliest event that all participants may see."""
+    return access.fetch(
+        Target,
+        """
+        select w.place, found.event_id, found.cid
+        from jsonb_to_recordset(%(wanted)s::jsonb)
+            as w (place int, event_id uuid, cid text, participants text[])
+        left join lateral (
+            select e.event_id, e.cid from events e
+            where e.event_id = w.event_id and e.cid = coalesce(w.cid, e.cid)
+                and e.participants @> w.participants
+            union all
+            (select e.event_id, e.cid from events e
+            where w.event_id is null and e.cid = w.cid and e.participants @> w.participants
+            order by e.recorded_at, e.event_id limit 1)
+        ) found on true
+        order by w.place
+        """,
+        {"wanted": json.dumps([{**edge, "place": n} for n, edge in enumerate(wanted)])},
+    )
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event as it lies in the log, with its edges."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    participants: list[str]
+    session_id: str
+    channel: str
+    role: str
+    type: str
+    origin: str
+    speaker: str | None
+    content: str | None
+    parts: Sequence[Part]
+    stop_reason: str | None
+    blob_cid: str | None
+    blob_size: int | None
+    mime_type: str | None
+    file_name: str | None
+    metadata: dict[str, Any]
+    occurred_at: datetime | None
+    recorded_at: datetime
+    cid: str | None
+    edges: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        read = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
+        object.__setattr__(self, "parts", [Part(part["chars"], part["model"]) for part in read])
+
+
+def get(access: Access, event_id: UUID) -> Event | None:
+    """One event in view."""
+    rows = access.fetch(
+        Event,
+        """
+        select * from event_rows where event_id = %(event_id)s
+        """,
+        {"event_id": event_id},
+    )
+    return rows[0] if rows else None
+
+
+def earliest_by_cid(access: Access, cid: str) -> Event | None:
+    """The earliest event in view whose block has this CID: a CID is not unique."""
+    rows = access.fetch(
+        Event,
+        """
+        select * from event_rows where cid = %(cid)s order by recorded_at, event_id limit 1
+        """,
+        {"cid": cid},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A payload that the asker may fetch."""
+
+    cid: str
+    size: int
+    mime_type: str | None
+    file_name: str | None
+
+
+def payload(access: Access, cid: str) -> Payload | None:
+    """The payload of an event in view, or one that this writer uploaded."""
+    rows = access.fetch(
+        Payload,
+        """
+        (select e.blob_cid as cid, e.blob_size as size, e.mime_type, e.file_name from events e
+         where e.tenant_id = current_tenant() and e.blob_cid = %(cid)s and e.erased_at is null
+         order by e.recorded_at, e.event_id limit 1)
+        union all
+        (select b.cid, b.size, null, null from blobs b
+         where b.tenant_id = current_tenant() and b.cid = %(cid)s and b.writer = current_writer()
+            and current_viewer() = array[b.writer])  -- nobody else listens; never for '*'
+        limit 1
+        """,
+        {"cid": cid},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class Described:
+    """Under which type and name an event holds its payload."""
+
+    event_id: UUID
+    mime_type: str | None
+    file_name: str | None
+
+
+def described(access: Access, event_ids: Sequence[UUID]) -> Sequence[Described]:
+    """The payloads' types and names of these events, as far as they are in view."""
+    return access.fetch(
+        Described,
+        "select event_id, mime_type, file_name from events"
+        " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
+        {"event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class Listed(Event):
+    """An event on a page, and the database snapshot that the page shows."""
+
+    mark: str
+    available: int
+    """How many there were before the page was cut: one more than asked for tells of a next page."""
+
+
+FEW = 200
+"""A view of more scopes than this is wide: no list looks into all of them."""
+
+
+def newest(
+    access: Access,
+    *,
+    narrowing: Mapping[str, object],
+    scope_id: UUID | None,
+    text: str | None,
+    after: Position | None,
+    limit: int,
+    page_bytes: int,
+) -> Look[Listed]:
+    """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
+    on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
+    the first. A session narrows the view to its scopes. Of a wide view, or an admin's without
+    scopes to list, the tenant's newest events come first."""
+    return access.look(
+        Listed,
+        """
+        with asked as materialized (
+            select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
+                else some_scopes_in_view(%(few)s + 1) end as scope_ids),
+        view as materialized (
+            select case when %(session_id)s::text is null then scope_ids
+                else scopes_with_session(%(session_id)s, scope_ids, %(few)s + 1) end as scope_ids
+            from asked),
+        few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
+        wanted as (
+            select e.* from (select unnest(scope_ids) as scope_id from view, few where are) view
+            cross join lateral (
+                select e.event_id, e.recorded_at, e.scope_id, e.seq, page_bytes(e) as bytes
+                from events e
+                where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
+                    and is_listed(e, %(narrowing)s, %(mark)s, %(at)s, %(after)s, %(seq)s)
+                    and (%(text)s::text is null or holds_words(e, %(text)s))
+                order by e.seq desc limit %(limit)s + 1
+            ) e
+            union all
+            select many.* from few, newest_of_many(
+                %(narrowing)s, %(text)s, %(mark)s, %(at)s, %(after)s, %(seq)s, %(limit)s + 1) many
+            where are is not true),
+        page as (
+            select w.event_id, row_number() over newest as place, sum(w.bytes) over newest as bytes
+            from wanted w
+            window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
+            order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
+        select e.*, coalesce(%(mark)s, pg_current_snapshot())::text as mark,
+            (select count(*) from page) as available
+        from page p join event_rows e on e.event_id = p.event_id
+        where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
+        order by p.place
+        """,
+        {
+            "narrowing": json.dumps(narrowing),
+            "scope_id": scope_id,
+            "session_id": narrowing.get("session_id"),
+            "text": text and parser_text(web_search.spelled(text)),
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "after": after and after.row_id,
+            "seq": after and after.seq,
+            "few": FEW,
+            "limit": limit,
+            "page_bytes": page_bytes,
+        },
+    )
+
+
+def feed(
+    access: Access, scope_id: UUID, after_seq: int, limit: int, page_bytes: int
+) -> Sequence[Event]:
+    """A scope's events past `after_seq` by seq: at most `limit`, or `page_bytes` of content."""
+    return access.fetch(
+        Event,
+        """
+        with page as (
+            select e.event_id, sum(e.bytes) over (order by e.seq) as bytes,
+                row_number() over (order by e.seq) as place
+            from (select e.event_id, e.seq, page_bytes(e) as bytes from events e
+                  where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
+                      and e.seq > %(after_seq)s and e.erased_at is null
+                  order by e.seq limit %(limit)s) e)
+        select e.* from page p join event_rows e on e.event_id = p.event_id
+        where p.place = 1 or p.bytes <= %(page_bytes)s
+        order by e.seq
+        """,
+        {"scope_id": scope_id, "after_seq": after_seq, "limit": limit, "page_bytes": page_bytes},
+    )

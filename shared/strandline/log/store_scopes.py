@@ -1,0 +1,81 @@
+"""Scopes: who took part in what, and how far each scope's log goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.cursors import Position
+from strandline.db.database import Access
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A scope in view."""
+
+    scope_id: UUID
+    participants: list[str]
+    last_seq: int
+    last_recorded_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ListedScope(Scope):
+    """A scope on a page, and the database snapshot that the page shows."""
+
+    mark: str
+
+
+def get(access: Access, scope_id: UUID) -> Scope | None:
+    """One scope in view."""
+    rows = access.fetch(
+        Scope,
+        "select scope_id, participants, last_seq, last_recorded_at, created_at from scopes"
+        " where scope_id = %(scope_id)s",
+        {"scope_id": scope_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class _Id:
+    scope_id: UUID
+
+
+def after(access: Access, last: UUID | None, limit: int) -> list[UUID]:
+    """The next scopes after this one, by id."""
+    rows = access.fetch(
+        _Id,
+        "select scope_id from scopes where tenant_id = current_tenant()"
+        " and scope_id > %(last)s order by scope_id limit %(limit)s",
+        {"last": last or UUID(int=0), "limit": limit},
+    )
+    return [row.scope_id for row in rows]
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedScope]:
+    """Scopes in view, newest first; further pages see the snapshot of the first."""
+    return access.fetch(
+        ListedScope,
+        """
+        with view as materialized (select scopes_in_view() as scope_ids)
+        select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at,
+            coalesce(%(mark)s, pg_current_snapshot())::text as mark
+        from (
+            select * from scopes where scope_id = any ((select scope_ids from view)::uuid[])
+            union all
+            select * from scopes where (select scope_ids from view) is null) s
+        where (%(mark)s is null or seen_by(s.xid, %(mark)s))
+            and (%(at)s::timestamptz is null
+                or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
+        order by s.created_at desc, s.scope_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "scope_id": after and after.row_id,
+            "limit": limit,
+        },
+    )

@@ -1,0 +1,194 @@
+"""Uploads that were asked for: their writer's alone until an event cites them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.db.database import Access, Connection
+from strandline.tenants.store import named
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this writer's transactions know of a CID: that it may be cited, an upload, or nothing.
+    Of several uploads each has a row, the newest first: where the CID is first asked for and is not
+    citable. Elsewhere the newest stands for all."""
+
+    place: int
+    cid: str
+    citable: bool
+    held_as: str | None
+    """The type under which the earliest event holds it that names one."""
+    upload_id: UUID | None
+    size: int | None
+    mime_type: str | None
+    file_name: str | None
+
+
+def known(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Known]:
+    """Look up what requests cite: `wanted` holds {place, cid, participants}. Citable is what append
+    lets through; of another writer's uploads nothing is known."""
+    return access.fetch(
+        Known,
+        """
+        with wanted as (
+            select w.place, w.cid, citable.found is not null as citable, held.mime_type as held_as
+            from jsonb_to_recordset(%(wanted)s::jsonb)
+                as w (place int, cid text, participants text[])
+            left join lateral (  -- by address, however many CIDs the planner takes these for
+                (select 1 as found from blobs b
+                 where b.tenant_id = current_tenant() and b.cid = w.cid
+                    and b.writer = current_writer())
+                union all
+                (select 1 from events e
+                 where e.tenant_id = current_tenant() and e.blob_cid = w.cid
+                    and (e.participants @> w.participants or current_writer() <> '*')
+                 limit 1)
+                limit 1) citable on true
+            left join lateral (
+                select e.mime_type from events e
+                where e.tenant_id = current_tenant() and e.blob_cid = w.cid
+                    and e.mime_type is not null
+                order by e.recorded_at, e.event_id limit 1) held on true),
+        first as (
+            select *, row_number() over (partition by cid order by citable, place) = 1 as is_first
+            from wanted)
+        select w.place, w.cid, w.citable, w.held_as, u.upload_id, u.size, u.mime_type, u.file_name
+        from first w
+        left join lateral (
+            select * from uploads u
+            where u.tenant_id = current_tenant() and u.writer = current_writer() and u.cid = w.cid
+                and u.remove_at > now()
+            order by u.upload_id desc
+            limit case when w.citable or not w.is_first then 1 end) u on true
+        order by w.place, u.upload_id desc
+        """,
+        {"wanted": json.dumps(wanted)},
+    )
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An upload under way."""
+
+    upload_id: UUID
+    remove_at: datetime
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How it stands with a payload that a writer wants to upload."""
+
+    stored_size: int | None
+    """Its size where this writer may cite it already, whoever takes part."""
+    upload_id: UUID | None
+    remove_at: datetime | None
+
+    @property
+    def begun(self) -> Begun | None:
+        """The same upload, asked for before."""
+        if self.upload_id is None or self.remove_at is None:
+            return None
+        return Begun(self.upload_id, self.remove_at)
+
+
+def standing(
+    access: Access, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
+) -> Standing:
+    """Is the payload stored already, or is the same upload under way for `seconds` at least?"""
+    (found,) = access.fetch(
+        Standing,
+        """
+        select coalesce(
+                (select b.size from blobs b
+                 where b.tenant_id = current_tenant() and b.cid = %(cid)s
+                    and b.writer = current_writer()),
+                (select e.blob_size from events e
+                 where e.tenant_id = current_tenant() and e.blob_cid = %(cid)s
+                    and current_writer() <> '*' limit 1)) as stored_size,
+            u.upload_id, u.remove_at
+        from (values (true)) one
+        left join lateral (
+            select * from uploads u
+            where u.tenant_id = current_tenant() and u.writer = current_writer()
+                and u.cid = %(cid)s and u.size = %(size)s
+                and u.mime_type is not distinct from %(mime_type)s
+                and u.file_name is not distinct from %(name)s
+                and u.remove_at > now() + make_interval(secs => %(seconds)s)
+            order by u.upload_id desc limit 1) u on true
+        """,
+        {"cid": cid, "size": size, "mime_type": mime_type, "name": name, "seconds": seconds},
+    )
+    return found
+
+
+def begin(
+    access: Access, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
+) -> Begun:
+    """Note an upload of this writer, to be removed after `seconds`."""
+    (begun,) = access.fetch(
+        Begun,
+        """
+        insert into uploads
+            (tenant_id, upload_id, writer, cid, size, mime_type, file_name, remove_at)
+        values (current_tenant(), %(upload_id)s, current_writer(), %(cid)s, %(size)s,
+            %(mime_type)s, %(name)s, now() + make_interval(secs => %(seconds)s))
+        returning upload_id, remove_at
+        """,
+        {
+            "upload_id": uuid7(),
+            "cid": cid,
+            "size": size,
+            "mime_type": mime_type,
+            "name": name,
+            "seconds": seconds,
+        },
+    )
+    return begun
+
+
+def tenants(connection: Connection) -> list[str]:
+    """Tenants with uploads past their time."""
+    return named(connection, "select * from tenants_with_uploads(now())", ())
+
+
+@dataclass(frozen=True)
+class _Writer:
+    writer: str
+
+
+def writers(access: Access, limit: int) -> list[str]:
+    """Who has uploads past their time in this tenant: for background work alone."""
+    rows = access.fetch(
+        _Writer, "select * from writers_of_uploads(now(), %(limit)s)", {"limit": limit}
+    )
+    return [row.writer for row in rows]
+
+
+@dataclass(frozen=True)
+class _Due:
+    upload_id: UUID
+
+
+def due(access: Access, limit: int) -> list[UUID]:
+    """This writer's uploads past their time, the longest first."""
+    rows = access.fetch(
+        _Due,
+        "select upload_id from uploads where writer = current_writer() and remove_at <= now()"
+        " order by remove_at limit %(limit)s",
+        {"limit": limit},
+    )
+    return [row.upload_id for row in rows]
+
+
+def forget(access: Access, upload_ids: Sequence[UUID]) -> None:
+    """Remove these uploads of this writer, whose objects are gone."""
+    with access.transaction():
+        access.execute(
+            "delete from uploads where upload_id = any (%(upload_ids)s) and remove_at <= now()",
+            {"upload_ids": list(upload_ids)},
+        )

@@ -1,0 +1,326 @@
+"""What is due in the background: scopes with events past their last vector, and their leases."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from strandline.db.database import Access, Connection
+from strandline.tenants.store import named
+
+STUCK_ATTEMPTS = 5
+"""So many tries in a row that got no further make a scope's work stuck: somebody must look."""
+LEASE_SECONDS = 120
+"""How long a scope's work belongs to one worker: a batch takes seconds, a dead worker's scope is
+taken up again by the sweep."""
+
+
+def tenants(connection: Connection, space: str) -> list[str]:
+    """Tenants with work due, or with events that have no vector in this space."""
+    return named(connection, "select * from tenants_with_work(%s, now())", (space,))
+
+
+def name_unembedded(access: Access, space: str) -> int:
+    """Name every scope whose vectors in this space, or whose fold, end before its log, as due;
+    gives how many were not named yet."""
+    return access.execute(
+        """
+        insert into scope_work (tenant_id, scope_id, participants, due_at)
+        select s.tenant_id, s.scope_id, s.participants, now()
+        from scopes s
+        left join scope_progress p on p.scope_id = s.scope_id and p.space = %(space)s
+        where s.last_seq > coalesce(p.embedded_seq, 0) or s.last_seq > s.folded_seq
+        order by s.scope_id  -- as append does: crossing inserts meet in one order
+        on conflict do nothing
+        """,
+        {"space": space},
+    )
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A scope that is ours for a while."""
+
+    scope_id: UUID
+    participants: list[str]
+    attempts: int
+    """Tries before this one, in a row, that got no further."""
+    last_error: str | None
+
+
+def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Sequence[Lease]:
+    """Take due scopes that nobody works on: the ones named, or the longest due. It is a try from
+    now on: a worker that is killed in it cannot say that it failed."""
+    return access.fetch(
+        Lease,
+        """
+        with due as materialized (  -- once: a plan that asked again would get the next ones
+            select scope_id from scope_work
+            where due_at <= now() and leased_until <= now()
+                and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
+            order by due_at, scope_id limit %(limit)s for update skip locked)
+        update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s),
+            attempts = w.attempts + 1
+        from due where w.scope_id = due.scope_id
+        returning w.scope_id, w.participants, w.attempts - 1 as attempts, w.last_error
+        """,
+        {
+            "seconds": LEASE_SECONDS,
+            "scope_ids": None if scope_ids is None else list(scope_ids),
+            "limit": limit,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Unembedded:
+    """An event without a vector in the space that is asked for."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    participants: list[str]
+    speaker: str | None
+    content: str | None
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    said_at: datetime
+    erased: bool
+
+
+def unembedded(
+    access: Access, scope_ids: Sequence[UUID], space: str, limit: int
+) -> Sequence[Unembedded]:
+    """The next events of these scopes to embed, scope by scope and by seq."""
+    return access.fetch(
+        Unembedded,
+        """
+        select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
+            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from unnest(%(scope_ids)s) scope_id
+        left join lateral (  -- by index, however many scopes the planner takes these for
+            select p.embedded_seq from scope_progress p
+            where p.scope_id = scope_id.scope_id and p.space = %(space)s offset 0) p on true
+        cross join lateral (
+            select * from events e
+            where e.scope_id = scope_id.scope_id and e.seq > coalesce(p.embedded_seq, 0)
+                and e.seq <= coalesce(p.embedded_seq, 0) + %(limit)s  -- no gaps, no sort
+            order by e.seq limit %(limit)s) e
+        order by e.scope_id, e.seq limit %(limit)s
+        """,
+        {"scope_ids": list(scope_ids), "space": space, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A text's vector, known from before."""
+
+    text_hash: bytes
+    embedding: str
+
+
+def cached(access: Access, space: str, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
+    """Vectors of texts that were embedded before, as Postgres writes them."""
+    rows = access.fetch(
+        Cached,
+        "select text_hash, embedding::text from embedding_cache"
+        " where space = %(space)s and text_hash = any (%(hashes)s)",
+        {"space": space, "hashes": list(hashes)},
+    )
+    return {row.text_hash: row.embedding for row in rows}
+
+
+def bring_forward(access: Access, scope_id: UUID) -> bool:
+    """A scope's work is due now, unless somebody is at it; False where it has none. In a
+    transaction."""
+    return bool(
+        access.execute(
+            "update scope_work set due_at = least(due_at, now()) where scope_id = %(scope_id)s",
+            {"scope_id": scope_id},
+        )
+    )
+
+
+def refused(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[Unembedded]:
+    """Events of a scope whose vector in this space was refused."""
+    return access.fetch(
+        Unembedded,
+        """
+        select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
+            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from event_vectors v
+        join events e on e.tenant_id = v.tenant_id and e.event_id = v.event_id
+        where v.space = %(space)s and v.scope_id = %(scope_id)s and v.refusal is not null
+        order by e.seq limit %(limit)s
+        """,
+        {"scope_id": scope_id, "space": space, "limit": limit},
+    )
+
+
+def replace_refusals(access: Access, space: str, vectors: Sequence["Vector"]) -> int:
+    """Put vectors where there were refusals; gives how many. In a transaction."""
+    return access.execute(
+        """
+        update event_vectors v
+        set embedding = r.embedding::halfvec, refusal = null, embedded_at = now()
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (scope_id uuid, event_id uuid, embedding text)
+        where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
+            and v.refusal is not null and r.embedding is not null
+        """,
+        {"space": space, "rows": json.dumps(_rows(vectors))},
+    )
+
+
+class Vector(NamedTuple):
+    """An event's vector, or why it has none."""
+
+    event: Unembedded
+    text_hash: bytes
+    embedding: str | None
+    refusal: str | None
+
+
+def as_text(vector: list[float]) -> str:
+    """A vector as Postgres reads it."""
+    return HalfVector(vector).to_text()
+
+
+def store_vectors(
+    access: Access, space: str, vectors: Sequence[Vector], events: Sequence[Unembedded]
+) -> None:
+    """Store the vectors of `events`, and that their scopes are embedded so far; doing it twice
+    changes nothing. The events are as `unembedded` gave them: of each scope the next ones. Only
+    erased events among them may be without a vector."""
+    params: dict[str, object] = {"space": space, "rows": json.dumps(_rows(vectors))}
+    access.execute(
+        """
+        insert into event_vectors
+            (tenant_id, space, scope_id, event_id, participants, embedding, refusal)
+        select current_tenant(), %(space)s, r.scope_id, r.event_id, r.participants,
+            r.embedding::halfvec, r.refusal
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (scope_id uuid, event_id uuid, participants text[], embedding text, refusal text)
+        on conflict do nothing
+        """,
+        params,
+    )
+    access.execute(
+        """
+        insert into embedding_cache (tenant_id, space, text_hash, event_id, participants, embedding)
+        select distinct on (r.text_hash) current_tenant(), %(space)s, decode(r.text_hash, 'hex'),
+            r.event_id, r.participants, r.embedding::halfvec
+        from jsonb_to_recordset(%(rows)s::jsonb) r
+            (event_id uuid, participants text[], text_hash text, embedding text)
+        where r.embedding is not null order by r.text_hash, r.event_id
+        on conflict do nothing
+        """,
+        params,
+    )
+    reached = {event.scope_id: event for event in events}
+    access.execute(  # still at work: the lease goes on
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
+        " where scope_id = any (%(scope_ids)s)",
+        {"seconds": LEASE_SECONDS, "scope_ids": list(reached)},
+    )
+    access.execute(
+        """
+        insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
+        select current_tenant(), r.scope_id, %(space)s, r.participants, r.seq
+        from jsonb_to_recordset(%(reached)s::jsonb) r
+            (scope_id uuid, participants text[], seq bigint)
+        order by r.scope_id
+        on conflict (tenant_id, scope_id, space) do update
+        set embedded_seq = greatest(scope_progress.embedded_seq, excluded.embedded_seq)
+        """,
+        {
+            "space": space,
+            "reached": json.dumps(
+                [
+                    {"scope_id": str(e.scope_id), "participants": e.participants, "seq": e.seq}
+                    for e in reached.values()
+                ]
+            ),
+        },
+    )
+
+
+def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
+    return [
+        {
+            "scope_id": str(v.event.scope_id),
+            "event_id": str(v.event.event_id),
+            "participants": v.event.participants,
+            "text_hash": v.text_hash.hex(),
+            "embedding": v.embedding,
+            "refusal": v.refusal,
+        }
+        for v in vectors
+    ]
+
+
+def go_on(access: Access, scope_id: UUID) -> None:
+    """The fold got further: the lease, where there is one, begins anew, and what failed before
+    counts no more."""
+    access.execute(
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s),"
+        " attempts = 0 where scope_id = %(scope_id)s and leased_until > now()",
+        {"seconds": LEASE_SECONDS, "scope_id": scope_id},
+    )
+
+
+def settle(access: Access, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
+    """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
+    at once; gives how many are gone. Where the work `moved` what is left of it is due since now: it
+    is not overdue, as what fails is. The scopes' locks, taken in their one order, make this and an
+    append that turns a scope dirty see each other."""
+    params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space, "moved": moved}
+    access.execute(
+        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+        " for no key update",
+        params,
+    )
+    done = access.execute(
+        """
+        delete from scope_work w using scopes s, scope_progress p
+        where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
+            and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
+            and s.folded_seq >= s.last_seq
+        """,
+        params,
+    )
+    access.execute(
+        "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null,"
+        " due_at = case when %(moved)s then now() else due_at end"
+        " where scope_id = any (%(scope_ids)s)",
+        params,
+    )
+    return done
+
+
+def put_off(
+    access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
+) -> None:
+    """Give leases back after a failure, or to wait (which is no try), to be tried again in
+    `seconds`; the reason is kept."""
+    access.execute(
+        "update scope_work set leased_until = '-infinity',"
+        " due_at = now() + make_interval(secs => %(seconds)s),"
+        " attempts = case when %(failed)s then greatest(attempts, 1)"
+        " else greatest(attempts - 1, 0) end, last_error = %(reason)s"
+        " where scope_id = any (%(scope_ids)s)",
+        {
+            "scope_ids": list(scope_ids),
+            "seconds": seconds,
+            "reason": reason,
+            "failed": failed,
+        },
+    )

@@ -1,0 +1,1 @@
+"""Recall by words and by meaning."""

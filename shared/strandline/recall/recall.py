@@ -1,0 +1,97 @@
+"""Recall: what do we know about this? Events in view by words and by meaning, each cited."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+from uuid_utils.compat import uuid7
+
+from strandline.chains import store_recalls
+from strandline.db.database import Access, Look
+from strandline.embeddings import spaces
+from strandline.embeddings.embedder import Embedder
+from strandline.log.read import fitting, shown
+from strandline.observability import logger
+from strandline.recall import store
+from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest, Score
+from strandline.tuning import DEFAULTS
+
+# A model that does not answer keeps its thread; with a few of them a slow one degrades answers
+# instead of stopping them.
+_USED = 10
+"""Of an answer's hits, the best of which count as used."""
+_THREADS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
+
+
+def recall(
+    access: Access, embedder: Embedder, request: RecallRequest, vector_seconds: float
+) -> RecallAnswer:
+    """The best hits for a question, best first. Without a query vector within `vector_seconds` it
+    answers by full text alone and says so in `degraded`; so it does where the best hits fill an
+    answer before `limit`."""
+    vector, degraded = query_vector(embedder, request.query, vector_seconds)
+    found = store.fused(
+        access,
+        question=request.query,
+        vector=vector,
+        space=embedder.space,
+        narrowing=request.narrowing(),
+        limit=request.limit,
+    )
+    hits = fitting(map(_hit, found.rows))
+    return RecallAnswer(
+        hits=hits,
+        degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
+        not_yet_embedded=max((row.fresh for row in found.rows), default=0),
+        token=token_of(access, found, embedder.space if vector else None),
+    )
+
+
+def query_vector(
+    embedder: Embedder, question: str, seconds: float
+) -> tuple[list[float] | None, list[str]]:
+    """A question's vector within `seconds`; or none, and what to say of an answer without it."""
+    future = _THREADS.submit(embedder.embed, [question], timeout=seconds)
+    try:
+        vector = future.result(timeout=seconds)[0]
+        if all(map(math.isfinite, vector)):
+            return vector, []
+        reason = "not finite"
+    except Exception as error:  # whatever is wrong with a model, there is an answer without it
+        future.cancel()
+        reason = type(error).__name__
+    logger.warning("recall without a query vector", extra={"error": reason})
+    return None, ["no_query_vector"]
+
+
+def _hit(row: store.Found) -> Hit:
+    score = Score.model_validate({**vars(row), "total": row.score})
+    piece = None
+    if row.blob_cid and row.start_char is not None and row.end_char:  # 0: found by its name alone
+        piece = Piece(start_char=row.start_char, end_char=row.end_char)
+    return Hit(event=shown(row), piece=piece, score=score)
+
+
+def record_use(access: Access, found: RecallAnswer, space: str, now: datetime) -> bool:
+    """Record that these events were given as an answer: what keeps their chains warm. The answer
+    is made already and is given whatever happens here; tells whether it was recorded."""
+    least = spaces.thresholds(space, DEFAULTS).relevant
+    used = [
+        hit.event.event_id
+        for hit in found.hits[:_USED]
+        if hit.score.text_rank or (hit.score.cosine is not None and hit.score.cosine >= least)
+    ]
+    try:
+        if used:
+            store_recalls.record_events(access, uuid7(), used, now)
+    except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner
+        logger.warning("recall not recorded", extra={"error": type(error).__name__})
+        return False
+    return True
+
+
+def token_of[Row](access: Access, found: Look[Row], space: str | None) -> str:
+    """What the answer rested on, as one opaque word. With its moment in it, it is never the same
+    twice, and so does not tell either whether anything was written in between."""
+    rested_on = {"v": 1, "mark": found.mark, "now": found.now.isoformat(), "space": space}
+    return access.sealer.seal("token", access.asker.tenant, rested_on)

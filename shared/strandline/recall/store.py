@@ -1,0 +1,131 @@
+"""Recall's one statement: words, vectors and what is too fresh for either, fused by rank."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgvector import HalfVector
+
+from strandline.db.database import Access, Look
+from strandline.log import words_index
+from strandline.log.fulltext import parser_text
+from strandline.log.store import FEW, Event
+
+
+@dataclass(frozen=True)
+class Found(Event):
+    """An event, why it was found, and what the answer shows."""
+
+    score: float
+    text_rank: int | None
+    text_score: float | None
+    vector_rank: int | None
+    cosine: float | None
+    fresh_rank: int | None
+    start_char: int | None
+    end_char: int | None
+    fresh: int
+    """How many events in view (of those looked at) have no vector yet."""
+
+
+def fused(
+    access: Access,
+    *,
+    question: str,
+    vector: list[float] | None,
+    space: str,
+    narrowing: Mapping[str, Any],
+    limit: int,
+) -> Look[Found]:
+    """The best `limit` events in view for a question, best first. Without a vector: by words, and
+    by freshness where there is no vector of the event either."""
+    return access.look(
+        Found,
+        """
+        with view as materialized (select scopes_in_view() as scope_ids),
+        by_words as (
+            select distinct on (s.event_id) s.event_id, s.rank as score, s.start_char, s.end_char
+            from view, search_events(
+                any_word(%(question)s),
+                -- a list of many scopes costs more than it spares: visibility is tested anyway
+                case when cardinality(view.scope_ids) <= %(few)s then view.scope_ids end,
+                %(narrowing)s::jsonb, %(candidates)s) s
+            order by s.event_id, s.rank desc),
+        by_vector as (
+            (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
+            from (
+                select event_id, space, embedding from event_vectors
+                where scope_id = any ((select scope_ids from view)::uuid[])
+                union all
+                select event_id, space, embedding from event_vectors
+                where (select scope_ids from view) is null) v
+            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb = '{}'
+                and v.space = %(space)s and v.embedding is not null
+            order by v.embedding <=> %(vector)s::halfvec, v.event_id
+            limit %(candidates)s)
+            union all
+            select n.event_id, 1 - n.distance
+            from view, nearest_passing(%(vector)s::halfvec, %(space)s, view.scope_ids,
+                %(narrowing)s::jsonb, %(candidates)s) n
+            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb <> '{}'),
+        fresh as (  -- a scope with events past its last vector has work waiting
+            select e.event_id, e.recorded_at
+            from (
+                select scope_id from scope_work
+                where scope_id = any ((select scope_ids from view)::uuid[])
+                union all
+                select scope_id from scope_work where (select scope_ids from view) is null) w
+            left join scope_progress p on p.scope_id = w.scope_id and p.space = %(space)s
+            cross join lateral (
+                select e.event_id, e.recorded_at from events e
+                -- not coalesce, which the planner trusts with no index past a policy
+                where e.scope_id = w.scope_id
+                    and e.seq > case when p.embedded_seq is null then 0 else p.embedded_seq end
+                    and passes(e, %(narrowing)s::jsonb)
+                order by e.seq desc limit %(fresh)s) e
+            order by e.recorded_at desc, e.event_id desc limit %(fresh)s),
+        ranked as (
+            select event_id, row_number() over (order by score desc, event_id desc) as text_rank,
+                score as text_score, null::bigint as vector_rank, null::float8 as cosine,
+                null::bigint as fresh_rank, start_char, end_char
+            from by_words
+            union all
+            select event_id, null, null, row_number() over (order by score desc, event_id), score,
+                null, null, null
+            from by_vector
+            union all
+            select event_id, null, null, null, null,
+                row_number() over (order by recorded_at desc, event_id desc), null, null
+            from fresh),
+        best as (
+            select event_id,
+                sum(coalesce(%(text_weight)s / (%(k)s + text_rank), 0)
+                    + coalesce(%(vector_weight)s / (%(k)s + vector_rank), 0)
+                    + coalesce(%(fresh_weight)s / (%(k)s + fresh_rank), 0))::float8 as score,
+                max(text_rank) as text_rank, max(text_score)::float8 as text_score,
+                max(vector_rank) as vector_rank, max(cosine) as cosine,
+                max(fresh_rank) as fresh_rank, max(start_char) as start_char,
+                max(end_char) as end_char
+            from ranked group by event_id
+            order by score desc, event_id desc limit %(limit)s)
+        select e.*, b.score, b.text_rank, b.text_score, b.vector_rank, b.cosine, b.fresh_rank,
+            b.start_char, b.end_char, (select count(*) from fresh) as fresh
+        from best b join event_rows e on e.event_id = b.event_id
+        order by b.score desc, b.event_id desc
+        """,
+        {
+            "question": parser_text(question),
+            "vector": None if vector is None else HalfVector(vector).to_text(),
+            "space": space,
+            "narrowing": json.dumps(narrowing),
+            "limit": limit,
+            "candidates": words_index.CANDIDATES,
+            "fresh": words_index.FRESH,
+            "few": FEW,
+            "k": words_index.K,
+            "text_weight": words_index.TEXT_WEIGHT,
+            "vector_weight": words_index.VECTOR_WEIGHT,
+            "fresh_weight": words_index.FRESH_WEIGHT,
+        },
+    )

@@ -1,1 +1,0 @@
-"""Which request is served by what; the statuses and headers of each answer."""

@@ -1,0 +1,285 @@
+"""What every request and answer shares: JSON parsed within limits, checked values, base models."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from strandline import participants
+from strandline.errors import Invalid, Malformed
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 32
+
+
+# JSON --------------------------------------------------------------------------------------------
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Malformed(
+            f"body: the name {twice[:_PLACE]!r} stands twice in one object", field="body"
+        )
+    return fields
+
+
+def parse(text: str | bytes) -> Any:
+    """JSON (RFC 8259) of any value, each name once in its object. Raises Malformed or Invalid."""
+    try:
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_pairs)
+    except RecursionError:
+        raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Malformed(f"body: not valid JSON{place}", field="body") from None
+
+
+def checked(value: Any) -> Any:
+    """The value, if it can be stored: no NaN and no number beyond a double, no NUL and no lone
+    surrogate in any string, at most 32 levels. Raises Invalid naming the place. Apart from `parse`,
+    so that an item of a batch fails alone."""
+    _check(value, "", 0)
+    return value
+
+
+def _check(value: Any, place: str, depth: int) -> None:
+    if isinstance(value, str):
+        _check_text(value, place)
+    elif isinstance(value, (int, float)):
+        if not -sys.float_info.max <= value <= sys.float_info.max:  # nor is NaN
+            raise Invalid(
+                f"{place or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
+                field=place or "body",
+            )
+    elif isinstance(value, (dict, list)):
+        if depth >= MAX_DEPTH:
+            raise Invalid(
+                f"{place or 'body'}: nested deeper than {MAX_DEPTH} levels", field=place or "body"
+            )
+        if isinstance(value, dict):
+            for name, item in cast("dict[str, Any]", value).items():
+                _check_text(name, f"{place}.(name)")
+                _check(item, f"{place}.{name}"[:_PLACE] if place else name[:_PLACE], depth + 1)
+        else:
+            for i, item in enumerate(cast("list[Any]", value)):
+                _check(item, f"{place}[{i}]"[:_PLACE], depth + 1)
+
+
+def _check_text(text: str, place: str) -> None:
+    if "\x00" in text:
+        raise Invalid(f"{place or 'body'}: contains a NUL character", field=place or "body")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise Invalid(f"{place or 'body'}: contains a lone surrogate", field=place or "body")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN = {
+    "Input should be a valid dictionary": "must be a JSON object",
+    "Extra inputs are not permitted": "is no name that is known here",
+    "Field required": "is required",
+}
+"""pydantic's words that a caller would not understand."""
+_PARTICIPANTS = 'say who takes part as `participants`, as in ["user:alice", "agent:helper"]'
+_UNKNOWN, _REQUIRED = _PLAIN["Extra inputs are not permitted"], _PLAIN["Field required"]
+_HINTS: Mapping[tuple[str, str], str] = {
+    ("user_id", _UNKNOWN): f": {_PARTICIPANTS}",
+    ("agent_id", _UNKNOWN): f": {_PARTICIPANTS}",
+    ("participants", _REQUIRED): f": {_PARTICIPANTS}",
+    ("role", "Input should be 'user', 'agent' or 'system'"): (
+        " (`assistant` is taken as `agent`); what a tool gave back is an agent's event of the type "
+        "`observation`"
+    ),
+}
+"""What else is said of a field, by what is wrong with it."""
+_PLACE = 80
+"""How much of a place in a body is named: a name of the caller's can be as long as the body."""
+
+
+def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
+    """A parsed body as its type. Raises Invalid naming the first field that is not acceptable."""
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
+    known = shape.model_fields.keys()
+    plain = (_said(place, error["msg"], known) for place, error in zip(places, found, strict=False))
+    fields = list(zip(places, plain, strict=False))
+    raise Invalid(
+        f"{fields[0][0]}: {fields[0][1]}",
+        field=fields[0][0],
+        fields=[{"field": f, "message": m} for f, m in fields],
+    )
+
+
+def _said(place: str, message: str, known: Collection[str]) -> str:
+    """pydantic's message for a caller, with the way out where another API's habit is behind it."""
+    words = message.removeprefix("Value error, ")
+    plain = next((p for m, p in _PLAIN.items() if words.startswith(m)), words)
+    if place != "role" and "participants" not in known:
+        return plain
+    return plain + _HINTS.get((place, plain), "")
+
+
+# types -------------------------------------------------------------------------------------------
+
+
+def _moment(value: object) -> datetime:
+    """RFC 3339 with an offset, or Unix seconds (C-10); UTC inside."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        if isinstance(value, (int, float)):
+            return datetime.fromtimestamp(value, UTC)
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        if moment.tzinfo is None:
+            raise ValueError
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            "must be RFC 3339 with a time zone (2026-05-08T13:56:00Z) or Unix seconds"
+        ) from None
+
+
+def _whole(value: object) -> int:
+    """A number as a query string spells it."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        return int(value)
+    if isinstance(value, int):
+        return value
+    raise ValueError("must be a whole number")
+
+
+_PARTICIPANT_SCHEMA = {
+    "type": "string",
+    "maxLength": participants.MAX_LENGTH,
+    "pattern": r"^\s*[a-z][a-z0-9_-]{0,31}:[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
+}
+"""`participants.normalize` decides."""
+_MOMENT_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "number", "minimum": -62135596800, "maximum": 253402300799},
+    ]
+}
+type Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema(_MOMENT_SCHEMA)]
+Count = Annotated[int, BeforeValidator(_whole)]
+type Participant = Annotated[
+    str,
+    Field(max_length=participants.MAX_LENGTH * 4),  # before it is trimmed
+    WithJsonSchema(_PARTICIPANT_SCHEMA),
+]
+type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
+TENANT_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
+
+
+class RequestModel(BaseModel):
+    """What a caller sends: a name that is not known is refused."""
+
+    # Deferred: a process builds the validators of what it is sent, and of nothing else.
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
+
+
+class AnswerModel(BaseModel):
+    """What a caller gets: every field is there, if only as null."""
+
+    model_config = ConfigDict(
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,
+        defer_build=True,
+    )
+
+
+class Dated(RequestModel):
+    """What happened at a moment, which goes by two names."""
+
+    occurred_at: Moment | None = None
+    """When it happened, by the caller's clock."""
+    timestamp: Moment | None = None
+    """Another name of `occurred_at`: give one of them."""
+
+    @field_validator("timestamp")
+    @classmethod
+    def _is_the_same(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
+        other = info.data.get("occurred_at")
+        if value is not None and other is not None and value != other:
+            raise ValueError("is another moment than occurred_at, which means the same; give one")
+        return value
+
+    @model_validator(mode="after")
+    def _has_one_name(self) -> Self:
+        self.occurred_at = self.occurred_at or self.timestamp
+        return self
+
+
+class NoQuery(RequestModel):
+    """A route without query parameters: a misspelt one is refused, as everywhere."""
+
+
+class NoBody(RequestModel):
+    """A route without a body, or with an empty object: what stands there would change nothing."""
+
+
+class OnBehalf(RequestModel):
+    """Query string of every read."""
+
+    participants: Participants | None = None
+    """On whose behalf is read (repeat it for several): only what all of them took part in. A bound
+    user joins by itself."""
+
+
+class Paging(OnBehalf):
+    """Query string of a list."""
+
+    limit: Count = Field(default=50, ge=1, le=500)
+    """At most so many."""
+    cursor: str | None = Field(default=None, max_length=4096)
+    """`next_cursor` of the page before."""
+
+
+class ListQuery(RequestModel):
+    """Query string of an operator's list."""
+
+    limit: Count = Field(default=50, ge=1, le=500)
+    """At most so many."""
+    cursor: str | None = Field(default=None, max_length=4096)
+    """`next_cursor` of the page before."""
+
+
+class Refusal(AnswerModel):
+    """Why a request was refused."""
+
+    code: str
+    """For programs: stays as it is when the message is worded anew."""
+    message: str
+    """For people: names the field and the way out."""
+    details: dict[str, Any]
+    """`field` and `fields` of what is not acceptable, and what else belongs to the code."""
+    request_id: str
+    """Quote it when you ask us."""
+    retryable: bool
+    """Whether the same request may succeed later."""
+
+
+class Error(AnswerModel):
+    """The one shape of every error."""
+
+    error: Refusal

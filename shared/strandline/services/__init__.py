@@ -1,1 +1,0 @@
-"""What Strandline does: one verb per module."""

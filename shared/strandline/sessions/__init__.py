@@ -1,0 +1,1 @@
+"""Sessions: conversations, their context and chains."""

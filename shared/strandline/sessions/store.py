@@ -1,0 +1,262 @@
+"""Sessions: begun, found, ended and listed; and their recent events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.cursors import Position
+from strandline.db.database import Access, Look
+from strandline.log.store import FEW, Event
+
+SAME_NAME = 20
+"""So many sessions of one name are told apart."""
+LOOKED_AT = 500
+"""So many of a session's newest events may be coalesced."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session in view."""
+
+    session_id: str
+    scope_id: UUID
+    participants: list[str]
+    writer: str
+    created_at: datetime
+    ended_at: datetime | None
+    metadata: dict[str, Any]
+    tuning: dict[str, Any]
+    """What its tenant set of `tuning.Tuning`."""
+
+
+def named(access: Access, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
+    """The sessions in view of this name (in this scope): the asker's own first, then those
+    that an unbound credential began, of each those that have not ended; not many."""
+    return access.fetch(
+        Session,
+        """
+        with view as materialized (
+            select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
+                else some_scopes_in_view(%(few)s + 1) end as scope_ids),
+        few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
+        found as (  -- a name may be in as many scopes of a tenant as it has users
+            select s.* from sessions s, few
+            where few.are and s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+                and s.scope_id = any ((select scope_ids from view)::uuid[])
+            union all
+            select s.* from sessions s, few
+            where few.are is not true and s.tenant_id = current_tenant()
+                and s.session_id = %(session_id)s)
+        select s.session_id, s.scope_id, s.participants, s.writer, s.created_at, s.ended_at,
+            s.metadata, t.tuning
+        from (
+            select * from found s
+            order by s.writer = current_writer() desc, s.writer = '*' desc,
+                s.ended_at nulls first, s.scope_id
+            limit %(most)s) s
+        join tenants t on t.tenant_id = current_tenant()
+        order by s.writer = current_writer() desc, s.writer = '*' desc,
+            s.ended_at nulls first, s.scope_id
+        """,
+        {"session_id": session_id, "scope_id": scope_id, "most": SAME_NAME, "few": FEW},
+    )
+
+
+def meeting(access: Access, session_id: str, scope_id: UUID) -> Session | None:
+    """The session that a new one of this name and scope would meet, the very one before others;
+    inside of `transaction`. Until it ends nobody else begins one of that name: appends take the
+    same lock."""
+    access.execute(
+        "select pg_advisory_xact_lock("
+        "hashtextextended(current_tenant() || '/' || %(session_id)s, 0))",
+        {"session_id": session_id},
+    )
+    rows = access.fetch(
+        Session,
+        """
+        select s.session_id, s.scope_id, s.participants, s.writer, s.created_at, s.ended_at,
+            s.metadata, t.tuning
+        from sessions s join tenants t on t.tenant_id = s.tenant_id
+        where s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+            and (s.scope_id = %(scope_id)s or s.writer in (current_writer(), '*'))
+        order by s.scope_id = %(scope_id)s desc limit 1
+        """,
+        {"session_id": session_id, "scope_id": scope_id},
+    )
+    return rows[0] if rows else None
+
+
+def begin(
+    access: Access,
+    session_id: str,
+    scope_id: UUID,
+    participants: Sequence[str],
+    metadata: str,
+) -> Session:
+    """Make a session that meets no other, and its scope where that is new; inside of
+    `transaction`."""
+    params: dict[str, object] = {
+        "session_id": session_id,
+        "scope_id": scope_id,
+        "participants": list(participants),
+        "metadata": metadata,
+    }
+    access.execute(
+        """
+        with made as (
+            insert into scopes (tenant_id, scope_id, participants, last_recorded_at)
+            values (current_tenant(), %(scope_id)s, %(participants)s, now())
+            on conflict do nothing
+            returning scope_id, participants)
+        insert into scope_members (tenant_id, participant, scope_id, participants)
+        select current_tenant(), member, made.scope_id, made.participants
+        from made, unnest(made.participants) member
+        """,
+        params,
+    )
+    (session,) = access.fetch(
+        Session,
+        """
+        insert into sessions (tenant_id, session_id, scope_id, participants, writer, metadata)
+        values (current_tenant(), %(session_id)s, %(scope_id)s, %(participants)s, current_writer(),
+            %(metadata)s)
+        returning session_id, scope_id, participants, writer, created_at, ended_at, metadata,
+            '{}'::jsonb as tuning
+        """,
+        params,
+    )
+    return session
+
+
+@dataclass(frozen=True)
+class _Kept:
+    events: int
+
+
+def end(access: Access, session_id: str, scope_id: UUID, now: datetime) -> int:
+    """End a session, if it has not ended; gives how many events it keeps."""
+    (kept,) = access.fetch(
+        _Kept,
+        """
+        with ended as (
+            update sessions set ended_at = %(now)s
+            where tenant_id = current_tenant() and session_id = %(session_id)s
+                and scope_id = %(scope_id)s and ended_at is null)
+        select count(*) as events from events
+        where tenant_id = current_tenant() and scope_id = %(scope_id)s
+            and session_id = %(session_id)s and erased_at is null
+        """,
+        {"session_id": session_id, "scope_id": scope_id, "now": now},
+    )
+    return kept.events
+
+
+@dataclass(frozen=True)
+class ListedSession:
+    """A session on a page."""
+
+    session_id: str
+    scope_id: UUID
+    participants: list[str]
+    created_at: datetime
+    metadata: dict[str, Any]
+    place: UUID
+    """What tells sessions of one moment apart."""
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Look[ListedSession]:
+    """Sessions in view that have not ended, newest first; one more than a page holds tells of a
+    next one."""
+    return access.look(
+        ListedSession,
+        """
+        with view as materialized (select scopes_in_view() as scope_ids)
+        select found.* from (
+            select s.* from (select unnest(scope_ids) as scope_id from view) v
+            cross join lateral (
+                select s.session_id, s.scope_id, s.participants, s.created_at, s.metadata,
+                    md5(s.scope_id::text || s.session_id)::uuid as place
+                from sessions s
+                where s.tenant_id = current_tenant() and s.scope_id = v.scope_id
+                    and s.ended_at is null
+                    and (%(at)s::timestamptz is null
+                        or (s.created_at, md5(s.scope_id::text || s.session_id)::uuid)
+                            < (%(at)s, %(place)s::uuid))
+                order by s.created_at desc, place desc limit %(limit)s + 1) s
+            union all
+            (select s.session_id, s.scope_id, s.participants, s.created_at, s.metadata,
+                md5(s.scope_id::text || s.session_id)::uuid as place
+            from sessions s
+            where (select scope_ids from view) is null and s.tenant_id = current_tenant()
+                and s.ended_at is null
+                and (%(at)s::timestamptz is null
+                    or (s.created_at, md5(s.scope_id::text || s.session_id)::uuid)
+                        < (%(at)s, %(place)s::uuid))
+            order by s.created_at desc, place desc limit %(limit)s + 1)) found
+        order by found.created_at desc, found.place desc limit %(limit)s + 1
+        """,
+        {"at": after and after.at, "place": after and after.row_id, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What of a recent event decides whether a newer one stands for it."""
+
+    event_id: UUID
+    type: str
+    workflow_id: str | None
+    execution_id: str | None
+
+
+def recent(access: Access, session_id: str, scope_id: UUID, since: datetime) -> Sequence[Glimpse]:
+    """A session's newest events that were recorded after `since`, newest first."""
+    return access.fetch(
+        Glimpse,
+        """
+        select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
+            e.metadata ->> 'execution_id' as execution_id
+        from (  -- the newest first: what is older than the window need not be walked
+            select * from events e
+            where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
+                and e.session_id = %(session_id)s and e.erased_at is null
+            order by e.seq desc limit %(most)s) e
+        where e.recorded_at > %(since)s
+        order by e.seq desc
+        """,
+        {"session_id": session_id, "scope_id": scope_id, "since": since, "most": LOOKED_AT},
+    )
+
+
+@dataclass(frozen=True)
+class Recent(Event):
+    """An event of short-term memory."""
+
+    chain_id: UUID | None
+    topic: str | None
+    """Of that chain,"""
+    topic_by: dict[str, Any] | None
+    """and who named it,"""
+    trust: str | None
+    """and the least trusted origin of that chain's events."""
+
+
+def shown(access: Access, event_ids: Sequence[UUID]) -> Sequence[Recent]:
+    """These events of one scope, newest first, with the chains that hold them."""
+    return access.fetch(
+        Recent,
+        """
+        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by,
+            coalesce(v.trust, least_trust(v.chain_id, v.version)) as trust
+        from event_rows e
+        left join chain_events c on c.tenant_id = current_tenant() and c.event_id = e.event_id
+        left join chains h on h.tenant_id = c.tenant_id and h.chain_id = c.chain_id
+        left join chain_versions v
+            on v.tenant_id = h.tenant_id and v.chain_id = h.chain_id and v.version = h.version
+        where e.event_id = any (%(event_ids)s)
+        order by e.seq desc
+        """,
+        {"event_ids": list(event_ids)},
+    )

@@ -1,0 +1,229 @@
+"""Chains as sessions read them: a scope's latest, those about a question, those of a session."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from strandline.cursors import Position
+from strandline.db.database import Access, Look
+from strandline.log.fulltext import parser_text
+
+_CANDIDATES = 200
+"""Pieces of text that a question's words may find chains by."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain as one of its versions tells it."""
+
+    chain_id: UUID
+    scope_id: UUID
+    participants: list[str]
+    session_id: str
+    status: str
+    created_at: datetime
+    importance: float
+    density: float
+    strength: float
+    accessed_at: datetime
+    boosted_at: datetime | None
+    cold_at: datetime
+    promote_until: datetime
+    archived_at: datetime | None
+    version: int
+    closed_by: str
+    merged: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    started_at: datetime
+    last_event_at: datetime
+    topic: str
+    summary: str
+    entities: list[dict[str, Any]]
+    coherence: float | None
+    quality: float
+    rejected: str | None
+    models: dict[str, Any]
+    event_ids: list[UUID]
+    trust: str
+    """The least trusted origin of its events."""
+
+
+@dataclass(frozen=True)
+class FoundChain(Chain):
+    """A chain, and why it was found."""
+
+    similarity: float | None
+    text_score: float | None
+
+
+def latest(access: Access, scope_id: UUID, limit: int) -> Look[FoundChain]:
+    """A scope's active chains, by their last event, newest first."""
+    return access.look(
+        FoundChain,
+        """
+        with page as (
+            select c.chain_id, c.version from chains c
+            where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                and c.status = 'active'
+            order by c.last_event_at desc, c.chain_id limit %(limit)s)
+        select r.*, null::float8 as similarity, null::float8 as text_score
+        from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
+        order by r.last_event_at desc, r.chain_id
+        """,
+        {"scope_id": scope_id, "limit": limit},
+    )
+
+
+def about(
+    access: Access,
+    scope_id: UUID,
+    *,
+    question: str,
+    vector: Sequence[float] | None,
+    space: str,
+    least: float,
+    limit: int,
+) -> Look[FoundChain]:
+    """A scope's active chains nearest to a question, of a cosine of `least` or more; then those
+    without a vector to compare (all of them, where the question has none), by how well words of
+    their events answer it."""
+    return access.look(
+        FoundChain,
+        """
+        with near as materialized (
+            select v.chain_id, 1 - (v.embedding <=> %(vector)s::halfvec) as similarity
+            from chain_vectors v
+            where %(vector)s::halfvec is not null and v.tenant_id = current_tenant()
+                and v.space = %(space)s and v.scope_id = %(scope_id)s
+            order by v.embedding <=> %(vector)s::halfvec, v.chain_id limit %(limit)s),
+        wanting as materialized (  -- words cost more than vectors, and are mostly not needed
+            select %(vector)s::halfvec is null or (
+                select count(*) from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    and c.status = 'active') > (
+                select count(*) from chain_vectors v
+                where v.tenant_id = current_tenant() and v.space = %(space)s
+                    and v.scope_id = %(scope_id)s) as words),
+        worded as materialized (
+            select e.chain_id, max(s.rank)::float8 as text_score
+            from wanting, search_events(
+                any_word(%(question)s), array[%(scope_id)s::uuid], '{}',
+                case when wanting.words then %(candidates)s else 0 end) s
+            join chain_events e on e.tenant_id = current_tenant() and e.event_id = s.event_id
+            group by e.chain_id),
+        found as (
+            select n.chain_id, n.similarity, null::float8 as text_score
+            from near n where n.similarity >= %(least)s
+            union all
+            select w.chain_id, null, w.text_score from worded w
+            where %(vector)s::halfvec is null or not exists (
+                select from chain_vectors v
+                where v.tenant_id = current_tenant() and v.space = %(space)s
+                    and v.scope_id = %(scope_id)s and v.chain_id = w.chain_id)),
+        page as (
+            select c.chain_id, c.version, f.similarity, f.text_score
+            from found f join chains c on c.tenant_id = current_tenant() and c.chain_id = f.chain_id
+            where c.scope_id = %(scope_id)s and c.status = 'active'
+            order by f.similarity desc nulls last, f.text_score desc nulls last, c.chain_id
+            limit %(limit)s)
+        select r.*, p.similarity,
+            p.text_score
+        from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
+        order by p.similarity desc nulls last, p.text_score desc nulls last, r.chain_id
+        """,
+        {
+            "scope_id": scope_id,
+            "question": parser_text(question),
+            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
+            "space": space,
+            "least": least,
+            "limit": limit,
+            "candidates": _CANDIDATES,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Segment(Chain):
+    """A chain on a page of a session's, and the scope's mark that the page shows."""
+
+    shown_at_seq: int
+
+
+def of_session(
+    access: Access,
+    session_id: str,
+    scope_id: UUID,
+    *,
+    statuses: Sequence[str],
+    after: Position | None,
+    limit: int,
+) -> Look[Segment]:
+    """The chains that hold events of a session, by their last event, newest first; one more than a
+    page holds tells of a next one. Further pages show the versions that the first could see."""
+    return access.look(
+        Segment,
+        """
+        with mark as materialized (
+            select coalesce(%(seq)s, (
+                select v.made_at_seq from chain_versions v
+                where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
+                order by v.made_at_seq desc limit 1)) as seq),
+        changed as materialized (  -- since the first page: none on it, and few after
+            select distinct v.chain_id from chain_versions v
+            where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
+                and %(seq)s is not null and v.made_at_seq > (select seq from mark)),
+        page as (
+            select t.chain_id, t.version, t.last_event_at from (
+                (select c.chain_id, c.version, c.last_event_at
+                from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    and c.status = any (%(statuses)s)
+                    and (%(at)s::timestamptz is null
+                        or c.last_event_at <= %(at)s
+                        and (c.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid))
+                    and not exists (select from changed n where n.chain_id = c.chain_id)
+                    and exists (
+                        select from chain_versions v
+                        where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
+                            and v.session_id = %(session_id)s and v.chain_id = c.chain_id)
+                order by c.last_event_at desc, c.chain_id desc limit %(limit)s + 1)
+                union all
+                select c.chain_id, told.version, told.last_event_at
+                from changed n
+                join chains c on c.tenant_id = current_tenant() and c.chain_id = n.chain_id
+                cross join lateral (
+                    select v.version, v.last_event_at from chain_versions v
+                    where v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+                        and v.made_at_seq <= (select seq from mark)
+                    order by v.version desc limit 1) told
+                where c.status = any (%(statuses)s)
+                    and (told.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid)
+                    and exists (
+                        select from chain_versions v
+                        where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
+                            and v.session_id = %(session_id)s and v.chain_id = c.chain_id
+                            and v.made_at_seq <= (select seq from mark))) t
+            order by t.last_event_at desc, t.chain_id desc limit %(limit)s + 1)
+        select r.*, mark.seq as shown_at_seq
+        from page p
+        join chain_details r on r.chain_id = p.chain_id and r.version = p.version
+        cross join mark
+        order by p.last_event_at desc, p.chain_id desc
+        """,
+        {
+            "session_id": session_id,
+            "scope_id": scope_id,
+            "statuses": list(statuses),
+            "seq": after and after.seq,
+            "at": after and after.at,
+            "place": after and after.row_id,
+            "limit": limit,
+        },
+    )

@@ -1,1 +1,0 @@
-"""Tables: a group of them per module; functions take an Access and never commit."""

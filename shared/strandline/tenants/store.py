@@ -1,0 +1,50 @@
+"""Which tenants have something due, asked by whoever sweeps before any tenant is known; and what
+a tenant tunes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+from psycopg.rows import class_row
+
+from strandline.db.database import Access, Connection, translated
+from strandline.tuning import Tuning, known
+
+
+@dataclass(frozen=True)
+class _Tenant:
+    tenant_id: str
+
+
+def named(connection: Connection, statement: LiteralString, params: Sequence[object]) -> list[str]:
+    """The tenants that a statement names, which gives their ids and nothing else about them."""
+    with translated(), connection.cursor(row_factory=class_row(_Tenant)) as cursor:
+        return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    tuning: dict[str, Any]
+
+
+def tuned(access: Access) -> dict[str, Any]:
+    """What is set for the asker's tenant: thresholds by name, only those that differ from the
+    deployment's. Empty also where there is no such tenant."""
+    rows = access.fetch(_Tuned, "select tuning from tenants where tenant_id = current_tenant()", {})
+    return known(rows[0].tuning) if rows else {}
+
+
+def tuning_of(access: Access, deployment: Tuning) -> Tuning:
+    """The thresholds that hold for the asker's tenant: the deployment's (`settings().tuning`), but
+    for what is set for it."""
+    return deployment.with_overrides(tuned(access))
+
+
+def set_tuned(access: Access, wanted: Mapping[str, object]) -> None:
+    """Set all of the asker's tenant's own thresholds; inside of `transaction`. They were checked:
+    see `Tuning`."""
+    access.execute(
+        "update tenants set tuning = %(tuning)s::jsonb where tenant_id = current_tenant()",
+        {"tuning": json.dumps(wanted)},
+    )

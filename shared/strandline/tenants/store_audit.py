@@ -1,0 +1,107 @@
+"""The audit trail: rows are added and read, and by the application never changed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.cursors import Position
+from strandline.db.database import Access
+
+
+@dataclass(frozen=True)
+class Act:
+    """What somebody with a right over a tenant does: who, and how it was asked for."""
+
+    route: str
+    """The operation as the routes name it; of the console its command."""
+    tenant: str | None = None
+    """The credential's tenant; None at the console, which the deployment's own secrets open."""
+    key_id: str | None = None
+    user: str | None = None
+    request_id: str = ""
+
+
+@dataclass(frozen=True)
+class _Added:
+    audit_id: UUID
+
+
+def add(
+    access: Access,
+    act: Act,
+    target: Mapping[str, str],
+    details: Mapping[str, object] | None = None,
+    *,
+    outcome: str = "done",
+) -> None:
+    """A row in the trail of the asker's tenant: by itself, or in the transaction of what it tells.
+    `target` holds ids alone, `details` what was made or changed, as JSON: rights, a user, moments,
+    numbers; no words, nothing secret. `outcome` is `done`, or an error's code."""
+    access.fetch(
+        _Added,
+        """
+        insert into audit_log (tenant_id, audit_id, actor_tenant, actor_key_id, actor_user, route,
+            target, details, outcome, request_id)
+        values (%(tenant)s, %(audit_id)s, %(actor_tenant)s, %(actor_key_id)s, %(actor_user)s,
+            %(route)s, %(target)s, %(details)s, %(outcome)s, %(request_id)s)
+        returning audit_id
+        """,
+        {
+            "tenant": access.asker.tenant,
+            "audit_id": uuid7(),
+            "actor_tenant": act.tenant,
+            "actor_key_id": act.key_id,
+            "actor_user": act.user,
+            "route": act.route,
+            "target": json.dumps(dict(target)),
+            "details": json.dumps(dict(details or {})),
+            "outcome": outcome,
+            "request_id": act.request_id,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the trail, and the database snapshot that its page shows."""
+
+    audit_id: UUID
+    at: datetime
+    actor_tenant: str | None
+    actor_key_id: str | None
+    actor_user: str | None
+    route: str
+    target: Mapping[str, str]
+    details: Mapping[str, Any]
+    outcome: str
+    request_id: str
+    mark: str
+
+
+def newest(access: Access, after: Position | None, limit: int) -> Sequence[Entry]:
+    """The trail of the asker's tenant, newest first; further pages see the snapshot of the
+    first."""
+    return access.fetch(
+        Entry,
+        """
+        select a.audit_id, a.at, a.actor_tenant, a.actor_key_id, a.actor_user, a.route, a.target,
+            a.details, a.outcome, a.request_id,
+            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+        from audit_log a
+        where (%(mark)s::text is null or seen_by(a.xid, %(mark)s::pg_snapshot))
+            and (%(at)s::timestamptz is null or (a.at, a.audit_id) < (%(at)s, %(id)s::uuid))
+        order by a.at desc, a.audit_id desc
+        limit %(limit)s
+        """,
+        {
+            "mark": after and after.mark,
+            "at": after and after.at,
+            "id": after and after.row_id,
+            "limit": limit,
+        },
+    )

@@ -1,0 +1,185 @@
+"""Quotas: what operators allow a tenant, what is leased of it, and what is really there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from strandline.db.database import Access, Connection
+from strandline.tenants.store import named
+
+type Quota = Literal["requests", "appends", "stored_bytes"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """An operator's word about one tenant. None is the deployment's default, 0 allows nothing."""
+
+    requests_per_minute: int | None = None
+    appends_per_minute: int | None = None
+    stored_bytes: int | None = None
+    model_usd_per_month: float | None = None
+
+
+def limits(access: Access) -> Limits | None:
+    """The limits set for the asker's tenant; None where there is no such tenant."""
+    rows = access.fetch(
+        Limits,
+        "select requests_per_minute, appends_per_minute, stored_bytes_limit as stored_bytes,"
+        " model_usd_per_month"
+        " from tenants where tenant_id = current_tenant()",
+        {},
+    )
+    return rows[0] if rows else None
+
+
+def set_limits(access: Access, wanted: Limits) -> bool:
+    """Set all limits of the asker's tenant, which hold everywhere after a minute; inside of
+    `transaction`. Says whether there is such a tenant. Each is None or from 0, rates and USD up to
+    10^9."""
+    return (
+        access.execute(
+            "update tenants set requests_per_minute = %(requests_per_minute)s,"
+            " appends_per_minute = %(appends_per_minute)s, stored_bytes_limit = %(stored_bytes)s,"
+            " model_usd_per_month = %(model_usd_per_month)s"
+            " where tenant_id = current_tenant()",
+            vars(wanted),
+        )
+        > 0
+    )
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What a lease gave."""
+
+    granted: int
+    """Units; 0 when there are not as many as were needed."""
+    limit: int
+    at_once: int
+    """What the limit gives to who has used nothing for a while: more is never granted."""
+    retry_after: float
+    """Seconds until it is worth to ask again; 0 when units were granted."""
+
+
+def lease(access: Access, quota: Quota, need: int, default: int, burst_seconds: float) -> Leased:
+    """Lease `need` units of the asker's tenant or up to a slice, or none. A transaction of its own
+    in one round trip, which waits for no disk: outside of any other."""
+    (leased,) = access.fetch(
+        Leased,
+        "select * from lease_quota(%(quota)s, %(need)s, %(default)s, %(burst)s::numeric)",
+        {"quota": quota, "need": need, "default": default, "burst": burst_seconds},
+    )
+    return leased
+
+
+@dataclass(frozen=True)
+class Use:
+    """How much of a quota is used now."""
+
+    quota: Quota
+    limit: int
+    at_once: int
+    taken: int
+    """Of `at_once`: used, or leased to be used."""
+    refill_seconds: float
+    """Of a rate: until all of it is free again, if nothing more is used."""
+    leased: int
+    """Units since ever: as many as were used, and what lapsed."""
+    measured: int | None
+    measured_scopes: int | None
+    measured_events: int | None
+    measured_at: datetime | None
+
+
+def usage(access: Access, defaults: Mapping[Quota, int], burst_seconds: float) -> list[Use]:
+    """The quotas of the asker's tenant, in the order of `defaults`."""
+    rows = access.fetch(
+        Use,
+        """
+        select asked.quota, most.most as "limit", at_once.at_once, taken.taken,
+            case when asked.quota = 'stored_bytes' or most.most = 0 then 0
+                else taken.taken * 60.0 / most.most end::float8 as refill_seconds,
+            coalesce(q.leased, 0) as leased, q.measured, q.measured_scopes, q.measured_events,
+            q.measured_at
+        from unnest(%(quotas)s::text[], %(defaults)s::bigint[]) with ordinality
+            asked (quota, fallback, place)
+        left join quotas q on q.tenant_id = current_tenant() and q.quota = asked.quota
+        cross join lateral quota_limit(asked.quota, asked.fallback) most (most)
+        cross join lateral quota_at_once(asked.quota, most.most, %(burst)s::numeric)
+            at_once (at_once)
+        cross join lateral (
+            select coalesce(ceil(quota_taken(q, most.most, at_once.at_once, now())), 0)::bigint
+        ) taken (taken)
+        order by asked.place
+        """,
+        {
+            "quotas": list(defaults),
+            "defaults": list(defaults.values()),
+            "burst": burst_seconds,
+        },
+    )
+    return list(rows)
+
+
+def due(connection: Connection, seconds: int, limit: int) -> list[str]:
+    """Tenants whose stored bytes were counted at least `seconds` ago and have changed since."""
+    return named(
+        connection,
+        "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
+        (seconds, limit),
+    )
+
+
+@dataclass(frozen=True)
+class _Due:
+    quota: Quota
+
+
+def is_due(access: Access, seconds: int) -> bool:
+    """Whether the asker's tenant is one of these."""
+    return bool(
+        access.fetch(
+            _Due,
+            """
+            select q.quota from quotas q
+            where q.quota = 'stored_bytes' and (
+                q.measured_at is null
+                or q.measured_at < now() - make_interval(secs => %(seconds)s) and (
+                    q.level <> q.measured
+                    or q.measured_at
+                        < now() - make_interval(secs => %(seconds)s) - interval '1 day'))
+            """,
+            {"seconds": seconds},
+        )
+    )
+
+
+def measure(access: Access) -> None:
+    """Count what the asker's tenant stores, and set the level of its quota to that and to what
+    instances may still hold; inside of `transaction`. Counts first and locks the row then, so that
+    no lease waits for the counting; what was leased meanwhile is among the recent units.
+
+    What may be held is no more than the recent units, and no more than the level has beyond the
+    truth: each unit was added to it when leased. The smaller one counts, so the level never rises
+    by counting, and is never below what is stored and held. It is above that by what lapsed or was
+    removed, but for no more than was leased in the last 3 to 6 minutes. A level below the truth
+    (data older than its quota, leases lost in a crash) says nothing: all recent units count then.
+    """
+    access.execute(
+        """
+        update quotas q set
+            level = truth.bytes + case
+                when q.level < truth.bytes then recent_units(q, now())
+                else least(recent_units(q, now()), q.level - truth.bytes) end,
+            measured = truth.bytes, measured_scopes = truth.scopes, measured_events = truth.events,
+            measured_at = now()
+        from (
+            select count(*) as scopes, coalesce(sum(last_seq), 0) as events,
+                coalesce(sum(stored_bytes), 0) + pending_upload_bytes() as bytes
+            from scopes
+        ) truth
+        where q.tenant_id = current_tenant() and q.quota = 'stored_bytes'
+        """,
+        {},
+    )
