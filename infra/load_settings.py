@@ -46,6 +46,7 @@ def made(given: Mapping[str, Any]) -> StackSettings:
     """Settings of these values. Raises Refused naming every field that is wrong."""
     try:
         settings = StackSettings.model_validate(given)
+        _require_fit(settings)
         require_provider(settings.service)
         require_embedder(settings.service)
     except Misconfigured as lacking:
@@ -57,10 +58,14 @@ def made(given: Mapping[str, Any]) -> StackSettings:
             for e in error.errors(include_url=False, include_input=False)
         ]
         raise Refused(f"The stack cannot be made. {'; '.join(wrong)}.") from None
+    return settings
+
+
+def _require_fit(settings: StackSettings) -> None:
+    """Raise Refused where settings that are right by themselves do not go together."""
     for refuse in REFUSALS:
         if refusal := refuse(settings):
             raise Refused(f"The stack cannot be made. {refusal}.")
-    return settings
 
 
 def _said(message: str) -> str:

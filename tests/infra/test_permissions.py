@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,24 +138,42 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: Resources) ->
 # --- what is written beside what was heard
 
 NEVER: Mapping[str, Sequence[str]] = {
-    "ingest": ("bedrock:_converse", "read:get_file", "upload:_remove"),
+    "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove"),
     "query": (
-        *("append:_put_payloads", "append:_store", "cite:_Reader._verify"),
-        *("cite:_Reader.with_text", "upload:_put_here", "upload:_remove"),
-        "service:Service._sweep",
+        *("log/append:_put_payloads", "log/append:_store", "log/payloads:_Reader._verify"),
+        *("log/payloads:_Reader.with_text", "log/uploads:_put_here", "log/uploads:_remove"),
+        "resources:Service._sweep",
     ),
-    "worker": ("service:Service._sweep",),
+    "worker": ("resources:Service._sweep",),
     "admin": (
-        *("append:_put_payloads", "append:_store", "bedrock:_converse", "cite:_Reader._verify"),
-        *("cite:_Reader.with_text", "query:health", "read:get_file", "upload:_put_here"),
-        *("service:Service._sweep", "upload:_remove"),
+        *(
+            "log/append:_put_payloads",
+            "log/append:_store",
+            "llm/bedrock:_converse",
+            "log/payloads:_Reader._verify",
+        ),
+        *(
+            "log/payloads:_Reader.with_text",
+            "status/routes:health",
+            "log/read:get_file",
+            "log/uploads:_put_here",
+        ),
+        *("resources:Service._sweep", "log/uploads:_remove"),
     ),
     "archiver": (
-        *("bedrock:_converse", "jobs:run_verb", "queue:_handled"),
-        *("service:Service._sweep", "worker:head_text"),
+        *(
+            "llm/bedrock:_converse",
+            "background/job_handler:run_verb",
+            "background/queue_handler:_handled",
+        ),
+        *("resources:Service._sweep", "jobs/context:head_text"),
     ),
-    "sweeper": ("queue:_handled", "service:Service._sweep", "upload:_put_here"),
-    "migrate": ("bedrock:_converse",),
+    "sweeper": (
+        "background/queue_handler:_handled",
+        "resources:Service._sweep",
+        "log/uploads:_put_here",
+    ),
+    "migrate": ("llm/bedrock:_converse",),
 }
 """What a function imports and does not come to: places that ask AWS, by file and name. A new one is
 heard in a turn of every function that imports it, or stands here."""
@@ -171,7 +188,8 @@ def asking(texts: Mapping[str, str], ear: Ear) -> set[Asks]:
 
 
 def short(place: Place) -> str:
-    return f"{Path(place.file).stem}:{place.name}"
+    module = place.file.removeprefix("shared/strandline/").removesuffix(".py")
+    return f"{module}:{place.name}"
 
 
 def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
@@ -204,21 +222,21 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
 @pytest.mark.parametrize(
     ("file", "text", "what"),
     [
-        ("services/release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
+        ("admin/release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
-            "services/upload",
+            "log/uploads",
             "from strandline.aws.clients import patient as to\ndef f(): to('sqs').delete_message()",
             "DeleteMessage",
         ),
-        ("blobs", "def f(s): s.get_paginator('list_object_versions')", "ListObjectVersions"),
-        ("blobs", "def f(s): s.get_waiter('object_exists').wait()", "HeadObject"),
-        ("blobs", "def f(s): getattr(s, 'delete_object')(Bucket='b')", "DeleteObject"),
-        ("blobs", "def f(s): ask = s.put_object_acl; ask()", "PutObjectAcl"),
-        ("vault", "def f(): _call('DeleteSecret', {})", "DeleteSecret"),
+        ("aws/blobs", "def f(s): s.get_paginator('list_object_versions')", "ListObjectVersions"),
+        ("aws/blobs", "def f(s): s.get_waiter('object_exists').wait()", "HeadObject"),
+        ("aws/blobs", "def f(s): getattr(s, 'delete_object')(Bucket='b')", "DeleteObject"),
+        ("aws/blobs", "def f(s): ask = s.put_object_acl; ask()", "PutObjectAcl"),
+        ("aws/secrets", "def f(): _call('DeleteSecret', {})", "DeleteSecret"),
         # Heard of others, and written for one that is not allowed it.
-        ("services/release", "def f(s): s.start_execution(name='n')", "StartExecution"),
-        ("services/release", "def f(blobs): blobs.remove('acme', [])", "blobs.remove"),
-        ("services/read", "class A:\n def f(self): self._blobs.put_url()", "blobs.put_url"),
+        ("admin/release", "def f(s): s.start_execution(name='n')", "StartExecution"),
+        ("admin/release", "def f(blobs): blobs.remove('acme', [])", "blobs.remove"),
+        ("log/read", "class A:\n def f(self): self._blobs.put_url()", "blobs.put_url"),
     ],
 )
 def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str, what: str) -> None:
@@ -232,11 +250,11 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
     texts, waker = written.sources(), "functions/waker/handler.py"
     for line in (
         "import strandline.aws.work_queue",
-        "from strandline.services import archiver as a",
+        "from strandline.aws import scheduler as a",
     ):
         assert unheard(texts | {waker: f"{texts[waker]}\n{line}"}, ear) == []
-    found = unheard(texts | {waker: f"{texts[waker]}\nfrom strandline.services import upload"}, ear)
-    assert {"waker: upload:_put_here", "waker: upload:_remove"} <= {*found}
+    found = unheard(texts | {waker: f"{texts[waker]}\nfrom strandline.log import uploads"}, ear)
+    assert {"waker: log/uploads:_put_here", "waker: log/uploads:_remove"} <= {*found}
 
 
 @pytest.mark.parametrize(

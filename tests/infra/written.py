@@ -19,8 +19,14 @@ import botocore
 from strandline.aws import clients as aws_clients
 
 ROOT = Path(__file__).parents[2]
-WRAPPERS = ("blobs", "hints", "runs", "wakeups", "vault")
-"""What code calls the things that ask AWS, with or without an underscore before it."""
+WRAPPERS = {
+    "aws/blobs": "blobs",
+    "aws/work_queue": "hints",
+    "aws/run_requests": "runs",
+    "aws/scheduler": "wakeups",
+    "aws/secrets": "vault",
+}
+"""The modules that ask AWS, and what code calls their things, with or without an underscore."""
 _MAKERS = re.compile(r"(aio)?(boto3?|botocore|s3transfer)(\.\w+)*")
 _HARMLESS = ("botocore.config", "botocore.exceptions")
 """Of them, with what no client can be made."""
@@ -87,9 +93,9 @@ def makers(texts: Mapping[str, str]) -> set[Asks]:
 
 def method(place: Place) -> str:
     """A place as `passed_on` calls it, if it is one of what asks AWS; otherwise ""."""
-    stem = Path(place.file).stem
-    ours = stem in WRAPPERS and place.file == f"shared/strandline/{stem}.py"
-    return f"{stem}.{place.name.rpartition('.')[2]}" if ours else ""
+    module = place.file.removeprefix("shared/strandline/").removesuffix(".py")
+    wrapper = WRAPPERS.get(module)
+    return f"{wrapper}.{place.name.rpartition('.')[2]}" if wrapper else ""
 
 
 def on_the_way() -> list[Place]:
@@ -142,7 +148,7 @@ def _read(file: str, text: str) -> _Read:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             of = node.value
             owner = (of.attr if isinstance(of, ast.Attribute) else of.id).strip("_")
-            if owner in WRAPPERS:
+            if owner in WRAPPERS.values():
                 found.passed_on.append(Asks(place, f"{owner}.{node.attr}"))
     return found
 
