@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains cold calibrate twin prices layers synth lock clean
+.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains house cold calibrate twin prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -60,6 +60,9 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 
 bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
 	@$(PY) -m tests.bench.chains $(ARGS)
+
+house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
+	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
 
 prices: $(READY) ## write what it costs into the README, from infra/prices.py
 	@$(PY) -m infra.prices
