@@ -61,7 +61,7 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
 	@$(PY) -m tests.bench.chains $(ARGS)
 
-prices: $(READY) ## write what it costs into the README, from infra/prices.py
+prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 	@$(PY) -m infra.prices
 
 cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
