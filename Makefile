@@ -64,7 +64,7 @@ bench-chains: $(READY) ## measure how well topics are cut and named, on conversa
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
 
-prices: $(READY) ## write what it costs into the README, from infra/prices.py
+prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 	@$(PY) -m infra.prices
 
 cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"

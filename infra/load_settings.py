@@ -38,7 +38,11 @@ def _require_known(context: Mapping[str, Any]) -> None:
     for name in sorted(context.keys() - known):
         if re.fullmatch(r"\w+", name):
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "README, Deploy, has them all"
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else "docs/configuration.md, Stack settings, has them all"
+            )
             raise Refused(f"-c {name}: there is no such setting; {hint}")
 
 

@@ -1,8 +1,8 @@
-"""What a deployment costs, from prices as data: `make prices` writes the README's table.
+"""What a deployment costs, from prices as data: `make prices` writes the tables of docs/cost.md.
 
-List prices of us-east-1, without free tiers, discounts and taxes. `seen` names a page on which the
-figure stood; `remembered` is one that no page at hand showed, to be looked up before it is relied
-on. Neither is AWS's word: that is its price list on the day.
+List prices of us-east-1, without free tiers, discounts and taxes. `seen` names a page that showed
+the figure; `remembered` is a figure that no page at hand showed, to be looked up before it is
+relied on. Only the price list of AWS on the day is authoritative.
 """
 
 import sys
@@ -18,7 +18,7 @@ AS_OF = "November 2026"
 HOURS = 730.0
 """Of a month, as AWS counts."""
 BEGIN, END = "<!-- prices: written by `make prices` -->", "<!-- end of prices -->"
-README = Path(__file__).parents[1] / "README.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ AGENTCORE: Mapping[str, Price] = {
     "record": Price(0.75 / 1000, "built-in long-term record and month", "quoted by third parties"),
     "retrieval": Price(0.50 / 1000, "retrieval", "quoted by third parties"),
 }
-"""Amazon Bedrock AgentCore Memory, as third parties quote its page; models are in it."""
+"""Amazon Bedrock AgentCore Memory, as third parties quote its page; models are included."""
 
 ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
@@ -83,13 +83,13 @@ class Item:
 
 NETWORKS: Mapping[str, Sequence[Item]] = {
     "`endpoints`, one zone (default)": (Item("endpoint", ENDPOINTS * HOURS, "two endpoints"),),
-    "`endpoints`, two zones": (Item("endpoint", 2 * ENDPOINTS * HOURS, "two, twice"),),
+    "`endpoints`, two zones": (Item("endpoint", 2 * ENDPOINTS * HOURS, "two, in two zones"),),
     "`nat`": (Item("nat", HOURS, "one gateway"), Item("address", HOURS, "its address")),
     "`existing`": (),
 }
 
 PAUSED: Sequence[Item] = (
-    Item("acu", 31 * 6 / 60, "the daily sweep wakes it: 6 minutes at 1 unit, 31 times"),
+    Item("acu", 31 * 6 / 60, "the daily sweep, 6 minutes at 1 unit, 31 times"),
 )
 KEPT: Sequence[Item] = (
     Item("storage", 10, "a database of 10 GB at most"),
@@ -103,14 +103,14 @@ IDLE: Sequence[Item] = (*PAUSED, *KEPT)
 PROD_UNITS = 0.5 * 2
 """Of the stage `prod` in cdk.json, at least: a writer and a reader, as a test looks up."""
 PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "half a unit, twice, all month"),)
-KEY: Sequence[Item] = (Item("key", 1, "a key of one's own"),)
+KEY: Sequence[Item] = (Item("key", 1, "one KMS key"),)
 
 MILLION = 1e6
 EVENTS: Sequence[Item] = (
     Item("request", MILLION, "a call of its own"),
     Item("invocation", MILLION, ""),
     Item("gb_second", MILLION * 0.010 * _MEMORY["ingest"], "10 ms of ingest"),
-    Item("message", 3 * MILLION / 10, "a tenth of a hint (sent, received, deleted)"),
+    Item("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
     Item("invocation", MILLION / 10, ""),
     Item("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
     Item("acu", MILLION * 0.002 / 0.25 / 0.3 / 3600, "2 ms of the database's CPU"),
@@ -138,7 +138,7 @@ def total(items: Sequence[Item]) -> float:
 
 
 def table() -> str:
-    """The README's part, in Markdown."""
+    """The generated part of docs/cost.md."""
     idle = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
     two_zones = NETWORKS["`endpoints`, two zones"]
     prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
@@ -153,21 +153,22 @@ def table() -> str:
         BEGIN,
         _filled(
             f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
-            f"They are data in `infra/prices.py`, each with where it was seen; {_remembered()} of "
-            f"{len(PRICES)} are from memory. Look them up before you rely on them."
+            "`infra/prices.py` holds each price with the page that showed it. No page was at hand "
+            f"for {_remembered()} of the {len(PRICES)}; look them up before you rely on them."
         ),
         "",
-        "| a month in which nobody calls, by `network` | the network | in all |",
+        "| a month without calls, by `network` | network | in all |",
         "|---|---|---|",
         *idle,
         "",
         _filled(
-            f"In all of them: {_each(KEPT)}. Where the database pauses: {_each(PAUSED)}. In "
-            f"`prod`: {_each(PROD)}. With `key`: {_each(KEY)}. A budget counts what bears the "
-            "stack's tag once that is activated as a cost allocation tag of the account."
+            f"Every row includes {_each(KEPT)}. Where the database pauses, it includes "
+            f"{_each(PAUSED)}. `prod` includes {_each(PROD)}. With `key` add {_each(KEY)}. A "
+            "budget counts costs by the stack's tag, once that tag is activated as a cost "
+            "allocation tag of the account."
         ),
         "",
-        "| beyond that | Strandline | AgentCore Memory |",
+        "| in addition | Strandline | AgentCore Memory |",
         "|---|---|---|",
         *used,
         "",
@@ -179,16 +180,17 @@ def table() -> str:
 
 def _assumed() -> str:
     return (
-        f"Assumed of an event: {_why(EVENTS)}. Of a recall: {_why(RECALLS)}. A capacity unit is "
-        "taken as a quarter of a core, three tenths of it in use. The times are guesses above what "
-        "one machine showed (an append 1.1 ms, a recall 7.5 ms, see Measured; embedding 15 to 20 "
-        "ms of CPU a text): no account was there to measure in. A batch is one call of up to 500 "
-        "events. Not in it: language models (none is asked by default; AgentCore's price has its "
-        "models in it), payloads in S3, and a database that never pauses since calls never cease: "
-        f"{_usd(total(AWAKE))} a month at half a unit. The metrics of a stage in use all month are "
-        f"about {_usd(total(METRICS))} ({METRICS[0].why}). AgentCore Memory's prices are as third "
-        "parties quote them (0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, "
-        "0.50 for 1,000 retrievals), not verified."
+        f"Assumptions for an event: {_why(EVENTS)}. For a recall: {_why(RECALLS)}. A capacity unit "
+        "counts as a quarter of a core, used to three tenths. The times are estimates above what "
+        "one machine showed (an append 1.1 ms, a recall 7.5 ms, see proofs.md; embedding 15 to 20 "
+        "ms of CPU a text), because no account was available to measure in. A batch is one call "
+        "with up to 500 events. Not included: language models (none is used by default; the price "
+        "of AgentCore Memory includes its models), payloads in S3, and a database that never "
+        f"pauses because calls never cease: {_usd(total(AWAKE))} a month at half a unit. The "
+        f"metrics of a stage in use all month cost about {_usd(total(METRICS))} "
+        f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
+        "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "
+        "retrievals), not verified."
     )
 
 
@@ -200,12 +202,14 @@ def _filled(words: str) -> str:
     return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
 
 
-def written(readme: str) -> str:
-    """The README with the table as it is now. Raises ValueError where its markers are missing."""
-    before, begin, rest = readme.partition(BEGIN)
+def written(document: str) -> str:
+    """The document with today's tables. Raises ValueError if its markers are missing."""
+    before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"README.md has no {BEGIN} … {END}: put both where the table belongs")
+        raise ValueError(
+            f"{DOCUMENT.name} has no {BEGIN} … {END}: put both where the tables belong"
+        )
     return before + table() + after
 
 
@@ -222,5 +226,5 @@ def _why(items: Sequence[Item]) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text()))
-    sys.stdout.write(f"{README.name} has the prices of {AS_OF}\n")
+    DOCUMENT.write_text(written(DOCUMENT.read_text()))
+    sys.stdout.write(f"{DOCUMENT.name} has the prices of {AS_OF}\n")

@@ -36,17 +36,17 @@ class _Part(BaseModel):
 
 
 class ExistingVpc(_Part):
-    """A network that is there already; nothing in it is looked up or changed."""
+    """An existing network. The stack neither looks anything up in it nor changes it."""
 
     vpc_id: str = Field(pattern="^vpc-[0-9a-f]+$")
     """The VPC."""
     availability_zones: list[str] = Field(min_length=2)
     """The zones of the subnets, one each: ["eu-west-1a", "eu-west-1b"]."""
     subnet_ids: list[str] = Field(min_length=2)
-    """Private subnets for the functions and the database, in the zones' order. They need a way to
-    S3, SQS and Secrets Manager (and to Bedrock or the model's address)."""
+    """Private subnets for the functions and the database, in the order of the zones. They must
+    reach S3, SQS and Secrets Manager, and Bedrock or the model's address where one is used."""
     security_group_ids: list[str] = []
-    """Further groups of the functions: those that the VPC's own endpoints let in."""
+    """Further security groups of the functions: those that the VPC's own endpoints accept."""
 
     @model_validator(mode="after")
     def _one_zone_each(self) -> Self:
@@ -56,55 +56,55 @@ class ExistingVpc(_Part):
 
 
 class MutualTls(_Part):
-    """Clients show a certificate."""
+    """Clients must present a certificate."""
 
     truststore_uri: str = Field(pattern=r"^s3://[^/]+/.+$")
-    """Where the authorities' certificates lie: s3://bucket/key, in the stack's Region."""
+    """The file of the authorities' certificates: s3://bucket/key, in the stack's Region."""
     truststore_version: str = Field(min_length=1)
     """The object's version. API Gateway reads the truststore only when this changes."""
 
 
 class Domain(_Part):
-    """A name of one's own; its DNS record is made elsewhere, for the output DomainTarget."""
+    """A custom domain; its DNS record is made elsewhere, for the output DomainTarget."""
 
     name: str = Field(pattern=r"^[a-z0-9.-]+\.[a-z]{2,}$")
-    """The host's name."""
+    """The host name."""
     certificate_arn: Arn
     """A certificate for it in ACM, in the stack's Region."""
     ownership_certificate_arn: Arn | None = None
-    """With mutual TLS, and a certificate that was imported or is of a private authority: a public
-    one of ACM's for the same name, which shows that it is yours."""
+    """Needed with mutual TLS when the certificate was imported or comes from a private authority: a
+    public ACM certificate for the same name, which proves ownership."""
     base_path: str = Field(default="", pattern=r"^[\w-]*$")
-    """Its first path segment; requests come without it to the service."""
+    """The first path segment under the domain; it is removed before the service sees the path."""
     mutual_tls: MutualTls | None = None
-    """Ask clients for a certificate. The default endpoint is then off."""
+    """Requires client certificates. The default endpoint is then disabled."""
 
 
 class Alarms(_Part):
-    """When somebody is woken; docs/runbook.md has a line for each."""
+    """Thresholds of the alarms and who is notified; docs/runbook.md has an entry for each."""
 
     topic_arn: Arn | None = None
-    """An SNS topic to tell. Without one and without `email` alarms show in the console only."""
+    """SNS topic to notify. Without it and without `email`, alarms appear in the console only."""
     email: str | None = Field(default=None, pattern="@")
-    """An address to tell, by a topic of the stack's own."""
+    """Address to notify, through a topic that the stack creates."""
     unembedded_seconds: int = Field(default=900, gt=0)
-    """The age of the oldest event without its vector."""
+    """Age of the oldest event without a vector."""
     unbuilt_seconds: int = Field(default=7200, gt=0)
-    """The age of the oldest event in no chain although one was due."""
+    """Age of the oldest event that is due for folding into chains."""
     failed_builds: int = Field(default=1, gt=0)
-    """Runs of the state machine that failed, in five minutes."""
+    """Failed executions of the state machine within five minutes."""
     errors_percent: float = Field(default=1.0, gt=0, le=100)
-    """Answers 5xx, of all, in five minutes."""
+    """Share of 5xx answers within five minutes."""
     p95_milliseconds: int = Field(default=2000, gt=0)
-    """The API's latency, 95th percentile of five minutes."""
+    """95th percentile of the API's latency over five minutes."""
     connections_percent: float = Field(default=80.0, gt=0, le=100)
-    """Connections to the database, of those it takes."""
+    """Database connections in use, in percent of the maximum."""
     capacity_minutes: int = Field(default=15, ge=5)
     """How long the database may run at its maximum capacity."""
     model_usd_per_day: float = Field(default=10.0, gt=0)
-    """What language models may cost in a day, by the prices in settings.llm_usd_per_million_*."""
+    """Cost of language models in a day, by the prices in settings.llm_usd_per_million_*."""
     usd_per_month: float | None = Field(default=None, gt=0)
-    """A budget for what the stack's tags gather; an alarm at 80 % and at what is forecast."""
+    """Monthly budget for everything with the stack's tag; alarms at 80 % and by forecast."""
 
 
 class StackSettings(_Part):
@@ -113,85 +113,86 @@ class StackSettings(_Part):
     stage: Name = Field(default="dev", min_length=1, max_length=30)
     """The stage's name in cdk.json."""
     name: Name = Field(default="", max_length=41)
-    """The stack's name, strandline-<stage> by default. Several in one account differ in it."""
+    """The stack's name, strandline-<stage> by default; unique within an account and Region."""
 
     network: Literal["endpoints", "nat", "existing"] = "endpoints"
-    """`endpoints`: subnets without a way out, and the fewest VPC endpoints; `nat`: a way out by a
-    NAT gateway; `existing`: the VPC that `vpc` names."""
+    """`endpoints`: subnets without internet access, with the fewest VPC endpoints; `nat`: internet
+    access through a NAT gateway; `existing`: the VPC that `vpc` names."""
     vpc: ExistingVpc | None = None
-    """The network of `existing`."""
+    """The VPC for `existing`."""
     endpoint_zones: int = Field(default=1, ge=1, le=2)
-    """Zones of two that interface endpoints stand in. One costs half and is away with its zone."""
+    """In how many of the two zones interface endpoints are. One zone costs half, and the endpoints
+    fail with it."""
     nat_gateways: int = Field(default=1, ge=1, le=2)
-    """NAT gateways of `nat`, as above."""
+    """Number of NAT gateways for `nat`, with the same trade-off."""
     private: bool = False
-    """Reachable from VPCs only, through the endpoints in `vpc_endpoint_ids`."""
+    """The API can be reached from VPCs only, through the endpoints in `vpc_endpoint_ids`."""
     vpc_endpoint_ids: list[str] = []
-    """The VPC endpoints (execute-api) that a private API answers to."""
+    """The VPC endpoints (execute-api) through which a private API can be called."""
 
     engine_version: str = Field(default="18.4", pattern=r"^1[78]\.\d+$")
-    """Aurora PostgreSQL's version, 17 or 18."""
+    """Version of Aurora PostgreSQL, 17 or 18."""
     min_capacity: float = Field(default=0, ge=0, le=256, multiple_of=0.5)
-    """Aurora capacity units (2 GiB each) while idle; 0 lets the database pause."""
+    """Least number of Aurora capacity units (2 GiB each); 0 lets the database pause."""
     max_capacity: float = Field(default=4, ge=1, le=256, multiple_of=0.5)
-    """Aurora capacity units at most."""
+    """Largest number of Aurora capacity units."""
     pause_minutes: int = Field(default=5, ge=5, le=1440)
     """Minutes without a connection before the database pauses, where `min_capacity` is 0."""
     readers: int = Field(default=0, ge=0, le=15)
-    """Instances beside the writer; one takes over when it fails. 0: a new one is made then."""
+    """Instances beside the writer; one takes over when it fails. 0: a new one is created then."""
     max_connections: int | None = Field(default=None, ge=50, le=5000)
-    """Connections the database takes; Aurora's own rule for `max_capacity` when absent."""
+    """Largest number of database connections; when absent, Aurora's rule for `max_capacity`."""
     proxy: bool = False
-    """RDS Proxy between the functions and the database. It keeps connections open, so that the
-    database never pauses."""
+    """RDS Proxy between the functions and the database. It keeps connections open, so the database
+    never pauses."""
     snapshot: Arn | None = None
-    """A snapshot of the cluster that the database is restored from, into a new cluster. Once used
-    it must stay."""
+    """Cluster snapshot that the database is restored from, into a new cluster. Once used, the
+    setting must stay."""
     backup_days: int = Field(default=7, ge=1, le=35)
-    """Days that the database can be restored to any second of."""
+    """Days of point-in-time recovery."""
     deletion_protection: bool = True
     """The database refuses to be deleted."""
     key: bool | Arn = False
-    """A KMS key of one's own for database, bucket, queues, secrets and logs: true makes one, an ARN
-    uses that. Otherwise AWS's, as always for the alarms' topic and what functions are told, which
-    hold neither memory nor secrets."""
+    """Customer-managed KMS key for database, bucket, queues, secrets and logs: true creates one, an
+    ARN uses that one. Otherwise keys of AWS. The alarm topic and the functions' environment
+    variables always use those; they hold neither memory nor secrets."""
 
     domain: Domain | None = None
-    """A name of one's own."""
+    """A custom domain."""
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float = Field(default=200, gt=0)
-    """Requests a second that the API takes from all together,"""
+    """Requests a second that the API accepts from all callers together."""
     throttle_burst: int = Field(default=400, gt=0)
-    """and at once."""
+    """Requests that it accepts at once."""
 
     settings: dict[str, Plain] = {}
-    """The service's own plain settings, by their names in lower case without STRANDLINE_, as
-    {"llm_provider": "bedrock", "llm_model": "..."}. Secrets go into the secret (output Secrets).
-    API keys are always a way in, since the operator's first key is one; others stand beside them,
-    or are asked for as well (auth_require_all)."""
+    """The service's settings that are not secret, by their names in lower case without STRANDLINE_,
+    as {"llm_provider": "bedrock", "llm_model": "..."}. Secrets go into the secret (output
+    Secrets). API keys are always enabled, since the operator's first key is one; other credentials
+    can be enabled beside them, or required as well (auth_require_all)."""
     restart: str = ""
-    """Any word. Another one than before has every function begin anew at the next deployment, and
-    so read the secret again."""
+    """Any word. When it changes, the next deployment starts new instances of every function, which
+    read the secret again."""
     profile_models: list[Arn] = []
-    """Where llm_model is an application inference profile of Bedrock's: the models that it calls,
-    and the profile that it was made from if it was."""
+    """For an application inference profile of Bedrock as llm_model: the models that it calls, and
+    the profile that it was created from, if any."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Reserved concurrency by function, instead of that of shared/strandline/deployment.py."""
 
     alarms: Alarms = Alarms()
-    """When somebody is woken."""
+    """Thresholds of the alarms and who is notified."""
     gateway_log_role: bool = True
-    """The stack makes the role by which API Gateway writes logs, and sets it for the whole account
-    and Region. false: the account has one already."""
+    """The stack creates the role with which API Gateway writes logs, and sets it for the whole
+    account and Region. false: the account already has one."""
     log_days: Annotated[int, AfterValidator(_one_of_cloudwatch_s)] = 30
     """Days that logs are kept."""
     tracing: bool = False
-    """X-Ray traces. Off, the trace id is still in every log line."""
+    """X-Ray traces. When off, every log line still has the trace id."""
     tags: dict[str, str] = {}
-    """Tags of every resource, beside `strandline:stack`."""
+    """Tags of every resource, in addition to `strandline:stack`."""
     permission_boundary: Arn | None = None
-    """A policy that every role is bounded by."""
+    """Policy that bounds every role (permissions boundary)."""
 
     @property
     def stack_name(self) -> str:

@@ -29,7 +29,10 @@ def _service(s: StackSettings) -> str | None:
         return f"settings.{ours[0]} is set by the stack itself: leave it out"
     unknown = [n for n in s.settings if n not in ServiceSettings.model_fields]
     if unknown:
-        return f"settings.{unknown[0]} is no setting of the service: README, Settings, has them all"
+        return (
+            f"settings.{unknown[0]} is no setting of the service: "
+            "docs/configuration.md, Service settings, has them all"
+        )
     told = sum(len(f"{PREFIX}{n}{v}".encode()) for n, v in s.plain_settings.items())
     if told > _ENVIRONMENT:
         longest = max(s.settings, key=lambda n: len(str(s.settings[n])))

@@ -43,7 +43,7 @@ def blocks(text: str, language: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     text = document.read_text()
     assert dead_links(document, text) == []
@@ -51,6 +51,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         "#no-such-heading",
         "no-such-file.md",
     ]
+
+
+def test_the_readme_is_short_and_the_index_has_every_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    linked = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
 
 def test_policies_are_json_and_commands_are_shell() -> None:

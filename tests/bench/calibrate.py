@@ -78,7 +78,7 @@ def main() -> None:
     shipped = [pair for talk in read for pair in pairs[talk.name]]
     found = Thresholds(*edges(shipped), max(stray(embedder, pool) for pool in pools))
     print(f"`{embedder.space}`: low {found.low:g}, high {found.high:g}, merge {found.merge:g}")
-    for line in table(pairs, {"calibrated": found, "source A's": SOURCE}):
+    for line in table(pairs, {"calibrated": found, "Athena's": SOURCE}):
         print(line)
     print()
     for talk in read:

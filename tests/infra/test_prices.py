@@ -1,4 +1,4 @@
-"""What the README says it costs is what the script gives."""
+"""What docs/cost.md says it costs is what the script gives."""
 
 from pathlib import Path
 
@@ -6,25 +6,30 @@ import pytest
 
 from infra import prices
 from infra.load_settings import made
-from infra.prices import IDLE, NETWORKS, PRICES, Item, total
+from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, Item, total
 from tests.infra.stacks import CONTEXT
 from tests.infra.test_watch import alarms, stats
 
 
-def test_the_readmes_table_is_what_the_script_gives(repository: Path) -> None:
-    readme = (repository / "README.md").read_text()
-    assert prices.written(readme) == readme, "make prices"
+def test_the_documents_tables_are_what_the_script_gives() -> None:
+    text = DOCUMENT.read_text()
+    assert prices.written(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
-        prices.written(readme.replace(prices.END, ""))
+        prices.written(text.replace(prices.END, ""))
 
 
-def test_a_changed_price_changes_the_table(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_readmes_price_is_the_tables(repository: Path) -> None:
+    readme = (repository / "README.md").read_text()
+    agentcore = prices.AGENTCORE["event"].usd * prices.MILLION
+    assert f"A million events cost about {total(prices.EVENTS):.2f} USD" in readme
+    assert f"makes that {agentcore:.0f}." in readme
+
+
+def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
-    readme = (repository / "README.md").read_text()
-    assert prices.written(readme) != readme
+    text = DOCUMENT.read_text()
+    assert prices.written(text) != text
 
 
 def test_idle_by_hand() -> None:

@@ -172,7 +172,7 @@ def test_every_field_may_come_from_the_command_line() -> None:
 def test_a_slip_of_the_command_line_is_no_default() -> None:
     with pytest.raises(Refused, match=r"-c nettwork: .*did you mean network\?"):
         read(context(nettwork="nat"))
-    with pytest.raises(Refused, match=r"-c colour: .*README"):
+    with pytest.raises(Refused, match=r"-c colour: .*configuration\.md"):
         read(context(colour="blue"))
     with pytest.raises(Refused, match="-c tags: is no JSON"):
         read(context(tags='{"team": }'))
@@ -192,7 +192,7 @@ def test_an_unknown_stage_names_those_there_are() -> None:
 
 
 def rows(of: type[BaseModel], within: str = "") -> list[str]:
-    """The README's lines for the fields of a type, and of the types within it."""
+    """The lines of docs/configuration.md for the fields of a type, and of the types within it."""
     lines: list[str] = []
     for name, field in of.model_fields.items():
         kinds = [k for k in (field.annotation, *get_args(field.annotation)) if isinstance(k, type)]
@@ -210,9 +210,10 @@ def plain(default: object) -> str:
     return "" if default in (None, "", [], {}) else f"`{json.dumps(default)}`"
 
 
-def test_the_readme_has_every_setting() -> None:
-    """What it lacks is printed whole, to be pasted."""
-    section = (ROOT / "README.md").read_text().partition("\n## Deploy\n")[2].partition("\n## ")[0]
+def test_the_docs_have_every_setting() -> None:
+    """What they lack is printed whole, to be pasted."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    section = text.partition("\n## Stack settings\n")[2].partition("\n## ")[0]
     told = [line for line in section.splitlines() if line.startswith("| `")]
     wanted = rows(StackSettings)
     assert [line for line in told if line in wanted] == wanted, "\n".join(wanted)
