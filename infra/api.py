@@ -15,19 +15,19 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.nag_suppressions import accept
+from infra.nag_suppressions import acknowledge
 from infra.settings import Domain, MutualTls, StackSettings
-from strandline.deployment import FUNCTIONS, Fn, routes
+from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.http import gateway_responses
 
 STAGE = "api"
 """The stage's name, which the default endpoint has as its first path segment. A deployment has one
 stage of API Gateway: what is called a stage elsewhere is a stack of its own."""
-MOST_SECONDS = 29
+MAX_INTEGRATION_SECONDS = 29
 """What API Gateway waits for a function."""
-MOST_RESOURCES = 300
+MAX_RESOURCES = 300
 """Of one API (Amazon API Gateway quotas)."""
-_LOGGED = {
+_ACCESS_LOG_FIELDS = {
     "request_id": "$context.requestId",
     "trace": "$context.xrayTraceId",
     "time": "$context.requestTimeEpoch",
@@ -43,14 +43,14 @@ _LOGGED = {
 }
 """The access log's members: no body, no header, no query."""
 _ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
-_IN_THE_FUNCTIONS = "Who asks is found out in the functions, in one place for every way in."
-_ACCEPTED = {
+_AUTH_IN_FUNCTIONS = "Who asks is found out in the functions, in one place for every way in."
+_NAG_ACKNOWLEDGMENTS = {
     "APIG2": "Requests are checked by the functions, which say what is wrong with which field.",
     "APIG3": "A firewall is the account's to choose: associate a web ACL with the stage.",
-    "APIG4": _IN_THE_FUNCTIONS,
+    "APIG4": _AUTH_IN_FUNCTIONS,
     "APIG6": "API Gateway's execution log would show headers, credentials among them; the access "
     "log and the functions' own have every request.",
-    "COG4": _IN_THE_FUNCTIONS,
+    "COG4": _AUTH_IN_FUNCTIONS,
     f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging asks for, by AWS's own guide.",
 }
 
@@ -66,18 +66,18 @@ class Api(Construct):
         handlers: Mapping[str, lambda_.Alias],
         *,
         key: kms.IKey | None = None,
-        functions: Sequence[Fn] = FUNCTIONS,
+        functions: Sequence[FunctionSpec] = FUNCTIONS,
     ) -> None:
         super().__init__(scope, id)
         self._settings = settings
-        table = routes(functions, preflights=bool(settings.cors_origins))
-        _fits(table, functions)
-        self.rest = self._rest(key)
+        table = route_table(functions, preflights=bool(settings.cors_origins))
+        _check_limits(table, functions)
+        self.rest = self._create_rest_api(key)
         self.rest.node.try_remove_child("Endpoint")  # an output of an address that may be off
-        self._route(table, handlers)
-        self._answer_in_our_shape()
-        accept(self, _ACCEPTED)
-        self.url = self._named(settings.domain) if settings.domain else self.rest.url
+        self._add_routes(table, handlers)
+        self._add_gateway_responses()
+        acknowledge(self, _NAG_ACKNOWLEDGMENTS)
+        self.url = self._add_domain(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="Where the API answers")
         stage = self.rest.deployment_stage.stage_arn
         CfnOutput(Stack.of(self), "ApiStage", value=stage, description="What a web ACL is for")
@@ -87,36 +87,38 @@ class Api(Construct):
         """Of its metrics in CloudWatch."""
         return {"ApiName": self._settings.stack_name, "Stage": STAGE}
 
-    def _rest(self, key: kms.IKey | None) -> apigateway.RestApi:
-        ours = self._settings
+    def _create_rest_api(self, key: kms.IKey | None) -> apigateway.RestApi:
+        settings = self._settings
         log = logs.LogGroup(
             self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
         )
-        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = ours.log_days
+        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = settings.log_days
         return apigateway.RestApi(
             self,
             "Rest",
-            rest_api_name=ours.stack_name,
+            rest_api_name=settings.stack_name,
             description="Strandline: memory for AI agents",
             endpoint_configuration=self._endpoint(),
-            policy=_from(ours.vpc_endpoint_ids) if ours.private else None,
-            disable_execute_api_endpoint=bool(ours.domain and ours.domain.mutual_tls),
+            policy=_endpoint_policy(settings.vpc_endpoint_ids) if settings.private else None,
+            disable_execute_api_endpoint=bool(settings.domain and settings.domain.mutual_tls),
             # All of them: a block in DAG-CBOR goes out as bytes whatever a client accepts, and a
             # request comes in as base64, a third longer and never more (see local/proxy_event.py).
             binary_media_types=["*/*"],
             # Without one the account refuses an access log. It is the account's, not this stack's:
             # another stack may rest on it.
-            cloud_watch_role=ours.gateway_log_role,
-            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if ours.gateway_log_role else None,
+            cloud_watch_role=settings.gateway_log_role,
+            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN
+            if settings.gateway_log_role
+            else None,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
-                throttling_rate_limit=ours.throttle_rate,
-                throttling_burst_limit=ours.throttle_burst,
-                tracing_enabled=ours.tracing,
+                throttling_rate_limit=settings.throttle_rate,
+                throttling_burst_limit=settings.throttle_burst,
+                tracing_enabled=settings.tracing,
                 data_trace_enabled=False,
                 logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers
                 access_log_destination=apigateway.LogGroupLogDestination(log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_LOGGED)),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG_FIELDS)),
             ),
         )
 
@@ -133,7 +135,7 @@ class Api(Construct):
             ],
         )
 
-    def _route(self, table: Mapping[str, str], handlers: Mapping[str, lambda_.Alias]) -> None:
+    def _add_routes(self, table: Mapping[str, str], handlers: Mapping[str, lambda_.Alias]) -> None:
         stack = Stack.of(self)
         integrations: dict[str, apigateway.Integration] = {}
         gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
@@ -150,7 +152,9 @@ class Api(Construct):
                 type=apigateway.IntegrationType.AWS_PROXY,
                 integration_http_method="POST",
                 uri=f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/{path}",
-                options=apigateway.IntegrationOptions(timeout=Duration.seconds(MOST_SECONDS)),
+                options=apigateway.IntegrationOptions(
+                    timeout=Duration.seconds(MAX_INTEGRATION_SECONDS)
+                ),
             )
         for route, name in table.items():
             method, _, path = route.partition(" ")
@@ -161,19 +165,19 @@ class Api(Construct):
                 authorization_type=apigateway.AuthorizationType.NONE,
             )
 
-    def _answer_in_our_shape(self) -> None:
-        shared = gateway_responses.shared_by_gateway(self._settings.cors_origins)
-        for kind, answer in gateway_responses.ANSWERS.items():
-            headers = answer.headers | shared
+    def _add_gateway_responses(self) -> None:
+        cors_headers = gateway_responses.gateway_cors_headers(self._settings.cors_origins)
+        for kind, response in gateway_responses.RESPONSES.items():
+            headers = response.headers | cors_headers
             self.rest.add_gateway_response(
                 "".join(word.title() for word in kind.split("_")),
                 type=apigateway.ResponseType.of(kind),
-                status_code=str(answer.status) if answer.status else None,
+                status_code=str(response.status) if response.status else None,
                 response_headers={name: f"'{value}'" for name, value in headers.items()},
-                templates={"application/json": answer.body(gateway_responses.REQUEST_ID)},
+                templates={"application/json": response.body(gateway_responses.REQUEST_ID)},
             )
 
-    def _named(self, domain: Domain) -> str:
+    def _add_domain(self, domain: Domain) -> str:
         """Serve under a name of one's own; gives the address."""
         name = apigateway.DomainName(
             self,
@@ -198,8 +202,8 @@ class Api(Construct):
             stage=self.rest.deployment_stage,
         )
         target = name.domain_name_alias_domain_name
-        said = f"What {domain.name} is to be a CNAME or an alias of"
-        CfnOutput(Stack.of(self), "DomainTarget", value=target, description=said)
+        description = f"What {domain.name} is to be a CNAME or an alias of"
+        CfnOutput(Stack.of(self), "DomainTarget", value=target, description=description)
         return f"https://{domain.name}/{domain.base_path}".rstrip("/") + "/"
 
     def _truststore(self, tls: MutualTls) -> apigateway.MTLSConfig:
@@ -211,22 +215,22 @@ class Api(Construct):
         )
 
 
-def _fits(table: Mapping[str, str], functions: Sequence[Fn]) -> None:
+def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -> None:
     """Raises ValueError for a table that API Gateway would not serve whole."""
     paths = {tuple(filter(None, route.partition(" ")[2].split("/"))) for route in table}
     resources = {path[:length] for path in paths for length in range(len(path) + 1)}
-    if len(resources) > MOST_RESOURCES:
+    if len(resources) > MAX_RESOURCES:
         raise ValueError(
-            f"{len(resources)} resources: API Gateway takes {MOST_RESOURCES} in one API"
+            f"{len(resources)} resources: API Gateway takes {MAX_RESOURCES} in one API"
         )
     for fn in functions:
-        if fn.routes and fn.timeout > MOST_SECONDS:
+        if fn.routes and fn.timeout > MAX_INTEGRATION_SECONDS:
             raise ValueError(
-                f"{fn.name}: timeout {fn.timeout} s: API Gateway waits {MOST_SECONDS} s for a route"
+                f"{fn.name}: timeout {fn.timeout} s: API Gateway waits {MAX_INTEGRATION_SECONDS} s for a route"
             )
 
 
-def _from(endpoints: Sequence[str]) -> iam.PolicyDocument:
+def _endpoint_policy(endpoints: Sequence[str]) -> iam.PolicyDocument:
     """All may call, through these endpoints alone."""
     return iam.PolicyDocument(
         statements=[

@@ -7,49 +7,51 @@ from pathlib import Path
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.load_settings import read
-from infra.settings import Refused
+from infra.load_settings import load_settings
+from infra.settings import SettingsError
 from infra.stack import StrandlineStack
 from layers import build
 from strandline.deployment import Layer
 
 
 @dataclass(frozen=True)
-class Built:
+class BuildAssets:
     """What layers/build.py made."""
 
     handler: str = build.HANDLER
-    certificates: str = build.CERTIFICATES
+    certificates: str = build.CERTIFICATES_PATH
 
     def layer(self, name: Layer) -> Path:
         """A layer's directory."""
-        return build.layer_dir("arm64", name)
+        return build.layer_directory("arm64", name)
 
     def function(self, name: str) -> Path:
         """A function's."""
-        return build.function_dir(name)
+        return build.function_directory(name)
 
-    def unzipped(self, directory: Path) -> int:
+    def unzipped_size(self, directory: Path) -> int:
         """As it was noted when it was built."""
-        return build.size(directory).unzipped
+        return build.measure_size(directory).unzipped
 
 
-def built() -> Built:
+def load_assets() -> BuildAssets:
     """What lies there. Raises Refused where it is not of the code and the locks as they are now:
     `cdk deploy` alone builds nothing."""
-    if old := build.stale("arm64"):
-        names = ", ".join(path.name for path in old)
-        raise Refused(f"build/ is not of this code ({names}): run make synth, which builds it")
-    return Built()
+    if stale := build.find_stale("arm64"):
+        names = ", ".join(path.name for path in stale)
+        raise SettingsError(
+            f"build/ is not of this code ({names}): run make synth, which builds it"
+        )
+    return BuildAssets()
 
 
 def main() -> int:
     """Write the stack of the stage that the context names to cdk.out."""
     app = App()
     try:
-        StrandlineStack(app, read(app.node.get_all_context()), built())
-    except Refused as refused:
-        sys.stderr.write(f"strandline: {refused}\n")
+        StrandlineStack(app, load_settings(app.node.get_all_context()), load_assets())
+    except SettingsError as error:
+        sys.stderr.write(f"strandline: {error}\n")
         return 2
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()

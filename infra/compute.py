@@ -13,19 +13,19 @@ from constructs import Construct
 from infra.database import APP, MASTER, NAME, OWNER, PORT, Database
 from infra.jobs import ALIAS, Jobs, function_prefix
 from infra.logs import log_group
-from infra.nag_suppressions import accept
+from infra.nag_suppressions import acknowledge
 from infra.network import Network
-from infra.permissions import Resources, bedrock_models, statements
+from infra.permissions import ResourceArns, bedrock_models, policy_statements
 from infra.roles import allow, service_role
-from infra.settings import Refused, StackSettings
+from infra.settings import SettingsError, StackSettings
 from infra.storage import Storage
-from strandline.deployment import FUNCTIONS, Fn, Layer
+from strandline.deployment import FUNCTIONS, FunctionSpec, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20
 """Bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
 _ARM = lambda_.Architecture.ARM_64
 _PYTHON = lambda_.Runtime.PYTHON_3_13
-_MESSAGES = 10
+_BATCH_SIZE = 10
 
 
 _WILDCARDS = {
@@ -59,13 +59,13 @@ class Assets(Protocol):
         """A function's."""
         ...
 
-    def unzipped(self, directory: Path) -> int:
+    def unzipped_size(self, directory: Path) -> int:
         """Bytes of one of the two."""
         ...
 
 
 @dataclass(frozen=True)
-class Parts:
+class StackParts:
     """What the functions work with."""
 
     network: Network
@@ -79,18 +79,20 @@ class Compute(Construct):
     release's version once the database is ready for it."""
 
     def __init__(
-        self, scope: Construct, id: str, settings: StackSettings, parts: Parts, assets: Assets
+        self, scope: Construct, id: str, settings: StackSettings, parts: StackParts, assets: Assets
     ) -> None:
         super().__init__(scope, id)
         self._settings, self._parts, self._assets = settings, parts, assets
-        self._resources = _resources(self, settings, parts)
+        self._resources = _resource_arns(self, settings, parts)
         layers: set[Layer] = {name for fn in FUNCTIONS for name in fn.layers}
         self._layers = {name: self._layer(name) for name in sorted(layers)}
         self.functions = {fn.name: self._function(fn) for fn in FUNCTIONS}
-        self.aliases = {name: made.add_alias(ALIAS) for name, made in self.functions.items()}
+        self.aliases = {
+            name: function.add_alias(ALIAS) for name, function in self.functions.items()
+        }
         for fn in FUNCTIONS:
             if fn.queue:
-                self._feed(fn)
+                self._attach_queue(fn)
 
     def _layer(self, name: Layer) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
@@ -101,12 +103,12 @@ class Compute(Construct):
             compatible_runtimes=[_PYTHON],
         )
 
-    def _function(self, fn: Fn) -> lambda_.Function:
-        self._fits(fn)
+    def _function(self, fn: FunctionSpec) -> lambda_.Function:
+        self._check_size(fn)
         settings, parts = self._settings, self._parts
         name = function_prefix(settings) + fn.name
         title = fn.name.capitalize()
-        inside = bool(fn.needs & {"database", "owner"})
+        in_vpc = bool(fn.needs & {"database", "owner"})
         function = lambda_.Function(
             self,
             title,
@@ -118,61 +120,61 @@ class Compute(Construct):
             layers=[self._layers[layer] for layer in fn.layers],
             memory_size=fn.memory,
             timeout=Duration.seconds(fn.timeout),
-            reserved_concurrent_executions=settings.reserved_for(fn) or None,
+            reserved_concurrent_executions=settings.reserved_concurrency(fn) or None,
             role=self._role(fn),
             log_group=log_group(
                 self, f"{title}Logs", settings, parts.storage.key, f"/aws/lambda/{name}"
             ),
-            environment=environment(fn, settings, parts, self._assets.certificates),
+            environment=build_environment(fn, settings, parts, self._assets.certificates),
             tracing=lambda_.Tracing.ACTIVE if settings.tracing else None,
-            vpc=parts.network.vpc if inside else None,
-            vpc_subnets=parts.network.subnets if inside else None,
-            security_groups=parts.network.groups if inside else None,
+            vpc=parts.network.vpc if in_vpc else None,
+            vpc_subnets=parts.network.subnets if in_vpc else None,
+            security_groups=parts.network.security_groups if in_vpc else None,
             # A rollback points the alias at a version of before, which must be there.
             # One whose deployment failed goes: it could not be made a second time.
             current_version_options={"removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE},
         )
-        accept(function, {"L1": "One Python everywhere: what runs here is what was tested."})
+        acknowledge(function, {"L1": "One Python everywhere: what runs here is what was tested."})
         return function
 
-    def _fits(self, fn: Fn) -> None:
+    def _check_size(self, fn: FunctionSpec) -> None:
         assets = self._assets
         directories = [*(assets.layer(name) for name in fn.layers), assets.function(fn.name)]
-        size = sum(assets.unzipped(directory) for directory in directories)
+        size = sum(assets.unzipped_size(directory) for directory in directories)
         if size > UNZIPPED_LIMIT:
-            raise Refused(
+            raise SettingsError(
                 f"{fn.name}: its layers ({', '.join(fn.layers)}) and code are {size >> 20} MiB "
                 f"unzipped, over Lambda's {UNZIPPED_LIMIT >> 20}: take a dependency out of "
                 "pyproject.toml, or a layer from its row in shared/strandline/deployment.py"
             )
 
-    def _role(self, fn: Fn) -> iam.IRole:
-        allowed = statements(fn, self._resources)
+    def _role(self, fn: FunctionSpec) -> iam.IRole:
+        allowed = policy_statements(fn, self._resources)
         if self._settings.tracing:
             allowed.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*"))
         name = f"{fn.name.capitalize()}Role"
         return service_role(self, name, "lambda", allowed, wildcards=_WILDCARDS)
 
-    def _feed(self, fn: Fn) -> None:
+    def _attach_queue(self, fn: FunctionSpec) -> None:
         """Let a function have its queue's messages; those that fail come again, one by one."""
         storage = self._parts.storage
-        queue = {"hints": storage.hints, "runs": storage.runs}[fn.queue]
-        instances = self._settings.reserved_for(fn)
+        queue = {"hints": storage.work_queue, "runs": storage.job_queue}[fn.queue]
+        instances = self._settings.reserved_concurrency(fn)
         self.aliases[fn.name].add_event_source_mapping(
             "Feed",
             event_source_arn=queue.queue_arn,
-            batch_size=_MESSAGES,
+            batch_size=_BATCH_SIZE,
             report_batch_item_failures=True,
             # More would be refused by the function's own limit, and count as received.
             max_concurrency=max(2, instances) if instances else None,
         )
 
 
-def environment(
-    fn: Fn, settings: StackSettings, parts: Parts, certificates: str
+def build_environment(
+    fn: FunctionSpec, settings: StackSettings, parts: StackParts, certificates: str
 ) -> Mapping[str, str]:
     """What a function is told. Nothing in it is secret: of secrets it says where they are."""
-    given = settings.plain_settings
+    variables = settings.service_variables
     storage, database, jobs = parts.storage, parts.database, parts.jobs
     tls = f"sslmode=verify-full sslrootcert={certificates}"
 
@@ -180,36 +182,36 @@ def environment(
         return f"host={host} port={PORT} dbname={NAME} user={user} {tls}"
 
     if settings.restart:
-        given["restart"] = settings.restart
+        variables["restart"] = settings.restart
     if fn.needs & {"database", "owner"}:
-        given |= {"database_auth": "iam", "secrets": storage.secrets.secret_arn}
+        variables |= {"database_auth": "iam", "secrets": storage.secrets.secret_arn}
         # Nobody reads it. A version is a new one when its settings' text is, and a restored
         # cluster's address is the same text: with this, what is called moves to the new cluster.
-        given["cluster"] = database.identifier
+        variables["cluster"] = database.identifier
     if "database" in fn.needs:
-        given |= {
+        variables |= {
             "database_url": url(database.host, APP),
             "bucket": storage.bucket.bucket_name,
-            "queue_url": storage.hints.queue_url,
+            "queue_url": storage.work_queue.queue_url,
         }
     if "owner" in fn.needs:
-        given |= {
+        variables |= {
             "owner_database_url": url(database.direct_host, OWNER),
             "administrator_database_url": url(database.direct_host, MASTER),
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
     if "runs" in fn.needs:
-        given["runs_url"] = storage.runs.queue_url
+        variables["runs_url"] = storage.job_queue.queue_url
     if "states" in fn.needs:
-        given["state_machine"] = jobs.arn
+        variables["state_machine"] = jobs.arn
     if "schedules" in fn.needs:
-        given |= {"wakeup_group": jobs.group, "wakeup_role": jobs.starter.role_arn}
-    return {f"STRANDLINE_{name.upper()}": value for name, value in sorted(given.items())}
+        variables |= {"wakeup_group": jobs.group, "wakeup_role": jobs.scheduler_role.role_arn}
+    return {f"STRANDLINE_{name.upper()}": value for name, value in sorted(variables.items())}
 
 
-def _resources(scope: Construct, settings: StackSettings, parts: Parts) -> Resources:
-    stack, service = Stack.of(scope), settings.service
+def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:
+    stack, service = Stack.of(scope), settings.service_settings
     models = (
         (
             *bedrock_models(service.llm_model, stack.partition, stack.region, stack.account),
@@ -218,10 +220,10 @@ def _resources(scope: Construct, settings: StackSettings, parts: Parts) -> Resou
         if service.llm_provider == "bedrock"
         else ()
     )
-    return Resources(
+    return ResourceArns(
         bucket=parts.storage.bucket.bucket_arn,
-        hints=parts.storage.hints.queue_arn,
-        runs=parts.storage.runs.queue_arn,
+        hints=parts.storage.work_queue.queue_arn,
+        runs=parts.storage.job_queue.queue_arn,
         secrets=parts.storage.secrets.secret_arn,
         administrator_secret=parts.database.master_secret_arn,
         first_key_secret=parts.storage.first_key.secret_arn,
@@ -229,7 +231,7 @@ def _resources(scope: Construct, settings: StackSettings, parts: Parts) -> Resou
         owner_user=parts.database.owner_arn,
         state_machine=parts.jobs.arn,
         wakeup_group=parts.jobs.group,
-        wakeup_role=parts.jobs.starter.role_arn,
+        wakeup_role=parts.jobs.scheduler_role.role_arn,
         function_prefix=function_prefix(settings),
         region=stack.region,
         account=stack.account,

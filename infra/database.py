@@ -9,7 +9,7 @@ from aws_cdk import aws_rds as rds
 from constructs import Construct
 
 from infra.logs import log_group
-from infra.nag_suppressions import accept
+from infra.nag_suppressions import acknowledge
 from infra.network import Network
 from infra.roles import allow, service_role
 from infra.settings import StackSettings
@@ -79,7 +79,7 @@ class Database(Construct):
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseCluster:
         # Made before RDS makes it, to be kept for ever.
-        written = log_group(
+        log = log_group(
             self, "Logs", settings, key, f"/aws/rds/cluster/{self.identifier}/postgresql"
         )
         cluster = rds.DatabaseCluster(
@@ -102,7 +102,7 @@ class Database(Construct):
             serverless_v2_min_capacity=settings.min_capacity,
             serverless_v2_max_capacity=settings.max_capacity,
             serverless_v2_auto_pause_duration=Duration.minutes(settings.pause_minutes)
-            if settings.pauses
+            if settings.can_pause
             else None,
             storage_encrypted=True,
             storage_encryption_key=key,
@@ -112,9 +112,9 @@ class Database(Construct):
             removal_policy=RemovalPolicy.SNAPSHOT,
             cloudwatch_logs_exports=["postgresql"],
         )
-        cluster.node.add_dependency(written)
+        cluster.node.add_dependency(log)
         if not settings.deletion_protection:
-            accept(cluster, {"RDS10": "The stage says so (deletion_protection)."})
+            acknowledge(cluster, {"RDS10": "The stage says so (deletion_protection)."})
         if settings.snapshot:
             _restore(cluster, settings.snapshot)
         return cluster
@@ -124,7 +124,7 @@ class Database(Construct):
     ) -> rds.DatabaseProxy:
         """It takes IAM's word at both ends, so that there is no password for it to keep."""
         name = settings.stack_name
-        written = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
+        log = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
         user = self._user(self.cluster.cluster_resource_identifier, APP)
         group = ec2.SecurityGroup(
             self,
@@ -145,7 +145,7 @@ class Database(Construct):
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
         )
-        proxy.node.add_dependency(written)
+        proxy.node.add_dependency(log)
         # It opens its own way to the cluster: that rule a second time would be refused.
         port = ec2.Port.tcp(PORT)
         group.connections.allow_from(network.functions, port, "from the functions")
@@ -191,8 +191,8 @@ def _instance(
     return rds.ClusterInstance.serverless_v2(
         name,
         publicly_accessible=False,
-        enable_performance_insights=None if settings.pauses else True,
-        performance_insight_encryption_key=None if settings.pauses else key,
+        enable_performance_insights=None if settings.can_pause else True,
+        performance_insight_encryption_key=None if settings.can_pause else key,
         scale_with_writer=scale_with_writer,
     )
 

@@ -10,15 +10,15 @@ from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
 from infra.logs import log_group
-from infra.nag_suppressions import accept
+from infra.nag_suppressions import acknowledge
 from infra.roles import allow, service_role
 from infra.settings import StackSettings
 from infra.storage import Storage
-from strandline.deployment import FUNCTIONS, Fn
+from strandline.deployment import FUNCTIONS, FunctionSpec
 
 DEFINITION = Path(__file__).parent / "job.asl.json"
 """What `make run` executes, too."""
-JOBS = tuple(fn for fn in FUNCTIONS if fn.every_minutes or "owner" in fn.needs)
+JOB_FUNCTIONS = tuple(fn for fn in FUNCTIONS if fn.min_spacing_minutes or "owner" in fn.needs)
 """The functions that it calls: the jobs, and a migration that takes long."""
 ALIAS = "live"
 """The alias that is called; the definition names it, too."""
@@ -43,9 +43,9 @@ class Jobs(Construct):
         self.arn = self._arn("stateMachine", self._name)
         self.role = self._role(settings, storage)
         self.machine = self._machine(settings, storage)
-        self.starter = self._starter()
+        self.scheduler_role = self._scheduler_role()
         group = scheduler.CfnScheduleGroup(self, "WakeUps", name=self.group)
-        for fn in JOBS:
+        for fn in JOB_FUNCTIONS:
             if fn.schedule:
                 self._schedule(fn).add_resource_dependency(group)
 
@@ -79,7 +79,9 @@ class Jobs(Construct):
             tracing_enabled=settings.tracing,
         )
         if not settings.tracing:
-            accept(machine, {"SF2": "Traces are a setting (tracing); the trace id is in the logs."})
+            acknowledge(
+                machine, {"SF2": "Traces are a setting (tracing); the trace id is in the logs."}
+            )
         return machine
 
     def _role(self, settings: StackSettings, storage: Storage) -> iam.IRole:
@@ -91,22 +93,28 @@ class Jobs(Construct):
                 resource_name=f"{function_prefix(settings)}{fn.name}:{ALIAS}",
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
-            for fn in JOBS
+            for fn in JOB_FUNCTIONS
         ]
         # AWS's guide names both, for an execution and for a run of a map.
-        maps = [self._arn("execution", f"{self._name}{of}") for of in ("/*", ":*")]
-        own = ["states:RedriveExecution", "states:DescribeExecution", "states:StopExecution"]
+        map_executions = [
+            self._arn("execution", f"{self._name}{separator}") for separator in ("/*", ":*")
+        ]
+        map_actions = [
+            "states:RedriveExecution",
+            "states:DescribeExecution",
+            "states:StopExecution",
+        ]
         allowed = [
             allow(["lambda:InvokeFunction"], *functions),
             allow(["s3:GetObject"], storage.bucket.arn_for_objects("_jobs/*")),
             allow(["states:StartExecution"], self.arn),
-            allow(own, *maps),
+            allow(map_actions, *map_executions),
             allow(_LOG_DELIVERY, "*"),
         ]
         if storage.key:
             allowed.append(allow(["kms:Decrypt"], storage.key.key_arn))
         if settings.tracing:
-            allowed.append(allow(_TRACES, "*"))
+            allowed.append(allow(_TRACE_ACTIONS, "*"))
         return service_role(
             self,
             "Role",
@@ -120,12 +128,12 @@ class Jobs(Construct):
             },
         )
 
-    def _starter(self) -> iam.IRole:
+    def _scheduler_role(self) -> iam.IRole:
         """What Scheduler is when it starts the machine."""
         start = allow(["states:StartExecution"], self.arn)
         return service_role(self, "Starter", "scheduler", [start], account=self._stack.account)
 
-    def _schedule(self, fn: Fn) -> scheduler.CfnSchedule:
+    def _schedule(self, fn: FunctionSpec) -> scheduler.CfnSchedule:
         return scheduler.CfnSchedule(
             self,
             f"{fn.name.capitalize()}Schedule",
@@ -135,7 +143,7 @@ class Jobs(Construct):
             flexible_time_window={"mode": "OFF"},
             target={
                 "arn": self.arn,
-                "roleArn": self.starter.role_arn,
+                "roleArn": self.scheduler_role.role_arn,
                 "input": json.dumps({"job": fn.name}),
             },
         )
@@ -146,7 +154,7 @@ _LOG_DELIVERY = [
     *("logs:DeleteLogDelivery", "logs:ListLogDeliveries", "logs:PutResourcePolicy"),
     *("logs:DescribeResourcePolicies", "logs:DescribeLogGroups"),
 ]
-_TRACES = [
+_TRACE_ACTIONS = [
     *("xray:PutTraceSegments", "xray:PutTelemetryRecords"),
     *("xray:GetSamplingRules", "xray:GetSamplingTargets"),
 ]

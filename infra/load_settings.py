@@ -8,15 +8,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.settings import Refused, StackSettings
-from infra.validation import REFUSALS
-from strandline.config import Settings as ServiceSettings
-from strandline.embeddings.choice import require_embedder
+from infra.settings import SettingsError, StackSettings
+from infra.validation import CHECKS
+from strandline.config import ServiceSettings as ServiceSettings
+from strandline.embeddings.choice import require_valid_embedder
 from strandline.errors import Misconfigured
-from strandline.llm.choice import require_provider
+from strandline.llm.choice import require_complete_provider
 
 
-def read(context: Mapping[str, Any]) -> StackSettings:
+def load_settings(context: Mapping[str, Any]) -> StackSettings:
     """The settings of the stage that the context names. Raises Refused, saying what is wrong.
 
     A stage is an object under "stages" in cdk.json's context; a field given by itself (`-c
@@ -27,9 +27,11 @@ def read(context: Mapping[str, Any]) -> StackSettings:
     stage = context.get("stage") or "dev"
     if stage not in stages:
         known = ", ".join(sorted(stages))
-        raise Refused(f"stage {stage} is not in cdk.json (there are: {known}). Add it to stages.")
-    given = {n: _parsed(n, context[n]) for n in StackSettings.model_fields if n in context}
-    return made({**stages[stage], **given, "stage": stage})
+        raise SettingsError(
+            f"stage {stage} is not in cdk.json (there are: {known}). Add it to stages."
+        )
+    overrides = {n: _parse_value(n, context[n]) for n in StackSettings.model_fields if n in context}
+    return build_settings({**stages[stage], **overrides, "stage": stage})
 
 
 def _require_known(context: Mapping[str, Any]) -> None:
@@ -43,45 +45,47 @@ def _require_known(context: Mapping[str, Any]) -> None:
                 if near
                 else "docs/configuration.md, Stack settings, has them all"
             )
-            raise Refused(f"-c {name}: there is no such setting; {hint}")
+            raise SettingsError(f"-c {name}: there is no such setting; {hint}")
 
 
-def made(given: Mapping[str, Any]) -> StackSettings:
+def build_settings(values: Mapping[str, Any]) -> StackSettings:
     """Settings of these values. Raises Refused naming every field that is wrong."""
     try:
-        settings = StackSettings.model_validate(given)
+        settings = StackSettings.model_validate(values)
         _require_fit(settings)
-        require_provider(settings.service)
-        require_embedder(settings.service)
-    except Misconfigured as lacking:
-        raise Refused(f"The stack cannot be made. settings: {lacking}") from None
+        require_complete_provider(settings.service_settings)
+        require_valid_embedder(settings.service_settings)
+    except Misconfigured as cause:
+        raise SettingsError(f"The stack cannot be made. settings: {cause}") from None
     except ValidationError as error:
-        within = ("settings",) if error.title == ServiceSettings.__name__ else ()
-        wrong = [
-            ": ".join(filter(None, (".".join(map(str, (*within, *e["loc"]))), _said(e["msg"]))))
+        prefix = ("settings",) if error.title == ServiceSettings.__name__ else ()
+        problems = [
+            ": ".join(
+                filter(None, (".".join(map(str, (*prefix, *e["loc"]))), _strip_prefix(e["msg"])))
+            )
             for e in error.errors(include_url=False, include_input=False)
         ]
-        raise Refused(f"The stack cannot be made. {'; '.join(wrong)}.") from None
+        raise SettingsError(f"The stack cannot be made. {'; '.join(problems)}.") from None
     return settings
 
 
 def _require_fit(settings: StackSettings) -> None:
     """Raise Refused where settings that are right by themselves do not go together."""
-    for refuse in REFUSALS:
+    for refuse in CHECKS:
         if refusal := refuse(settings):
-            raise Refused(f"The stack cannot be made. {refusal}.")
+            raise SettingsError(f"The stack cannot be made. {refusal}.")
 
 
-def _said(message: str) -> str:
+def _strip_prefix(message: str) -> str:
     """pydantic's sentence, without its own words before ours."""
     return message.removeprefix("Value error, ")
 
 
-def _parsed(name: str, value: Any) -> Any:
+def _parse_value(name: str, value: Any) -> Any:
     """A value of the command line: objects and lists come as JSON."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return json.loads(value)
         except ValueError as error:
-            raise Refused(f"-c {name}: is no JSON ({error})") from None
+            raise SettingsError(f"-c {name}: is no JSON ({error})") from None
     return value

@@ -23,27 +23,27 @@ from constructs import Construct
 
 from infra.settings import StackSettings
 from strandline.deployment import FUNCTIONS
-from strandline.observability import METRICS, NAMESPACE
+from strandline.observability import METRIC_NAMESPACE, METRICS
 
 RUNBOOK = "docs/runbook.md"
-MINUTES = 5
+PERIOD_MINUTES = 5
 """Of every figure but a day's."""
-_MODEL = tuple(fn.name for fn in FUNCTIONS if "model" in fn.needs)
+_MODEL_FUNCTIONS = tuple(fn.name for fn in FUNCTIONS if "model" in fn.needs)
 """Functions that ask language models."""
-_LEAST_ERRORS = 5
+_MIN_ERRORS = 5
 """Fewer 5xx in five minutes wake nobody: a database that wakes up answers a few with 503."""
-_PARTS_TRIED = 3
+_SHARD_ATTEMPTS = 3
 """How often a part of a job is tried: so many failures are one that was given up."""
 _SWEEP_HOURS = 26
 """Without a run that ended well: the daily sweep has two for itself."""
-_MORE = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-_LESS = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 _BREACHING = cloudwatch.TreatMissingData.BREACHING
 _NOT_BREACHING = cloudwatch.TreatMissingData.NOT_BREACHING
 
 
 @dataclass(frozen=True)
-class Watched:
+class MonitoredResources:
     """What is watched."""
 
     api: Mapping[str, str]
@@ -60,42 +60,42 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmSpec:
     """One reason to wake somebody."""
 
     name: str
     """Of its line in the runbook, too."""
-    says: str
+    description: str
     metric: cloudwatch.IMetric
-    at: float
+    threshold: float
     """From here on it is one; of what should come by itself, below it."""
     periods: int = 1
     """In a row."""
-    comes: bool = False
+    expects_data: bool = False
     """It should come by itself: less is an alarm, and no data are none of it."""
     few_samples: bool = True
     """Of a percentile: whether few values are enough for it."""
 
 
-class Watch(Construct):
+class Monitoring(Construct):
     """Alarms to `settings.alarms`, told to its topic or address."""
 
     def __init__(
-        self, scope: Construct, id: str, settings: StackSettings, watched: Watched
+        self, scope: Construct, id: str, settings: StackSettings, resources: MonitoredResources
     ) -> None:
         super().__init__(scope, id)
         self._settings = settings
-        self._topic = self._told()
-        alarms = [self._alarm(alarm) for alarm in alarms_of(settings, watched)]
-        self._dashboard(watched, alarms)
+        self._topic = self._alarm_topic()
+        alarms = [self._alarm(alarm) for alarm in build_alarms(settings, resources)]
+        self._dashboard(resources, alarms)
         if settings.alarms.usd_per_month:
             self._budget(settings.alarms.usd_per_month)
 
-    def _told(self) -> sns.ITopic | None:
-        ours = self._settings.alarms
-        if ours.topic_arn:
-            return sns.Topic.from_topic_arn(self, "Topic", ours.topic_arn)
-        if not ours.email:
+    def _alarm_topic(self) -> sns.ITopic | None:
+        alarm_settings = self._settings.alarms
+        if alarm_settings.topic_arn:
+            return sns.Topic.from_topic_arn(self, "Topic", alarm_settings.topic_arn)
+        if not alarm_settings.email:
             return None
         topic = sns.Topic(self, "Topic", enforce_ssl=True)
         # A policy of its own replaces the one that lets the account's alarms in.
@@ -105,51 +105,51 @@ class Watch(Construct):
         )
         topic.grant_publish(cast(iam.IGrantable, alarms))
         topic.add_subscription(
-            cast(sns.ITopicSubscription, subscriptions.EmailSubscription(ours.email))
+            cast(sns.ITopicSubscription, subscriptions.EmailSubscription(alarm_settings.email))
         )
         return cast(sns.ITopic, topic)
 
-    def _alarm(self, alarm: Alarm) -> cloudwatch.Alarm:
-        made = cloudwatch.Alarm(
+    def _alarm(self, alarm: AlarmSpec) -> cloudwatch.Alarm:
+        construct = cloudwatch.Alarm(
             self,
             "".join(word.title() for word in alarm.name.split("-")),
             alarm_name=f"{self._settings.stack_name}-{alarm.name}",
-            alarm_description=f"{alarm.says} {RUNBOOK}#{alarm.name}",
+            alarm_description=f"{alarm.description} {RUNBOOK}#{alarm.name}",
             metric=alarm.metric,
-            threshold=alarm.at,
+            threshold=alarm.threshold,
             evaluation_periods=alarm.periods,
-            comparison_operator=_LESS if alarm.comes else _MORE,
-            treat_missing_data=_BREACHING if alarm.comes else _NOT_BREACHING,
+            comparison_operator=_BELOW if alarm.expects_data else _AT_LEAST,
+            treat_missing_data=_BREACHING if alarm.expects_data else _NOT_BREACHING,
             evaluate_low_sample_count_percentile=None if alarm.few_samples else "ignore",
         )
         if self._topic:
             action = cast(cloudwatch.IAlarmAction, actions.SnsAction(self._topic))
-            made.add_alarm_action(action)
-            made.add_ok_action(action)
-        return made
+            construct.add_alarm_action(action)
+            construct.add_ok_action(action)
+        return construct
 
-    def _dashboard(self, watched: Watched, alarms: Sequence[cloudwatch.Alarm]) -> None:
-        states = cloudwatch.AlarmStatusWidget(
+    def _dashboard(self, resources: MonitoredResources, alarms: Sequence[cloudwatch.Alarm]) -> None:
+        status_widget = cloudwatch.AlarmStatusWidget(
             alarms=[cast(cloudwatch.IAlarm, alarm) for alarm in alarms], width=24
         )
-        graphs = [_graph(*shown) for shown in _graphs(watched)]
+        graphs = [_graph(*graph) for graph in _graphs(resources)]
         rows = [graphs[at : at + 3] for at in range(0, len(graphs), 3)]
         cloudwatch.Dashboard(
             self,
             "Dashboard",
             dashboard_name=self._settings.stack_name,
-            widgets=[[cast(cloudwatch.IWidget, states)], *rows],
+            widgets=[[cast(cloudwatch.IWidget, status_widget)], *rows],
         )
 
     def _budget(self, usd: float) -> None:
         """Told at 80 % of what was spent and at what is forecast to be. It sees what bears the
         stack's tag, once that is a cost allocation tag of the account."""
-        ours = self._settings.alarms
-        to = budgets.CfnBudget.SubscriberProperty(
-            subscription_type="EMAIL" if ours.email else "SNS",
-            address=ours.email or ours.topic_arn or "",
+        alarm_settings = self._settings.alarms
+        subscriber = budgets.CfnBudget.SubscriberProperty(
+            subscription_type="EMAIL" if alarm_settings.email else "SNS",
+            address=alarm_settings.email or alarm_settings.topic_arn or "",
         )
-        at = (("ACTUAL", 80), ("FORECASTED", 100))
+        thresholds = (("ACTUAL", 80), ("FORECASTED", 100))
         budgets.CfnBudget(
             self,
             "Budget",
@@ -169,130 +169,167 @@ class Watch(Construct):
                         comparison_operator="GREATER_THAN",
                         threshold=percent,
                     ),
-                    subscribers=[to],
+                    subscribers=[subscriber],
                 )
-                for kind, percent in at
-                if to.address
+                for kind, percent in thresholds
+                if subscriber.address
             ],
         )
 
 
-def alarms_of(settings: StackSettings, watched: Watched) -> list[Alarm]:
+def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list[AlarmSpec]:
     """Every alarm; those about language models where there is one."""
-    found = [*_queues(settings, watched), *_work(settings, watched), *_jobs(settings, watched)]
-    found += [*_service(settings, watched), *_database(settings, watched)]
+    alarms = [
+        *_queue_alarms(settings, resources),
+        *_work_alarms(settings, resources),
+        *_job_alarms(settings, resources),
+    ]
+    alarms += [*_api_alarms(settings, resources), *_database_alarms(settings, resources)]
     return (
-        [*found, *_models(settings, watched)] if settings.service.llm_provider != "none" else found
+        [*alarms, *_model_alarms(settings, resources)]
+        if settings.service_settings.llm_provider != "none"
+        else alarms
     )
 
 
-def _queues(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
+def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     oldest = settings.alarms.unembedded_seconds
-    for name, (queue, dead) in watched.queues.items():
-        letters = _sqs(dead, "ApproximateNumberOfMessagesVisible")
-        yield Alarm(f"dead-{name}", f"Messages of {name} were given up.", letters, 1)
-        age = _sqs(queue, "ApproximateAgeOfOldestMessage")
-        yield Alarm(f"waiting-{name}", f"A message of {name} waits too long.", age, oldest)
+    for name, (queue, dead_letters) in resources.queues.items():
+        message_count = _sqs_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
+        yield AlarmSpec(f"dead-{name}", f"Messages of {name} were given up.", message_count, 1)
+        age = _sqs_metric(queue, "ApproximateAgeOfOldestMessage")
+        yield AlarmSpec(f"waiting-{name}", f"A message of {name} waits too long.", age, oldest)
 
 
-def _work(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
-    ours, says = settings.alarms, "Sweeps find events that nobody"
-    yield Alarm(
+def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings, says = settings.alarms, "Sweeps find events that nobody"
+    yield AlarmSpec(
         "unembedded",
         f"{says} gave a vector to.",
-        _of_job(watched, "OldestUnembeddedSeconds", "sweeper", "Maximum"),
-        ours.unembedded_seconds,
+        _job_metric(resources, "OldestUnembeddedSeconds", "sweeper", "Maximum"),
+        alarm_settings.unembedded_seconds,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "stuck-scopes",
         "The work of scopes was put off five times in a row.",
-        _of_job(watched, "ScopesStuck", "sweeper", "Maximum"),
+        _job_metric(resources, "ScopesStuck", "sweeper", "Maximum"),
         1,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "unbuilt",
         f"{says} went through for chains.",
-        _of_job(watched, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
-        ours.unbuilt_seconds,
+        _job_metric(resources, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
+        alarm_settings.unbuilt_seconds,
     )
 
 
-def _jobs(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
-    machine = {"StateMachineArn": watched.machine}
+def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    machine = {"StateMachineArn": resources.machine}
     runs = [_metric("AWS/States", n, machine) for n in ("ExecutionsFailed", "ExecutionsTimedOut")]
-    yield Alarm("failed-runs", "Runs of a job failed.", _sum(runs), settings.alarms.failed_builds)
-    ended = _metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
+    yield AlarmSpec(
+        "failed-runs", "Runs of a job failed.", _sum_metrics(runs), settings.alarms.failed_builds
+    )
+    succeeded_runs = _metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
     says = "No job has ended well for a day, not even the daily sweep."
-    yield Alarm("no-sweep", says, ended, 1, periods=_SWEEP_HOURS, comes=True)
-    parts = [_of_job(watched, "Failures", fn.name, "Sum") for fn in FUNCTIONS if fn.every_minutes]
-    yield Alarm("failed-parts", "Parts of a job were given up.", _sum(parts), _PARTS_TRIED)
-    group = {"ScheduleGroup": watched.schedules}
+    yield AlarmSpec("no-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True)
+    parts = [
+        _job_metric(resources, "Failures", fn.name, "Sum")
+        for fn in FUNCTIONS
+        if fn.min_spacing_minutes
+    ]
+    yield AlarmSpec(
+        "failed-parts", "Parts of a job were given up.", _sum_metrics(parts), _SHARD_ATTEMPTS
+    )
+    group = {"ScheduleGroup": resources.schedules}
     names = ("TargetErrorCount", "InvocationDroppedCount")
-    lost = [_metric("AWS/Scheduler", name, group) for name in names]
-    yield Alarm("wake-ups", "A job was due and could not be started.", _sum(lost), 1)
+    failed_starts = [_metric("AWS/Scheduler", name, group) for name in names]
+    yield AlarmSpec(
+        "wake-ups", "A job was due and could not be started.", _sum_metrics(failed_starts), 1
+    )
 
 
-def _service(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
-    ours = settings.alarms
-    errors, requests = (_api(watched, name, "Sum") for name in ("5XXError", "Count"))
+def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings = settings.alarms
+    errors, requests = (_api_metric(resources, name, "Sum") for name in ("5XXError", "Count"))
     share = cloudwatch.MathExpression(
-        expression=f"IF(errors >= {_LEAST_ERRORS}, 100 * errors / requests, 0)",
+        expression=f"IF(errors >= {_MIN_ERRORS}, 100 * errors / requests, 0)",
         using_metrics={"errors": errors, "requests": requests},
-        period=Duration.minutes(MINUTES),
+        period=Duration.minutes(PERIOD_MINUTES),
         label="% of answers that are 5xx",
     )
-    yield Alarm("errors", "Answers are 5xx.", share, ours.errors_percent, periods=2)
-    latency = _api(watched, "Latency", "p95")
+    yield AlarmSpec("errors", "Answers are 5xx.", share, alarm_settings.errors_percent, periods=2)
+    latency = _api_metric(resources, "Latency", "p95")
     says = "Answers are slow."
-    yield Alarm("slow", says, latency, ours.p95_milliseconds, periods=3, few_samples=False)
+    yield AlarmSpec(
+        "slow", says, latency, alarm_settings.p95_milliseconds, periods=3, few_samples=False
+    )
 
 
-def _database(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
-    ours = settings.alarms
-    yield Alarm(
+def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings = settings.alarms
+    yield AlarmSpec(
         "connections",
         "The database's connections run out.",
-        _rds(watched, "DatabaseConnections", "Maximum"),
-        int(settings.database_connections * ours.connections_percent / 100),
+        _rds_metric(resources, "DatabaseConnections", "Maximum"),
+        int(settings.database_connections * alarm_settings.connections_percent / 100),
         periods=2,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "capacity",
         "The database is at its maximum capacity.",
-        _rds(watched, "ACUUtilization", "Average"),
+        _rds_metric(resources, "ACUUtilization", "Average"),
         95,
-        periods=ceil(ours.capacity_minutes / MINUTES),
+        periods=ceil(alarm_settings.capacity_minutes / PERIOD_MINUTES),
     )
 
 
-def _models(settings: StackSettings, watched: Watched) -> Iterable[Alarm]:
-    opened = _sum([_of_function(watched, "BreakerOpen", name, MINUTES) for name in _MODEL])
+def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    breaker_metric = _sum_metrics(
+        [
+            _function_metric(resources, "BreakerOpen", name, PERIOD_MINUTES)
+            for name in _MODEL_FUNCTIONS
+        ]
+    )
     says = "A language model fails, and is left alone."
-    yield Alarm("breaker-open", says, opened, 1, periods=2)
+    yield AlarmSpec("breaker-open", says, breaker_metric, 1, periods=2)
     day = 24 * 60
-    spent = _sum([_of_function(watched, "ModelMicroUsd", name, day) for name in _MODEL], day)
-    most = settings.alarms.model_usd_per_day * 1e6
-    yield Alarm("model-spend", "Language models cost more than planned.", spent, most)
+    spend_metric = _sum_metrics(
+        [_function_metric(resources, "ModelMicroUsd", name, day) for name in _MODEL_FUNCTIONS], day
+    )
+    limit = settings.alarms.model_usd_per_day * 1e6
+    yield AlarmSpec("model-spend", "Language models cost more than planned.", spend_metric, limit)
 
 
-def _graphs(watched: Watched) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
+def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
     """The dashboard's, three in a row."""
     names = ("Count", "4XXError", "5XXError")
-    yield "Requests", [_api(watched, name, "Sum") for name in names]
-    yield "Milliseconds", [_api(watched, "Latency", point) for point in ("p50", "p95", "p99")]
-    embedded = _of_job(watched, "EventsEmbedded", "worker", "Sum", job="hint")
-    folded = _of_job(watched, "EventsFolded", "worker", "Sum", job="hint")
-    yield "Events worked through", [embedded, folded]
+    yield "Requests", [_api_metric(resources, name, "Sum") for name in names]
+    yield (
+        "Milliseconds",
+        [_api_metric(resources, "Latency", point) for point in ("p50", "p95", "p99")],
+    )
+    embed_metric = _job_metric(resources, "EventsEmbedded", "worker", "Sum", job="hint")
+    fold_metric = _job_metric(resources, "EventsFolded", "worker", "Sum", job="hint")
+    yield "Events worked through", [embed_metric, fold_metric]
     oldest = ("OldestUnembeddedSeconds", "OldestUnfoldedSeconds", "OldestDueSeconds")
-    yield "Oldest work", [_of_job(watched, name, "sweeper", "Maximum") for name in oldest]
-    ages = [_sqs(queue, "ApproximateAgeOfOldestMessage") for queue, _ in watched.queues.values()]
+    yield "Oldest work", [_job_metric(resources, name, "sweeper", "Maximum") for name in oldest]
+    ages = [
+        _sqs_metric(queue, "ApproximateAgeOfOldestMessage")
+        for queue, _ in resources.queues.values()
+    ]
     yield "Oldest message", ages
-    letters = "ApproximateNumberOfMessagesVisible"
-    yield "Dead letters", [_sqs(dead, letters) for _, dead in watched.queues.values()]
-    yield "Capacity units", [_rds(watched, "ServerlessDatabaseCapacity", "Average")]
-    yield "Connections", [_rds(watched, "DatabaseConnections", "Maximum")]
-    spent = [_of_function(watched, "ModelMicroUsd", name, MINUTES) for name in _MODEL]
-    yield "Models, millionths of a USD", spent
+    message_count = "ApproximateNumberOfMessagesVisible"
+    yield (
+        "Dead letters",
+        [_sqs_metric(dead_letters, message_count) for _, dead_letters in resources.queues.values()],
+    )
+    yield "Capacity units", [_rds_metric(resources, "ServerlessDatabaseCapacity", "Average")]
+    yield "Connections", [_rds_metric(resources, "DatabaseConnections", "Maximum")]
+    spend_metrics = [
+        _function_metric(resources, "ModelMicroUsd", name, PERIOD_MINUTES)
+        for name in _MODEL_FUNCTIONS
+    ]
+    yield "Models, millionths of a USD", spend_metrics
 
 
 def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.IWidget:
@@ -307,7 +344,7 @@ def _metric(
     name: str,
     dimensions: Mapping[str, str],
     statistic: str = "Sum",
-    minutes: int = MINUTES,
+    minutes: int = PERIOD_MINUTES,
 ) -> cloudwatch.Metric:
     return cloudwatch.Metric(
         namespace=namespace,
@@ -318,46 +355,48 @@ def _metric(
     )
 
 
-def _ours(
-    name: str, dimensions: Mapping[str, str], statistic: str, minutes: int = MINUTES
+def _service_metric(
+    name: str, dimensions: Mapping[str, str], statistic: str, minutes: int = PERIOD_MINUTES
 ) -> cloudwatch.Metric:
     """One that the functions print (strandline.observability)."""
     assert name in METRICS
-    return _metric(NAMESPACE, name, dimensions, statistic, minutes)
+    return _metric(METRIC_NAMESPACE, name, dimensions, statistic, minutes)
 
 
-def _of_job(
-    watched: Watched, name: str, function: str, statistic: str, *, job: str = ""
+def _job_metric(
+    resources: MonitoredResources, name: str, function: str, statistic: str, *, job: str = ""
 ) -> cloudwatch.Metric:
     """Of a function's job, which is called as the function is unless it says otherwise."""
-    dimensions = {"function": watched.prefix + function, "job": job or function}
-    return _ours(name, dimensions, statistic)
+    dimensions = {"function": resources.prefix + function, "job": job or function}
+    return _service_metric(name, dimensions, statistic)
 
 
-def _of_function(watched: Watched, name: str, function: str, minutes: int) -> cloudwatch.Metric:
-    return _ours(name, {"function": watched.prefix + function}, "Sum", minutes)
+def _function_metric(
+    resources: MonitoredResources, name: str, function: str, minutes: int
+) -> cloudwatch.Metric:
+    return _service_metric(name, {"function": resources.prefix + function}, "Sum", minutes)
 
 
-def _api(watched: Watched, name: str, statistic: str) -> cloudwatch.Metric:
-    return _metric("AWS/ApiGateway", name, watched.api, statistic)
+def _api_metric(resources: MonitoredResources, name: str, statistic: str) -> cloudwatch.Metric:
+    return _metric("AWS/ApiGateway", name, resources.api, statistic)
 
 
-def _rds(watched: Watched, name: str, statistic: str) -> cloudwatch.Metric:
-    cluster = {"DBClusterIdentifier": watched.cluster.cluster_identifier}
+def _rds_metric(resources: MonitoredResources, name: str, statistic: str) -> cloudwatch.Metric:
+    cluster = {"DBClusterIdentifier": resources.cluster.cluster_identifier}
     return _metric("AWS/RDS", name, cluster, statistic)
 
 
-def _sqs(queue: sqs.IQueue, name: str) -> cloudwatch.Metric:
+def _sqs_metric(queue: sqs.IQueue, name: str) -> cloudwatch.Metric:
     return _metric("AWS/SQS", name, {"QueueName": queue.queue_name}, "Maximum")
 
 
-def _sum(
-    metrics: Sequence[cloudwatch.IMetric], minutes: int = MINUTES
+def _sum_metrics(
+    metrics: Sequence[cloudwatch.IMetric], minutes: int = PERIOD_MINUTES
 ) -> cloudwatch.MathExpression:
     """All of them together; one that sends nothing counts nothing."""
-    named = {f"m{number}": metric for number, metric in enumerate(metrics)}
+    metrics_by_id = {f"m{number}": metric for number, metric in enumerate(metrics)}
     return cloudwatch.MathExpression(
-        expression=f"SUM([{', '.join(f'FILL({name}, 0)' for name in named)}])",
-        using_metrics=named,
+        expression=f"SUM([{', '.join(f'FILL({name}, 0)' for name in metrics_by_id)}])",
+        using_metrics=metrics_by_id,
         period=Duration.minutes(minutes),
     )

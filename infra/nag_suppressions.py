@@ -9,42 +9,46 @@ from aws_cdk import aws_iam as iam
 from constructs import IConstruct
 
 
-def accept(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
     """Let findings on this construct and what it is made of stand: rule → why."""
     for rule, reason in reasons.items():
-        named = Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason)
-        Validations.of(construct).acknowledge(named)
+        acknowledgment = Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason)
+        Validations.of(construct).acknowledge(acknowledgment)
 
 
-def accept_wildcards(
+def acknowledge_wildcards(
     role: IConstruct, allowed: Sequence[iam.PolicyStatement], reasons: Mapping[str, str]
 ) -> None:
     """Let the wildcards of a role's statements stand that match a pattern: pattern → why. One that
     matches none remains a finding."""
     stack = Stack.of(role)
     for wildcard in sorted(
-        {w for one in allowed for w in _wildcards(stack.resolve(one.to_statement_json()))}
+        {
+            w
+            for statement in allowed
+            for w in _wildcards(stack.resolve(statement.to_statement_json()))
+        }
     ):
         for pattern, reason in reasons.items():
             if re.search(pattern, wildcard):
-                accept(role, {f"IAM5[{wildcard}]": reason})
+                acknowledge(role, {f"IAM5[{wildcard}]": reason})
                 break
 
 
 def _wildcards(statement: Mapping[str, Any]) -> Iterator[str]:
     """As cdk-nag spells them."""
     for kind in ("Action", "Resource"):
-        given: Any = statement[kind]
-        for one in cast(list[Any], given) if isinstance(given, list) else [given]:
-            if "*" in (text := _text(one)):
+        values: Any = statement[kind]
+        for value in cast(list[Any], values) if isinstance(values, list) else [values]:
+            if "*" in (text := _render(value)):
                 yield f"{kind}::{text}"
 
 
-def _text(value: Any) -> str:
+def _render(value: Any) -> str:
     """A template's expression as one word: a reference is `<name>`."""
     match value:
         case {"Fn::Join": [str(between), parts]}:
-            return between.join(map(_text, parts))
+            return between.join(map(_render, parts))
         case {"Fn::GetAtt": [name, attribute]}:
             return f"<{name}.{attribute}>"
         case {"Ref": name}:

@@ -21,9 +21,9 @@ class Network(Construct):
     ) -> None:
         super().__init__(scope, id)
         if settings.vpc:
-            self.vpc = self._existing(settings.vpc)
+            self.vpc = self._import_vpc(settings.vpc)
         else:
-            self.vpc = self._made(settings, storage)
+            self.vpc = self._create_vpc(settings, storage)
         nat = settings.network == "nat"
         kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
         self.subnets = ec2.SubnetSelection(subnet_type=kind)
@@ -34,12 +34,12 @@ class Network(Construct):
             description="The functions that need the database",
             allow_all_outbound=settings.network != "endpoints",
         )
-        further = settings.vpc.security_group_ids if settings.vpc else []
-        self.groups: list[ec2.ISecurityGroup] = [
+        extra_groups = settings.vpc.security_group_ids if settings.vpc else []
+        self.security_groups: list[ec2.ISecurityGroup] = [
             self.functions,
             *(
                 ec2.SecurityGroup.from_security_group_id(self, group, group, mutable=False)
-                for group in further
+                for group in extra_groups
             ),
         ]
         if settings.network == "endpoints":
@@ -48,13 +48,13 @@ class Network(Construct):
             )
             self._endpoints(settings)
 
-    def _existing(self, given: ExistingVpc) -> ec2.IVpc:
+    def _import_vpc(self, existing: ExistingVpc) -> ec2.IVpc:
         vpc = ec2.Vpc.from_vpc_attributes(
             self,
             "Vpc",
-            vpc_id=given.vpc_id,
-            availability_zones=given.availability_zones,
-            isolated_subnet_ids=given.subnet_ids,
+            vpc_id=existing.vpc_id,
+            availability_zones=existing.availability_zones,
+            isolated_subnet_ids=existing.subnet_ids,
         )
         # Nothing here asks for their route tables.
         Validations.of(vpc).acknowledge(
@@ -62,14 +62,14 @@ class Network(Construct):
         )
         return vpc
 
-    def _made(self, settings: StackSettings, storage: Storage) -> ec2.Vpc:
+    def _create_vpc(self, settings: StackSettings, storage: Storage) -> ec2.Vpc:
         nat = settings.network == "nat"
         kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
         subnets = [ec2.SubnetConfiguration(name="private", subnet_type=kind, cidr_mask=20)]
         if nat:
             public = ec2.SubnetType.PUBLIC
             subnets.append(ec2.SubnetConfiguration(name="nat", subnet_type=public, cidr_mask=26))
-        refused = ec2.FlowLogDestination.to_cloud_watch_logs(
+        flow_log = ec2.FlowLogDestination.to_cloud_watch_logs(
             log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
         )
         vpc = ec2.Vpc(
@@ -80,17 +80,17 @@ class Network(Construct):
             subnet_configuration=subnets,
             flow_logs={
                 "Refused": ec2.FlowLogOptions(
-                    destination=refused, traffic_type=ec2.FlowLogTrafficType.REJECT
+                    destination=flow_log, traffic_type=ec2.FlowLogTrafficType.REJECT
                 ),
             },
         )
-        payloads = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        s3_endpoint = vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
         bucket = storage.bucket
         objects = bucket.arn_for_objects("*")
         actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
-        ours = allow(actions, bucket.bucket_arn, objects)
-        ours.add_any_principal()
-        payloads.add_to_policy(ours)
+        policy = allow(actions, bucket.bucket_arn, objects)
+        policy.add_any_principal()
+        s3_endpoint.add_to_policy(policy)
         return vpc
 
     def _endpoints(self, settings: StackSettings) -> None:
@@ -99,7 +99,7 @@ class Network(Construct):
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
         }
-        if settings.service.llm_provider == "bedrock":
+        if settings.service_settings.llm_provider == "bedrock":
             services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         group = ec2.SecurityGroup(
             self,
@@ -118,15 +118,15 @@ class Network(Construct):
                 security_groups=[group],
                 open=False,
             )
-            endpoint.add_to_policy(self._within_the_account(name))
+            endpoint.add_to_policy(self._account_policy(name))
 
-    def _within_the_account(self, name: str) -> iam.PolicyStatement:
+    def _account_policy(self, name: str) -> iam.PolicyStatement:
         """No way to carry memory out, by another account's credentials or into its queue."""
         account = Stack.of(self).account
-        only = {"aws:PrincipalAccount": account}
+        condition = {"aws:PrincipalAccount": account}
         if name != "Bedrock":  # whose models are AWS's own
-            only["aws:ResourceAccount"] = account
-        calls = allow([f"{name.lower()}:*"], "*")
-        calls.add_any_principal()
-        calls.add_condition("StringEquals", only)
-        return calls
+            condition["aws:ResourceAccount"] = account
+        policy = allow([f"{name.lower()}:*"], "*")
+        policy.add_any_principal()
+        policy.add_condition("StringEquals", condition)
+        return policy

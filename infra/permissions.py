@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
 
-    from strandline.deployment import Fn, Need
+    from strandline.deployment import FunctionNeed, FunctionSpec
 
 
 @dataclass(frozen=True)
-class Resources:
+class ResourceArns:
     """ARNs of what the stack has: the names in the tables below are these fields."""
 
     bucket: str
@@ -66,7 +66,7 @@ class Grant:
 type Actions = Mapping[str, tuple[str, ...]]
 """IAM action → names of what it is allowed on."""
 
-_BY_NEED: Mapping["Need", Actions] = {
+_BY_NEED: Mapping["FunctionNeed", Actions] = {
     "database": {
         "rds-db:connect": ("database_user",),
         "secretsmanager:GetSecretValue": ("secrets",),
@@ -139,7 +139,7 @@ _LAMBDA_ITSELF = {"Null": {"lambda:SourceFunctionArn": "true"}}
 LOGS = ("logs:CreateLogStream", "logs:PutLogEvents")
 """What Lambda does for a function that prints. The stack makes the group, so it need not."""
 
-_SEALED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+_KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "s3:GetObject": ("s3", ("kms:Decrypt",)),
     "s3:PutObject": ("s3", ("kms:GenerateDataKey",)),
     "sqs:SendMessage": ("sqs", ("kms:GenerateDataKey", "kms:Decrypt")),
@@ -150,18 +150,18 @@ _SEALED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What a call needs of the key under which its service seals what it touches, and that service."""
 
 
-def grants(fn: "Fn", resources: Resources) -> list[Grant]:
+def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
     """All that the role of this function is allowed."""
-    allowed = _allowed(fn)
-    made = [*_on_things(allowed, resources), *_on_key(allowed, resources)]
+    allowed = _allowed_actions(fn)
+    result = [*_resource_grants(allowed, resources), *_key_grants(allowed, resources)]
     if resources.network and {"database", "owner"} & fn.needs:
-        made.append(Grant(NETWORK_INTERFACES, ("*",), _LAMBDA_ITSELF))
-    where = f"{resources.region}:{resources.account}:log-group:/aws/lambda/"
-    group = f"arn:{resources.partition}:logs:{where}{resources.function_prefix}{fn.name}:*"
-    return [*made, Grant(LOGS, (group,))]
+        result.append(Grant(NETWORK_INTERFACES, ("*",), _LAMBDA_ITSELF))
+    log_groups = f"{resources.region}:{resources.account}:log-group:/aws/lambda/"
+    group = f"arn:{resources.partition}:logs:{log_groups}{resources.function_prefix}{fn.name}:*"
+    return [*result, Grant(LOGS, (group,))]
 
 
-def statements(fn: "Fn", resources: Resources) -> list["iam.PolicyStatement"]:
+def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.PolicyStatement"]:
     """The same as the CDK writes it into the function's role."""
     from aws_cdk import aws_iam as iam
 
@@ -171,7 +171,7 @@ def statements(fn: "Fn", resources: Resources) -> list["iam.PolicyStatement"]:
             resources=list(grant.resources),
             conditions=dict(grant.conditions),
         )
-        for grant in grants(fn, resources)
+        for grant in list_grants(fn, resources)
     ]
 
 
@@ -193,50 +193,50 @@ def bedrock_models(model: str, partition: str, region: str, account: str) -> tup
     return (f"arn:{partition}:bedrock:{region}::foundation-model/{model}",)
 
 
-def _allowed(fn: "Fn") -> dict[str, set[str]]:
+def _allowed_actions(fn: "FunctionSpec") -> dict[str, set[str]]:
     """Action → names of what it is allowed on."""
     allowed: dict[str, set[str]] = {}
-    fed = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
+    queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
     tables = [_BY_NEED.get(need, {}) for need in fn.needs]
-    for table in (*tables, _BY_FUNCTION.get(fn.name, {}), fed):
+    for table in (*tables, _BY_FUNCTION.get(fn.name, {}), queue_actions):
         for action, names in table.items():
             allowed.setdefault(action, set()).update(names)
     return allowed
 
 
-def _on_things(allowed: Mapping[str, set[str]], resources: Resources) -> Iterator[Grant]:
+def _resource_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
     """One grant for all actions on the same things."""
-    same: dict[tuple[str, ...], list[str]] = {}
+    actions_by_arns: dict[tuple[str, ...], list[str]] = {}
     for action, names in sorted(allowed.items()):
         if arns := tuple(arn for name in sorted(names) for arn in _arns(name, resources)):
             if action in _CONDITIONS:
                 yield Grant((action,), arns, _CONDITIONS[action])
             else:
-                same.setdefault(arns, []).append(action)
-    for arns, actions in same.items():
+                actions_by_arns.setdefault(arns, []).append(action)
+    for arns, actions in actions_by_arns.items():
         yield Grant(tuple(actions), arns)
 
 
-def _on_key(allowed: Mapping[str, set[str]], resources: Resources) -> Iterator[Grant]:
+def _key_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
     """The key, for what goes through the service that uses it, and for nothing else."""
     if resources.key is None:
         return
-    uses: dict[str, set[str]] = {}
+    actions_by_service: dict[str, set[str]] = {}
     for action in allowed:
-        service, needed = _SEALED.get(action, ("", ()))
-        uses.setdefault(service, set()).update(needed)
-    for service, actions in sorted(uses.items()):
+        service, key_actions = _KEY_ACTIONS.get(action, ("", ()))
+        actions_by_service.setdefault(service, set()).update(key_actions)
+    for service, actions in sorted(actions_by_service.items()):
         if actions:
-            through = {"kms:ViaService": f"{service}.{resources.region}.amazonaws.com"}
-            yield Grant(tuple(sorted(actions)), (resources.key,), {"StringEquals": through})
+            condition = {"kms:ViaService": f"{service}.{resources.region}.amazonaws.com"}
+            yield Grant(tuple(sorted(actions)), (resources.key,), {"StringEquals": condition})
 
 
-def _arns(name: str, resources: Resources) -> tuple[str, ...]:
+def _arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
     """What a name in the tables stands for."""
     if name == "models":
         return resources.models
     if name == "schedules":
-        where = f"{resources.region}:{resources.account}:schedule/{resources.wakeup_group}/*"
-        return (f"arn:{resources.partition}:scheduler:{where}",)
-    thing, slash, objects = name.partition("/")
-    return (getattr(resources, thing) + slash + objects,)
+        path = f"{resources.region}:{resources.account}:schedule/{resources.wakeup_group}/*"
+        return (f"arn:{resources.partition}:scheduler:{path}",)
+    resource, slash, objects = name.partition("/")
+    return (getattr(resources, resource) + slash + objects,)

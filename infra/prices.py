@@ -88,10 +88,10 @@ NETWORKS: Mapping[str, Sequence[Item]] = {
     "`existing`": (),
 }
 
-PAUSED: Sequence[Item] = (
+PAUSED_COSTS: Sequence[Item] = (
     Item("acu", 31 * 6 / 60, "the daily sweep, 6 minutes at 1 unit, 31 times"),
 )
-KEPT: Sequence[Item] = (
+FIXED_COSTS: Sequence[Item] = (
     Item("storage", 10, "a database of 10 GB at most"),
     Item("secret", SECRETS, "three secrets"),
     Item("alarm", ALARM_METRICS, "the alarms' metrics"),
@@ -99,7 +99,7 @@ KEPT: Sequence[Item] = (
     Item("metric", 20 * 31 / HOURS, "20 metrics in the hour of each sweep"),
 )
 
-IDLE: Sequence[Item] = (*PAUSED, *KEPT)
+IDLE: Sequence[Item] = (*PAUSED_COSTS, *FIXED_COSTS)
 PROD_UNITS = 0.5 * 2
 """Of the stage `prod` in cdk.json, at least: a writer and a reader, as a test looks up."""
 PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "half a unit, twice, all month"),)
@@ -128,7 +128,7 @@ RECALLS: Sequence[Item] = (
     Item("out", 8, "8 KB of answer"),
 )
 RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
-AWAKE: Sequence[Item] = (Item("acu", 0.5 * HOURS, "half a unit, all month"),)
+AWAKE_COSTS: Sequence[Item] = (Item("acu", 0.5 * HOURS, "half a unit, all month"),)
 METRICS: Sequence[Item] = (Item("metric", 60, "60 metrics"),)
 
 
@@ -137,56 +137,58 @@ def total(items: Sequence[Item]) -> float:
     return sum(item.usd for item in items)
 
 
-def table() -> str:
+def render_table() -> str:
     """The generated part of docs/cost.md."""
-    idle = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
+    idle_rows = [
+        f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()
+    ]
     two_zones = NETWORKS["`endpoints`, two zones"]
     prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
-    idle.append(f"{prod}| {_usd(total([*two_zones, *PROD, *KEPT]))} |")
+    idle_rows.append(f"{prod}| {_usd(total([*two_zones, *PROD, *FIXED_COSTS]))} |")
     peers = {
         "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
         "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
-    used = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    usage_rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
     lines = (
         BEGIN,
-        _filled(
+        _wrap(
             f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
             "`infra/prices.py` holds each price with the page that showed it. No page was at hand "
-            f"for {_remembered()} of the {len(PRICES)}; look them up before you rely on them."
+            f"for {_count_unverified()} of the {len(PRICES)}; look them up before you rely on them."
         ),
         "",
         "| a month without calls, by `network` | network | in all |",
         "|---|---|---|",
-        *idle,
+        *idle_rows,
         "",
-        _filled(
-            f"Every row includes {_each(KEPT)}. Where the database pauses, it includes "
-            f"{_each(PAUSED)}. `prod` includes {_each(PROD)}. With `key` add {_each(KEY)}. A "
+        _wrap(
+            f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it includes "
+            f"{_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With `key` add {_list_costs(KEY)}. A "
             "budget counts costs by the stack's tag, once that tag is activated as a cost "
             "allocation tag of the account."
         ),
         "",
         "| in addition | Strandline | AgentCore Memory |",
         "|---|---|---|",
-        *used,
+        *usage_rows,
         "",
-        _filled(_assumed()),
+        _wrap(_assumptions()),
         END,
     )
     return "\n".join(lines)
 
 
-def _assumed() -> str:
+def _assumptions() -> str:
     return (
-        f"Assumptions for an event: {_why(EVENTS)}. For a recall: {_why(RECALLS)}. A capacity unit "
+        f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: {_list_reasons(RECALLS)}. A capacity unit "
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
         "one machine showed (an append 1.1 ms, a recall 7.5 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "
         "with up to 500 events. Not included: language models (none is used by default; the price "
         "of AgentCore Memory includes its models), payloads in S3, and a database that never "
-        f"pauses because calls never cease: {_usd(total(AWAKE))} a month at half a unit. The "
+        f"pauses because calls never cease: {_usd(total(AWAKE_COSTS))} a month at half a unit. The "
         f"metrics of a stage in use all month cost about {_usd(total(METRICS))} "
         f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
         "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "
@@ -194,15 +196,15 @@ def _assumed() -> str:
     )
 
 
-def _remembered() -> int:
+def _count_unverified() -> int:
     return sum(price.source == "remembered" for price in PRICES.values())
 
 
-def _filled(words: str) -> str:
+def _wrap(words: str) -> str:
     return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
 
 
-def written(document: str) -> str:
+def update_readme(document: str) -> str:
     """The document with today's tables. Raises ValueError if its markers are missing."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -210,21 +212,21 @@ def written(document: str) -> str:
         raise ValueError(
             f"{DOCUMENT.name} has no {BEGIN} … {END}: put both where the tables belong"
         )
-    return before + table() + after
+    return before + render_table() + after
 
 
 def _usd(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
-def _each(items: Sequence[Item]) -> str:
+def _list_costs(items: Sequence[Item]) -> str:
     return ", ".join(f"{item.why} ({_usd(item.usd)})" for item in items)
 
 
-def _why(items: Sequence[Item]) -> str:
+def _list_reasons(items: Sequence[Item]) -> str:
     return ", ".join(item.why for item in items if item.why)
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(written(DOCUMENT.read_text()))
+    DOCUMENT.write_text(update_readme(DOCUMENT.read_text()))
     sys.stdout.write(f"{DOCUMENT.name} has the prices of {AS_OF}\n")

@@ -6,7 +6,7 @@ from aws_cdk import CfnResource, Duration, Stack, triggers
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.compute import Compute, Parts
+from infra.compute import Compute, StackParts
 from infra.logs import log_group
 from infra.settings import StackSettings
 from strandline.deployment import FUNCTIONS
@@ -21,7 +21,12 @@ class Release(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id: str, settings: StackSettings, parts: Parts, compute: Compute
+        self,
+        scope: Construct,
+        id: str,
+        settings: StackSettings,
+        parts: StackParts,
+        compute: Compute,
     ) -> None:
         super().__init__(scope, id)
         timeout = next(fn.timeout for fn in FUNCTIONS if fn.name == "migrate")
@@ -32,14 +37,14 @@ class Release(Construct):
             timeout=Duration.seconds(timeout),
             # Its alias, too: a migration that takes long goes on as a run of the state machine.
             execute_after=[parts.network, parts.database, compute.aliases["migrate"]],
-            execute_before=_others(compute.aliases),
+            execute_before=_other_aliases(compute.aliases),
         )
         caller = Stack.of(self).node.find_child(_CALLER).node.find_child("Handler")
         assert isinstance(caller, CfnResource)
         name = f"/aws/lambda/{caller.ref}"
-        written = log_group(self, "CallerLogs", settings, parts.storage.key, name)
-        trigger.node.add_dependency(written)
+        log = log_group(self, "CallerLogs", settings, parts.storage.key, name)
+        trigger.node.add_dependency(log)
 
 
-def _others(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:
+def _other_aliases(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:
     return [alias for name, alias in aliases.items() if name != "migrate"]

@@ -6,7 +6,7 @@ from typing import cast
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.nag_suppressions import accept_wildcards
+from infra.nag_suppressions import acknowledge_wildcards
 
 
 def service_role(
@@ -29,7 +29,7 @@ def service_role(
         assumed_by=cast(iam.IPrincipal, principal),
         inline_policies={"allowed": iam.PolicyDocument(statements=list(allowed))},
     )
-    accept_wildcards(role, allowed, wildcards or {})
+    acknowledge_wildcards(role, allowed, wildcards or {})
     return role.without_policy_updates()
 
 

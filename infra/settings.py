@@ -11,31 +11,52 @@ from pydantic import (
     model_validator,
 )
 
-from strandline.config import Settings as ServiceSettings
-from strandline.deployment import Fn
+from strandline.config import ServiceSettings as ServiceSettings
+from strandline.deployment import FunctionSpec
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
 type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
 """As a database's identifier may be: no hyphen at its end, and no two together."""
-type Plain = str | int | float | bool
-_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653)
+type Scalar = str | int | float | bool
+_LOG_RETENTION_DAYS = (
+    1,
+    3,
+    5,
+    7,
+    14,
+    30,
+    60,
+    90,
+    120,
+    150,
+    180,
+    365,
+    400,
+    545,
+    731,
+    1096,
+    1827,
+    3653,
+)
 
 
-class Refused(ValueError):
+class SettingsError(ValueError):
     """The stack cannot be made of these settings; says which one, and the way out."""
 
 
-def _one_of_cloudwatch_s(days: int) -> int:
-    if days not in _DAYS:
-        raise ValueError(f"CloudWatch keeps logs for one of {', '.join(map(str, _DAYS))} days")
+def _check_log_days(days: int) -> int:
+    if days not in _LOG_RETENTION_DAYS:
+        raise ValueError(
+            f"CloudWatch keeps logs for one of {', '.join(map(str, _LOG_RETENTION_DAYS))} days"
+        )
     return days
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class ExistingVpc(_Part):
+class ExistingVpc(_SettingsModel):
     """An existing network. The stack neither looks anything up in it nor changes it."""
 
     vpc_id: str = Field(pattern="^vpc-[0-9a-f]+$")
@@ -49,13 +70,13 @@ class ExistingVpc(_Part):
     """Further security groups of the functions: those that the VPC's own endpoints accept."""
 
     @model_validator(mode="after")
-    def _one_zone_each(self) -> Self:
+    def _check_zones(self) -> Self:
         if len(self.subnet_ids) != len(self.availability_zones):
             raise ValueError("availability_zones must name the zone of each of subnet_ids")
         return self
 
 
-class MutualTls(_Part):
+class MutualTls(_SettingsModel):
     """Clients must present a certificate."""
 
     truststore_uri: str = Field(pattern=r"^s3://[^/]+/.+$")
@@ -64,7 +85,7 @@ class MutualTls(_Part):
     """The object's version. API Gateway reads the truststore only when this changes."""
 
 
-class Domain(_Part):
+class Domain(_SettingsModel):
     """A custom domain; its DNS record is made elsewhere, for the output DomainTarget."""
 
     name: str = Field(pattern=r"^[a-z0-9.-]+\.[a-z]{2,}$")
@@ -80,7 +101,7 @@ class Domain(_Part):
     """Requires client certificates. The default endpoint is then disabled."""
 
 
-class Alarms(_Part):
+class Alarms(_SettingsModel):
     """Thresholds of the alarms and who is notified; docs/runbook.md has an entry for each."""
 
     topic_arn: Arn | None = None
@@ -107,7 +128,7 @@ class Alarms(_Part):
     """Monthly budget for everything with the stack's tag; alarms at 80 % and by forecast."""
 
 
-class StackSettings(_Part):
+class StackSettings(_SettingsModel):
     """One deployment. A stage in cdk.json, or -c name=value, sets a field."""
 
     stage: Name = Field(default="dev", min_length=1, max_length=30)
@@ -166,7 +187,7 @@ class StackSettings(_Part):
     throttle_burst: int = Field(default=400, gt=0)
     """Requests that it accepts at once."""
 
-    settings: dict[str, Plain] = {}
+    settings: dict[str, Scalar] = {}
     """The service's settings that are not secret, by their names in lower case without STRANDLINE_,
     as {"llm_provider": "bedrock", "llm_model": "..."}. Secrets go into the secret (output
     Secrets). API keys are always enabled, since the operator's first key is one; other credentials
@@ -185,7 +206,7 @@ class StackSettings(_Part):
     gateway_log_role: bool = True
     """The stack creates the role with which API Gateway writes logs, and sets it for the whole
     account and Region. false: the account already has one."""
-    log_days: Annotated[int, AfterValidator(_one_of_cloudwatch_s)] = 30
+    log_days: Annotated[int, AfterValidator(_check_log_days)] = 30
     """Days that logs are kept."""
     tracing: bool = False
     """X-Ray traces. When off, every log line still has the trace id."""
@@ -200,36 +221,38 @@ class StackSettings(_Part):
         return self.name or f"strandline-{self.stage}"
 
     @property
-    def service(self) -> ServiceSettings:
+    def service_settings(self) -> ServiceSettings:
         """The service's settings as its functions will read them, with something in place of what
         is secret, or known only once the stack stands."""
-        absent = {
+        placeholders = {
             "database_url": "host=database",
             "bucket": "bucket",
             "key_secret": "k" * 64,
             "llm_api_key": "l",
         }
         if "jwt_issuer" in self.settings and "jwt_jwks" not in self.settings:
-            of_keys = str(self.settings.get("jwt_algorithms", "HS256"))[:2] != "HS"
-            absent |= {"jwt_jwks": '{"keys": [{}]}'} if of_keys else {"jwt_secret": "j" * 64}
-        return ServiceSettings.model_validate(absent | self.plain_settings)
+            uses_public_keys = str(self.settings.get("jwt_algorithms", "HS256"))[:2] != "HS"
+            placeholders |= (
+                {"jwt_jwks": '{"keys": [{}]}'} if uses_public_keys else {"jwt_secret": "j" * 64}
+            )
+        return ServiceSettings.model_validate(placeholders | self.service_variables)
 
     @property
-    def plain_settings(self) -> dict[str, str]:
+    def service_variables(self) -> dict[str, str]:
         """The service's settings that no secret is among, as environment variables say them."""
-        ours = {
+        derived = {
             "cors_origins": " ".join(self.cors_origins),
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
         }
-        known = {n: v for n, v in ours.items() if n in ServiceSettings.model_fields}
-        return known | {name: _plain(value) for name, value in self.settings.items()}
+        known = {n: v for n, v in derived.items() if n in ServiceSettings.model_fields}
+        return known | {name: _to_variable(value) for name, value in self.settings.items()}
 
-    def reserved_for(self, fn: Fn) -> int:
+    def reserved_concurrency(self, fn: FunctionSpec) -> int:
         """Instances of a function at once, at most; 0: what the account has left."""
-        return self.reserved.get(fn.name, fn.reserved)
+        return self.reserved.get(fn.name, fn.reserved_concurrency)
 
     @property
-    def pauses(self) -> bool:
+    def can_pause(self) -> bool:
         """Whether the database may pause."""
         return self.min_capacity == 0
 
@@ -247,6 +270,6 @@ class StackSettings(_Part):
         return min(rule, 2000) if self.min_capacity < 1 else rule
 
 
-def _plain(value: Plain) -> str:
+def _to_variable(value: Scalar) -> str:
     """A setting as an environment variable says it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

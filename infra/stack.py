@@ -5,10 +5,10 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.api import Api
-from infra.compute import Assets, Compute, Parts
+from infra.compute import Assets, Compute, StackParts
 from infra.database import Database
 from infra.jobs import Jobs, function_prefix
-from infra.monitoring import Watch, Watched
+from infra.monitoring import MonitoredResources, Monitoring
 from infra.network import Network
 from infra.release import Release
 from infra.settings import StackSettings
@@ -29,12 +29,14 @@ class StrandlineStack(Stack):
         network = Network(self, "Network", settings, storage)
         database = Database(self, "Database", settings, network, storage.key)
         jobs = Jobs(self, "Jobs", settings, storage)
-        parts = Parts(network, storage, database, jobs)
+        parts = StackParts(network, storage, database, jobs)
         compute = Compute(self, "Compute", settings, parts, assets)
         Release(self, "Release", settings, parts, compute)
         api = Api(self, "Api", settings, compute.aliases, key=storage.key)
-        Watch(self, "Watch", settings, _watched(api, parts, function_prefix(settings)))
-        self._bound(settings)
+        Monitoring(
+            self, "Watch", settings, _monitored_resources(api, parts, function_prefix(settings))
+        )
+        self._apply_tags_and_boundary(settings)
         outputs = {
             "FirstKeySecret": storage.first_key.secret_arn,
             "Secrets": storage.secrets.secret_arn,
@@ -43,7 +45,7 @@ class StrandlineStack(Stack):
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
 
-    def _bound(self, settings: StackSettings) -> None:
+    def _apply_tags_and_boundary(self, settings: StackSettings) -> None:
         """Tags on everything, and the boundary on every role."""
         for name, value in {"strandline:stack": settings.stack_name, **settings.tags}.items():
             # CloudFormation's own description of a target group knows no tags.
@@ -56,13 +58,13 @@ class StrandlineStack(Stack):
             iam.PermissionsBoundary.of(self).apply(policy)
 
 
-def _watched(api: Api, parts: Parts, prefix: str) -> Watched:
+def _monitored_resources(api: Api, parts: StackParts, prefix: str) -> MonitoredResources:
     storage, jobs = parts.storage, parts.jobs
-    return Watched(
+    return MonitoredResources(
         api=api.dimensions,
         queues={
-            "hints": (storage.hints, storage.dead_hints),
-            "runs": (storage.runs, storage.dead_runs),
+            "hints": (storage.work_queue, storage.work_dead_letters),
+            "runs": (storage.job_queue, storage.job_dead_letters),
         },
         cluster=parts.database.cluster,
         machine=jobs.arn,

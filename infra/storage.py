@@ -10,15 +10,15 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.nag_suppressions import accept
+from infra.nag_suppressions import acknowledge
 from infra.settings import StackSettings
 from strandline.deployment import FUNCTIONS
 
-RECEIVES = 5
+MAX_RECEIVES = 5
 """How often a message may be received before it is dead: as Lambda's own guide has it, so that
 being throttled kills none."""
 _NONCURRENT_DAYS = 30
-_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+_RETAIN = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """But for what a first deployment made that failed: nothing is in it yet."""
 _TIMEOUTS = {fn.name: fn.timeout for fn in FUNCTIONS}
 
@@ -31,8 +31,8 @@ class Storage(Construct):
         super().__init__(scope, id)
         self.key = self._key(settings)
         self.bucket = self._bucket(settings)
-        self.hints, self.dead_hints = self._queue("Hints", _TIMEOUTS["worker"])
-        self.runs, self.dead_runs = self._queue("Runs", _TIMEOUTS["waker"])
+        self.work_queue, self.work_dead_letters = self._queue("Hints", _TIMEOUTS["worker"])
+        self.job_queue, self.job_dead_letters = self._queue("Runs", _TIMEOUTS["waker"])
         self.secrets = self._secrets()
         self.first_key = self._first_key()
 
@@ -46,7 +46,7 @@ class Storage(Construct):
             "Key",
             description=f"Everything that {settings.stack_name} keeps",
             enable_key_rotation=True,
-            removal_policy=_KEPT,  # backups are worth nothing without it
+            removal_policy=_RETAIN,  # backups are worth nothing without it
         )
         stack = Stack.of(self)
         write_logs = iam.PolicyStatement(
@@ -69,7 +69,7 @@ class Storage(Construct):
         return cast(kms.IKey, key)
 
     def _bucket(self, settings: StackSettings) -> s3.Bucket:
-        browsers = s3.CorsRule(
+        cors_rule = s3.CorsRule(
             allowed_methods=[s3.HttpMethods.GET, s3.HttpMethods.PUT],
             allowed_origins=settings.cors_origins,
             allowed_headers=["*"],
@@ -85,11 +85,11 @@ class Storage(Construct):
             enforce_ssl=True,
             minimum_tls_version=1.2,
             versioned=True,
-            cors=[browsers] if settings.cors_origins else None,
+            cors=[cors_rule] if settings.cors_origins else None,
             lifecycle_rules=self._lifecycle(settings),
-            removal_policy=_KEPT,
+            removal_policy=_RETAIN,
         )
-        accept(
+        acknowledge(
             bucket,
             {
                 "S1": "Every access to a payload is a request that the service logs and audits. "
@@ -100,7 +100,7 @@ class Storage(Construct):
 
     def _lifecycle(self, settings: StackSettings) -> list[s3.LifecycleRule]:
         """The backstop of what the archiver and the jobs themselves remove."""
-        grace = -(-settings.service.upload_grace_seconds // 86_400)
+        grace = -(-settings.service_settings.upload_grace_seconds // 86_400)
         return [
             s3.LifecycleRule(
                 id="uploads that nobody cites",
@@ -124,11 +124,11 @@ class Storage(Construct):
 
     def _queue(self, name: str, timeout: int) -> tuple[sqs.Queue, sqs.Queue]:
         """A queue for a function of this timeout, and where its dead letters go."""
-        sealed = sqs.QueueEncryption.KMS if self.key else sqs.QueueEncryption.SQS_MANAGED
-        dead = sqs.Queue(
+        encryption = sqs.QueueEncryption.KMS if self.key else sqs.QueueEncryption.SQS_MANAGED
+        dead_letters = sqs.Queue(
             self,
             f"Dead{name}",
-            encryption=sealed,
+            encryption=encryption,
             encryption_master_key=self.key,
             enforce_ssl=True,
             retention_period=Duration.days(14),
@@ -136,17 +136,19 @@ class Storage(Construct):
         queue = sqs.Queue(
             self,
             name,
-            encryption=sealed,
+            encryption=encryption,
             encryption_master_key=self.key,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(6 * timeout),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=RECEIVES),
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=dead_letters, max_receive_count=MAX_RECEIVES
+            ),
         )
-        return queue, dead
+        return queue, dead_letters
 
     def _secrets(self) -> secretsmanager.Secret:
         """The settings that are secret, one JSON object. An operator may add members."""
-        made = secretsmanager.Secret(
+        secret = secretsmanager.Secret(
             self,
             "Secrets",
             description="Strandline's secret settings, by their names in lower case",
@@ -157,23 +159,23 @@ class Storage(Construct):
                 password_length=64,
                 exclude_punctuation=True,
             ),
-            removal_policy=_KEPT,  # without it no key of a restored database holds
+            removal_policy=_RETAIN,  # without it no key of a restored database holds
         )
         reason = "Every API key bears a MAC under key_secret: a rotation would revoke them all."
-        accept(made, {"SMG4": reason})
-        return made
+        acknowledge(secret, {"SMG4": reason})
+        return secret
 
     def _first_key(self) -> secretsmanager.Secret:
         """Where the first deployment puts the operator's key. Empty until then."""
-        made = secretsmanager.Secret(
+        secret = secretsmanager.Secret(
             self,
             "FirstKey",
             description="The operator's first API key, put here by the first deployment",
             encryption_key=self.key,
         )
-        cfn = made.node.default_child
+        cfn = secret.node.default_child
         assert isinstance(cfn, secretsmanager.CfnSecret)
         cfn.generate_secret_string = None
         reason = "A key is rotated by the service's own route, which tells its holder the new one."
-        accept(made, {"SMG4": reason})
-        return made
+        acknowledge(secret, {"SMG4": reason})
+        return secret

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HANDLER = "handler.lambda_handler"
 """Of every function: its asset has handler.py at its root."""
-CERTIFICATES = "/opt/python/strandline_certs/rds.pem"
+CERTIFICATES_PATH = "/opt/python/strandline_certs/rds.pem"
 """Where a function finds the roots of RDS's certificates: for sslrootcert."""
 
 _PLATFORMS: Mapping[Arch, str] = {
@@ -44,17 +44,17 @@ _PLATFORMS: Mapping[Arch, str] = {
 _LOCKS: Mapping[Layer, str] = {"deps": "runtime.lock", "model": "model.lock"}
 
 
-def layer_dir(arch: Arch, name: Layer) -> Path:
+def layer_directory(arch: Arch, name: Layer) -> Path:
     """Where a built layer lies; Lambda lays its content out under /opt."""
     return BUILD / "layers" / arch / name
 
 
-def function_dir(name: str) -> Path:
+def function_directory(name: str) -> Path:
     """Where a function's asset lies, of any architecture; its content goes to /var/task."""
     return BUILD / "functions" / name
 
 
-def functions() -> list[str]:
+def list_functions() -> list[str]:
     """Every function: the folders in functions/."""
     return sorted(path.parent.name for path in ROOT.glob("functions/*/handler.py"))
 
@@ -66,22 +66,26 @@ class Size(NamedTuple):
     zipped: int
 
 
-def size(directory: Path) -> Size:
+def measure_size(directory: Path) -> Size:
     """Of what was built. Lambda takes 250 MB of all layers and the asset, unzipped; its 50 MB
     zipped bind uploads that do not go by way of S3, as the CDK's do."""
-    note = _note(directory)
-    known = json.loads(note.read_text())
-    if "size" not in known:
-        known["size"] = _measure(directory)
-        note.write_text(json.dumps(known))
-    return Size(*known["size"])
+    note = _manifest_path(directory)
+    manifest = json.loads(note.read_text())
+    if "size" not in manifest:
+        manifest["size"] = _compute_size(directory)
+        note.write_text(json.dumps(manifest))
+    return Size(*manifest["size"])
 
 
-def stale(arch: Arch) -> list[Path]:
+def find_stale(arch: Arch) -> list[Path]:
     """What is not there, or was made of other inputs than there are now."""
-    layers = {layer_dir(arch, name): [arch, *_inputs(name)] for name in LAYERS}
-    assets = {function_dir(name): [_handler(name)] for name in functions()}
-    return [path for path, inputs in (layers | assets).items() if not _is_of(path, _key(inputs))]
+    layers = {layer_directory(arch, name): [arch, *_inputs(name)] for name in LAYERS}
+    assets = {function_directory(name): [_handler(name)] for name in list_functions()}
+    return [
+        path
+        for path, inputs in (layers | assets).items()
+        if not _is_current(path, _hash_inputs(inputs))
+    ]
 
 
 def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
@@ -92,19 +96,19 @@ def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
         "model": lambda into: _install(arch, "model", into),
     }
     for name in names:
-        _keep(layer_dir(arch, name), [arch, *_inputs(name)], makers[name])
+        _build_if_changed(layer_directory(arch, name), [arch, *_inputs(name)], makers[name])
 
 
 def build_functions() -> None:
     """Build the asset of every function, as far as its handler has changed."""
-    for name in functions():
+    for name in list_functions():
         source = _handler(name)
 
         def copy(into: Path, source: Path = source) -> None:
             shutil.copyfile(source, into / source.name)
             _compile(into, "/var/task")
 
-        _keep(function_dir(name), [source], copy)
+        _build_if_changed(function_directory(name), [source], copy)
 
 
 def _handler(name: str) -> Path:
@@ -118,7 +122,7 @@ def _inputs(name: Layer) -> list[Path]:
     if name == "domain":
         return sorted(p for p in _package_files() if p.is_file())
     locks = [ROOT / "requirements" / lock for lock in _LOCKS.values()]
-    return locks if name == "model" else [*locks, *certificates.sources(ROOT)]
+    return locks if name == "model" else [*locks, *certificates.source_files(ROOT)]
 
 
 def _package_files() -> Iterable[Path]:
@@ -132,9 +136,9 @@ def _package_files() -> Iterable[Path]:
 
 def _make_deps(arch: Arch, into: Path) -> None:
     _install(arch, "deps", into)
-    bundle = into / Path(CERTIFICATES).relative_to("/opt")
+    bundle = into / Path(CERTIFICATES_PATH).relative_to("/opt")
     bundle.parent.mkdir()
-    bundle.write_text(certificates.bundle(ROOT), "utf-8")
+    bundle.write_text(certificates.build_bundle(ROOT), "utf-8")
 
 
 def _make_domain(into: Path) -> None:
@@ -148,14 +152,16 @@ def _make_domain(into: Path) -> None:
 
 def _install(arch: Arch, name: Layer, into: Path) -> None:
     """What the layer's lock names, as that platform's wheels have it, less what does not run."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.write("\n".join(_wanted(name).values()))
-        wanted.flush()
-        given = f"--python-platform {_PLATFORMS[arch]} --python-version 3.13 --link-mode copy"
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
+        requirements.write("\n".join(_select_packages(name).values()))
+        requirements.flush()
+        target_options = (
+            f"--python-platform {_PLATFORMS[arch]} --python-version 3.13 --link-mode copy"
+        )
         strict = "--only-binary :all: --require-hashes --no-deps"
-        command = f"pip install --quiet {given} {strict}".split()
+        command = f"pip install --quiet {target_options} {strict}".split()
         uv = [sys.executable, "-m", "uv", *command]  # the development lock brings it
-        subprocess.run([*uv, "--target", into / "python", "-r", wanted.name], check=True)
+        subprocess.run([*uv, "--target", into / "python", "-r", requirements.name], check=True)
     contents.prune(into / "python")
     contents.check_licences(into / "python")
     contents.add_licences(into / "python", ROOT / "LICENSE")
@@ -163,72 +169,76 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
     _compile(into, "/opt")
 
 
-def _wanted(name: Layer) -> dict[str, str]:
+def _select_packages(name: Layer) -> dict[str, str]:
     """The packages that go into a layer: of the model's lock what the other layer has not."""
-    locked = _locked(_LOCKS[name])
-    others = {} if name == "deps" else _locked(_LOCKS["deps"])
-    return {n: text for n, text in locked.items() if n not in {*others, *contents.LEFT_OUT}}
+    packages = _read_lock(_LOCKS[name])
+    others = {} if name == "deps" else _read_lock(_LOCKS["deps"])
+    return {
+        n: text for n, text in packages.items() if n not in {*others, *contents.EXCLUDED_PACKAGES}
+    }
 
 
-def _locked(lock: str) -> dict[str, str]:
+def _read_lock(lock: str) -> dict[str, str]:
     """A lock's packages by name, each with its hashes."""
     text = (ROOT / "requirements" / lock).read_text()
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE | re.IGNORECASE)
     return {entry.partition("==")[0]: entry for entry in entries if "==" in entry}
 
 
-def _compile(directory: Path, placed: str) -> None:
+def _compile(directory: Path, install_path: str) -> None:
     """Bytecode beside every module, valid whatever the file's time: Lambda's disk is read-only, so
     what is not compiled here is compiled at every cold start. In a process of its own, without
     chance: the order of sets and what else is interned there show in bytecode."""
     compiler = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode"]
-    options = ["unchecked-hash", "-s", directory, "-p", placed, directory]
+    options = ["unchecked-hash", "-s", directory, "-p", install_path, directory]
     subprocess.run([*compiler, *options], env={"PYTHONHASHSEED": "0"}, check=True)
 
 
 # What is there already ----------------------------------------------------------------------------
 
 
-def _keep(directory: Path, inputs: Sequence[Path | str], make: Callable[[Path], None]) -> None:
+def _build_if_changed(
+    directory: Path, inputs: Sequence[Path | str], make: Callable[[Path], None]
+) -> None:
     """Have `directory` as `make` makes it of these inputs, and note of what and how large."""
-    key = _key(inputs)
-    with _alone():
-        if _is_of(directory, key):
+    key = _hash_inputs(inputs)
+    with _build_lock():
+        if _is_current(directory, key):
             return
-        making = directory.with_name(f".{directory.name}")
-        for old in (making, directory):
+        staging = directory.with_name(f".{directory.name}")
+        for old in (staging, directory):
             shutil.rmtree(old, ignore_errors=True)
-        making.mkdir(parents=True)
-        make(making)
-        making.rename(directory)
-        _note(directory).write_text(json.dumps({"key": key}))
+        staging.mkdir(parents=True)
+        make(staging)
+        staging.rename(directory)
+        _manifest_path(directory).write_text(json.dumps({"key": key}))
 
 
-def _is_of(directory: Path, key: str) -> bool:
+def _is_current(directory: Path, key: str) -> bool:
     """Whether it is there, made of the inputs that this is the key of."""
-    note = _note(directory)
+    note = _manifest_path(directory)
     return directory.exists() and note.exists() and json.loads(note.read_text())["key"] == key
 
 
-def _key(inputs: Sequence[Path | str]) -> str:
+def _hash_inputs(inputs: Sequence[Path | str]) -> str:
     """A hash of the inputs, of this program and of the bytecode's version."""
     programs = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256(py_compile.__name__.encode() + bytes(sys.version_info[:2]))
-    for given in (*programs, *inputs):
+    for item in (*programs, *inputs):
         name, data = (
-            (given, b"")
-            if isinstance(given, str)
-            else (str(given.relative_to(ROOT)), given.read_bytes())
+            (item, b"")
+            if isinstance(item, str)
+            else (str(item.relative_to(ROOT)), item.read_bytes())
         )
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()
 
 
-def _note(directory: Path) -> Path:
+def _manifest_path(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.json")
 
 
-def _measure(directory: Path) -> Size:
+def _compute_size(directory: Path) -> Size:
     files = [path for path in directory.rglob("*") if path.is_file()]
     with tempfile.TemporaryFile() as scrap:
         with zipfile.ZipFile(scrap, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -238,7 +248,7 @@ def _measure(directory: Path) -> Size:
 
 
 @contextlib.contextmanager
-def _alone() -> Generator[None]:
+def _build_lock() -> Generator[None]:
     """One builder at a time: tests and synth may ask for the same layer."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / ".layers.lock").open("w") as lock:
@@ -251,14 +261,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the layers and function assets.")
     parser.add_argument("--arch", choices=ARCHES, help="by default both")
     parser.add_argument("names", nargs="*", metavar="layer", help=f"by default {', '.join(LAYERS)}")
-    asked = parser.parse_args()
-    if unknown := set(asked.names) - set(LAYERS):
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(LAYERS):
         parser.error(f"no layer {', '.join(sorted(unknown))}: there are {', '.join(LAYERS)}")
     build_functions()
-    for arch in [asked.arch] if asked.arch else ARCHES:
-        build(arch, asked.names or LAYERS)
-        for name in asked.names or LAYERS:
-            unzipped, zipped = size(layer_dir(arch, name))
+    for arch in [args.arch] if args.arch else ARCHES:
+        build(arch, args.names or LAYERS)
+        for name in args.names or LAYERS:
+            unzipped, zipped = measure_size(layer_directory(arch, name))
             line = f"layers: {arch} {name}: {unzipped / 1e6:.1f} MB, zipped {zipped / 1e6:.1f} MB\n"
             sys.stdout.write(line)
 

@@ -7,7 +7,7 @@ from email.parser import HeaderParser
 from fnmatch import fnmatch
 from pathlib import Path
 
-LEFT_OUT = frozenset({
+EXCLUDED_PACKAGES = frozenset({
     "pycparser",  # cffi's, for who writes bindings
     # Of onnxruntime, for its tools:
     "flatbuffers", "packaging", "protobuf",
@@ -27,13 +27,13 @@ out.
 boto3 is shipped, although Lambda's runtime has one: that one is older, changes by itself, and has
 no bytecode of a version that can be known here."""
 
-_NOT_RUN = (
+_EXCLUDED_PATTERNS = (
     "bin", ".lock", "*/tests", "*/test", "*.pyi", "*.pxd", "*.pyx", "*.h", "*.c", "*.lib", "*.a",
     "*/py.typed", "boto3/data/*", "boto3/examples", "numpy/f2py", "numpy/typing",
     "onnxruntime/datasets", "onnxruntime/quantization", "onnxruntime/tools",
     "onnxruntime/transformers",
 )  # fmt: skip
-_OF_DIST_INFO = re.compile(
+_KEPT_DIST_INFO = re.compile(
     r"METADATA|licenses|(LICEN[CS]E|NOTICE|COPYING|AUTHORS).*", re.IGNORECASE
 )
 
@@ -46,19 +46,19 @@ _LESSER_ALLOWED = frozenset({"psycopg", "psycopg-binary"})
 def prune(site: Path) -> None:
     """Remove what is not run, told by where it lies."""
     for path in sorted(site.rglob("*")):
-        within = path.relative_to(site)
-        if path.exists() and not _is_shipped(within):
+        relative_path = path.relative_to(site)
+        if path.exists() and not _is_shipped(relative_path):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _is_shipped(within: Path) -> bool:
-    match within.parts:
+def _is_shipped(relative_path: Path) -> bool:
+    match relative_path.parts:
         case [folder, name, *_] if folder.endswith(".dist-info"):
-            return _OF_DIST_INFO.fullmatch(name) is not None
+            return _KEPT_DIST_INFO.fullmatch(name) is not None
         case ["botocore", "data", name, *_]:
             return name in AWS_SERVICES or name.endswith(".json")
         case _:
-            return not any(fnmatch(str(within), pattern) for pattern in _NOT_RUN)
+            return not any(fnmatch(str(relative_path), pattern) for pattern in _EXCLUDED_PATTERNS)
 
 
 def add_licences(site: Path, apache: Path) -> None:
@@ -68,8 +68,8 @@ def add_licences(site: Path, apache: Path) -> None:
         if not any(
             [*metadata.glob("*LICEN*"), *metadata.glob("licenses"), *package.glob("LICEN*")]
         ):
-            said = (metadata / "METADATA").read_text()
-            if "Apache" not in said:
+            metadata_text = (metadata / "METADATA").read_text()
+            if "Apache" not in metadata_text:
                 raise SystemExit(f"layers: {metadata.name} comes without its licence's words.")
             shutil.copyfile(apache, metadata / "LICENSE")
 
@@ -77,20 +77,20 @@ def add_licences(site: Path, apache: Path) -> None:
 def check_licences(site: Path) -> None:
     """End the program where a distribution says nothing of its licence, or has one that would
     bind what is deployed with it."""
-    for name, licence in licences(site):
+    for name, licence in list_licences(site):
         lesser = name in _LESSER_ALLOWED and _LESSER.search(licence)
         if not licence or (_COPYLEFT.search(licence) and not lesser):
             raise SystemExit(f"layers: {name} may not ship: its licence is {licence or 'unknown'}.")
 
 
-def licences(site: Path) -> Iterator[tuple[str, str]]:
+def list_licences(site: Path) -> Iterator[tuple[str, str]]:
     """Each distribution, and what it says of its licence."""
     for metadata in sorted(site.glob("*.dist-info/METADATA")):
-        said = HeaderParser().parsestr(metadata.read_text())
-        classifiers = said.get_all("Classifier") or []
+        headers = HeaderParser().parsestr(metadata.read_text())
+        classifiers = headers.get_all("Classifier") or []
         words = [
-            said.get("License-Expression") or "",
-            (said.get("License") or "").partition("\n")[0],
+            headers.get("License-Expression") or "",
+            (headers.get("License") or "").partition("\n")[0],
             *(c for c in classifiers if c.startswith("License ::")),
         ]
-        yield said["Name"].lower().replace("_", "-"), "; ".join(filter(None, words))
+        yield headers["Name"].lower().replace("_", "-"), "; ".join(filter(None, words))

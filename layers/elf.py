@@ -9,14 +9,14 @@ from typing import NamedTuple
 _MACHINES: Mapping[str, int] = {"x86_64": 62, "arm64": 183}  # EM_X86_64, EM_AARCH64
 _VERNEED, _DYNAMIC = 0x6FFFFFFE, 6  # section types: SHT_GNU_verneed, SHT_DYNAMIC
 _NEEDED = 1  # DT_NEEDED
-NEWEST: Mapping[str, tuple[int, ...]] = {
+MAX_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "GLIBC": (2, 34),
     "GLIBCXX": (3, 4, 29),
     "CXXABI": (1, 3, 13),
     "GCC": (11,),
 }
 """What Amazon Linux 2023 has, on which Lambda runs Python 3.13: glibc 2.34, GCC 11."""
-_SYSTEM = frozenset({
+_SYSTEM_LIBRARIES = frozenset({
     "ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libgcc_s.so.1",
     "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libstdc++.so.6",
     "libutil.so.1", "libz.so.1",
@@ -34,14 +34,16 @@ class Elf(NamedTuple):
     """Symbol versions that it asks of them: GLIBC_2.17."""
 
 
-def read(data: bytes) -> Elf:
+def read_elf(data: bytes) -> Elf:
     """The demands of a 64-bit little-endian ELF file."""
     if data[4:6] != b"\x02\x01":
         raise ValueError("not a 64-bit little-endian file")
     (machine,) = struct.unpack_from("<H", data, 18)
     (sections,) = struct.unpack_from("<Q", data, 40)
-    each, count = struct.unpack_from("<HH", data, 58)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, sections + each * i) for i in range(count)]
+    entry_size, count = struct.unpack_from("<HH", data, 58)
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", data, sections + entry_size * i) for i in range(count)
+    ]
     needed: set[str] = set()
     versions: set[str] = set()
     for _, kind, _, _, start, length, link, entries, _, _ in headers:
@@ -70,18 +72,18 @@ def _name(data: bytes, at: int) -> str:
     return data[at : data.index(b"\0", at)].decode()
 
 
-def faults(directory: Path, arch: str) -> list[str]:
+def find_faults(directory: Path, arch: str) -> list[str]:
     """What in a directory would not load in Lambda on this architecture, file by file."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file() and _is_elf(path)]
     own = {path.name for path in files}
-    found: list[str] = []
+    problems: list[str] = []
     for path in files:
-        one = read(path.read_bytes())
-        if one.machine != _MACHINES[arch]:
-            found.append(f"{path}: of another machine ({one.machine})")
-        found += [f"{path}: needs {v}" for v in sorted(one.versions) if not _is_there(v)]
-        found += [f"{path}: needs {n}" for n in sorted(one.needed - own - _SYSTEM)]
-    return found
+        elf = read_elf(path.read_bytes())
+        if elf.machine != _MACHINES[arch]:
+            problems.append(f"{path}: of another machine ({elf.machine})")
+        problems += [f"{path}: needs {v}" for v in sorted(elf.versions) if not _is_available(v)]
+        problems += [f"{path}: needs {n}" for n in sorted(elf.needed - own - _SYSTEM_LIBRARIES)]
+    return problems
 
 
 def _is_elf(path: Path) -> bool:
@@ -89,14 +91,14 @@ def _is_elf(path: Path) -> bool:
         return file.read(4) == b"\x7fELF"
 
 
-def _is_there(version: str) -> bool:
+def _is_available(version: str) -> bool:
     library, _, number = version.partition("_")
-    if library not in NEWEST:
+    if library not in MAX_VERSIONS:
         return True  # a version of one of the wheel's own libraries
-    return tuple(int(part) for part in number.split(".")) <= NEWEST[library]
+    return tuple(int(part) for part in number.split(".")) <= MAX_VERSIONS[library]
 
 
 def check(directory: Path, arch: str) -> None:
     """End the program where something would not load."""
-    if found := faults(directory, arch):
-        raise SystemExit("layers: this would not load in Lambda:\n" + "\n".join(found))
+    if problems := find_faults(directory, arch):
+        raise SystemExit("layers: this would not load in Lambda:\n" + "\n".join(problems))

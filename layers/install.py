@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-_SECONDS = 5.0
+_LINE_SECONDS = 5.0
 """Between two lines where the terminal cannot redraw one."""
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _PIP = [
     *("-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
     *("--no-compile", "--progress-bar", "off"),  # bytecode comes as it is needed: half the time
@@ -35,12 +35,12 @@ _ENVIRONMENT = {
 _PIN = re.compile(r"^[a-z0-9][\w.\[\]-]*==[^\s;\\]+", re.MULTILINE | re.IGNORECASE)
 
 
-def pins(lock: str) -> set[str]:
+def parse_pins(lock: str) -> set[str]:
     """Every `name==version` of a lock."""
     return set(_PIN.findall(lock))
 
 
-class Failed(Exception):
+class SetupError(Exception):
     """A step of the set-up failed; the message says which and why."""
 
 
@@ -50,34 +50,36 @@ class Setup:
     def __init__(self, directory: Path, lock: Path) -> None:
         self._directory, self._lock = directory, lock
         self._python = directory / "bin" / "python"
-        self._note = directory / ".installed"
+        self._pins_file = directory / ".installed"
         self._scratch = directory / ".scratch"
         self._child: subprocess.Popen[str] | None = None
         self._progress = _Progress()
 
     def run(self) -> None:
         """Install what is missing. Raises Failed."""
-        wanted = pins(self._lock.read_text())
-        there = pins(self._note.read_text()) if self._note.exists() else set[str]()
-        if wanted <= there and self._python.exists():
+        required = parse_pins(self._lock.read_text())
+        installed = (
+            parse_pins(self._pins_file.read_text()) if self._pins_file.exists() else set[str]()
+        )
+        if required <= installed and self._python.exists():
             return
         if self._directory.is_symlink():  # what it leads to belongs to somebody else
-            raise Failed(
+            raise SetupError(
                 f"{self._directory} is a link to another environment and does not match "
                 f"{self._lock}: remake it where it lies, or remove the link"
             )
-        fresh = not there <= wanted or not there or not self._python.exists()
-        if fresh:
+        is_fresh = not installed <= required or not installed or not self._python.exists()
+        if is_fresh:
             self._say(f"making {self._directory} with Python {sys.version.split()[0]}")
             venv.EnvBuilder(clear=True, symlinks=True).create(self._directory)
             self._call("pip", ["-m", "ensurepip", "--default-pip"])
-        missing = len(wanted) if fresh else len(wanted - there)
+        missing = len(required) if is_fresh else len(required - installed)
         self._say(
             f"installing {missing} packages from {self._lock} (a minute or two the first time)"
         )
-        self._note.unlink(missing_ok=True)
+        self._pins_file.unlink(missing_ok=True)
         self._call("packages", [*_PIP, "-r", str(self._lock)])
-        self._note.write_text("".join(f"{pin}\n" for pin in sorted(wanted)))
+        self._pins_file.write_text("".join(f"{pin}\n" for pin in sorted(required)))
         self._progress.end(f"installed {missing} packages in {self._progress.seconds():.0f} s")
 
     def stop(self, *_: object) -> None:
@@ -94,7 +96,7 @@ class Setup:
     def _say(self, text: str) -> None:
         self._progress.end(f"{text} …")
 
-    def _call(self, what: str, arguments: list[str]) -> None:
+    def _call(self, step: str, arguments: list[str]) -> None:
         """Run the environment's Python, its words turned into progress."""
         self._scratch.mkdir(exist_ok=True)
         with tempfile.TemporaryFile("w+") as errors:
@@ -108,20 +110,20 @@ class Setup:
                 start_new_session=True,  # Ctrl-C is ours to answer
             )
             assert self._child.stdout is not None
-            said: list[str] = []
+            output: list[str] = []
             for line in _lines(self._child.stdout):
                 if line:
-                    said.append(line)
+                    output.append(line)
                 self._show(line)
             if self._child.wait():
                 errors.seek(0)
-                raise Failed(f"installing {what} failed: {_reason(errors.read(), said)}")
+                raise SetupError(f"installing {step} failed: {_reason(errors.read(), output)}")
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _show(self, line: str) -> None:
         """What a line of pip's means to a person; an empty one: nothing new."""
-        if found := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=<>;\[]+)", line):
-            self._progress.step(f"fetching {found[1]}")
+        if match := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=<>;\[]+)", line):
+            self._progress.step(f"fetching {match[1]}")
         elif line.startswith("Installing collected packages"):
             self._progress.step("unpacking")
         else:
@@ -132,22 +134,22 @@ class _Progress:
     """One line that is redrawn on a terminal; elsewhere a line every few seconds."""
 
     def __init__(self) -> None:
-        self._began = self._said = time.monotonic()
-        self._doing = ""
+        self._start = self._last_output = time.monotonic()
+        self._activity = ""
         self._terminal = sys.stdout.isatty()
 
     def seconds(self) -> float:
         """Since the beginning."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._start
 
-    def step(self, doing: str) -> None:
+    def step(self, activity: str) -> None:
         """Show what is being done, or that it goes on."""
-        self._doing = doing or self._doing
-        text = f"strandline:   {self.seconds():3.0f} s  {self._doing}"
+        self._activity = activity or self._activity
+        text = f"strandline:   {self.seconds():3.0f} s  {self._activity}"
         if self._terminal:
             sys.stdout.write(f"\r\x1b[K{text[:78]}")
-        elif self._doing and time.monotonic() - self._said >= _SECONDS:
-            self._said = time.monotonic()
+        elif self._activity and time.monotonic() - self._last_output >= _LINE_SECONDS:
+            self._last_output = time.monotonic()
             sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
@@ -156,7 +158,7 @@ class _Progress:
         start = "\r\x1b[K" if self._terminal else ""
         sys.stdout.write(f"{start}strandline: {text}\n")
         sys.stdout.flush()
-        self._doing, self._said = "", time.monotonic()
+        self._activity, self._last_output = "", time.monotonic()
 
 
 def _lines(pipe: IO[str]) -> Iterator[str]:
@@ -166,7 +168,7 @@ def _lines(pipe: IO[str]) -> Iterator[str]:
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            if not selector.select(_LOOK_SECONDS):
+            if not selector.select(_POLL_SECONDS):
                 yield ""
                 continue
             data = os.read(pipe.fileno(), 65536)
@@ -176,10 +178,10 @@ def _lines(pipe: IO[str]) -> Iterator[str]:
             yield from filter(None, whole)
 
 
-def _reason(errors: str, said: list[str]) -> str:
+def _reason(errors: str, output: list[str]) -> str:
     """pip's own words for what went wrong, without its warnings."""
     lines = [line for line in errors.splitlines() if line and not line.startswith("WARNING")]
-    return "\n".join((lines or said)[-12:]) or "it gave no reason"
+    return "\n".join((lines or output)[-12:]) or "it gave no reason"
 
 
 def main() -> int:
@@ -189,7 +191,7 @@ def main() -> int:
         signal.signal(number, setup.stop)
     try:
         setup.run()
-    except (Failed, OSError) as error:
+    except (SetupError, OSError) as error:
         sys.stderr.write(f"\nstrandline: {error}\n")
         return 1
     return 0

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from strandline.chains import store as chains_store
-from strandline.chains.heat import State, cold_at, promote_until
-from strandline.db.database import Asker
+from strandline.chains.heat import HeatState, compute_cold_at, compute_promote_until
+from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
 from strandline.log import store_work
 from strandline.tuning import DEFAULTS
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 
 def add_chain(
     gateway: Gateway,
-    base: Base,
+    base: ScratchDatabase,
     event_ids: Sequence[str],
     topic: str = "the buoy",
     *,
@@ -38,7 +38,7 @@ def add_chain(
     tenant, scope_id, who, session = events[0][3:]
     earlier = base.rows("select count(*) from chain_versions where chain_id = %s", made)[0][0]
     now = formed_at or datetime.now(UTC)
-    state = State(importance, 0.5, 1.0, now)
+    state = HeatState(importance, 0.5, 1.0, now)
     summary = f"They talked about {topic}."
     fields: dict[str, Any] = {
         "version": earlier + 1,
@@ -71,18 +71,20 @@ def add_chain(
         "accessed_at": now,
         "boosted_at": None,
         "archived_at": None,
-        "cold_at": cold_at(state, DEFAULTS),
-        "promote_until": promote_until(state, DEFAULTS),
+        "cold_at": compute_cold_at(state, DEFAULTS),
+        "promote_until": compute_promote_until(state, DEFAULTS),
     }
     vector = (
-        None if embedder is None else store_work.as_text(embedder.embed([summary], timeout=60.0)[0])
+        None
+        if embedder is None
+        else store_work.vector_to_text(embedder.embed([summary], timeout=60.0)[0])
     )
     space = "" if embedder is None else embedder.space
-    links = [chains_store.Link(event[0], event[1]) for event in events]
-    access = gateway.database.access(Asker.background(tenant))
+    links = [chains_store.ChainEvent(event[0], event[1]) for event in events]
+    access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        version = chains_store.Version(made, **(fields | more))
-        chains_store.add(access, version, links, space, vector)
+        version = chains_store.ChainVersion(made, **(fields | more))
+        chains_store.add_version(access, version, links, space, vector)
     return str(made)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.aws import LocalAws
@@ -16,10 +16,10 @@ from strandline.local.postgres import EmbeddedPostgres
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,
-    Base,
     Gateway,
-    fresh_name,
+    ScratchDatabase,
     make_template,
+    unique_name,
     wire_handlers,
 )
 
@@ -33,9 +33,9 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in list(os.environ):
         if name.startswith("STRANDLINE_"):
             monkeypatch.delenv(name)
-    settings.cache_clear()
+    get_settings.cache_clear()
     yield
-    settings.cache_clear()
+    get_settings.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +53,11 @@ def server() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def base(server: EmbeddedPostgres) -> Iterator[Base]:
+def scratch_db(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database of the test's own."""
-    name = fresh_name()
+    name = unique_name()
     server.clone_database(TEMPLATE, name)
-    yield Base(server, name)
+    yield ScratchDatabase(server, name)
     server.drop_database(name)
 
 
@@ -76,22 +76,22 @@ def embedder() -> Embedder:
 
 @pytest.fixture
 def gateway(
-    base: Base, aws: LocalAws, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, aws: LocalAws, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gateway]:
     """The whole service but its HTTP server: real handlers, database, queue and bucket."""
     services = wire_handlers(
         {
-            "STRANDLINE_DATABASE_URL": base.url,
+            "STRANDLINE_DATABASE_URL": scratch_db.url,
             "STRANDLINE_BUCKET": aws.bucket,
-            "STRANDLINE_QUEUE_URL": aws.queue_url,
+            "STRANDLINE_QUEUE_URL": aws.work_queue_url,
             "STRANDLINE_KEY_SECRET": KEY_SECRET,
         },
         monkeypatch,
         embedder,
     )
-    front = Gateway(base.url)
-    yield front
-    for database in [front.database, *(service.database for service in services)]:
+    test_gateway = Gateway(scratch_db.url)
+    yield test_gateway
+    for database in [test_gateway.database, *(service.database for service in services)]:
         database.close()
 
 
@@ -108,14 +108,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def tenth(request: pytest.FixtureRequest) -> Callable[[int], int]:
+def scaled(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """A promised size, or a tenth of it."""
     full = bool(request.config.getoption("--full"))
     return lambda size: size if full else max(1, size // 10)
 
 
 @pytest.fixture
-def cases(request: pytest.FixtureRequest, tenth: Callable[[int], int]) -> int:
+def case_count(request: pytest.FixtureRequest, scaled: Callable[[int], int]) -> int:
     """Requests that are made up against the API."""
-    named: int | None = request.config.getoption("--cases")
-    return tenth(CASES) if named is None else named
+    option: int | None = request.config.getoption("--cases")
+    return scaled(CASES) if option is None else option

@@ -72,8 +72,10 @@ class LambdaFunction:
 
     def path_of(self, *layers: str) -> list[str]:
         """Its own module and those of these layers."""
-        found = [build.layer_dir(ARCH, name) / "python" for name in build.LAYERS if name in layers]
-        return [str(build.function_dir(self.name)), *map(str, found)]
+        found = [
+            build.layer_directory(ARCH, name) / "python" for name in build.LAYERS if name in layers
+        ]
+        return [str(build.function_directory(self.name)), *map(str, found)]
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -98,7 +100,7 @@ class LambdaFunction:
         interpreter = Path(sys.base_prefix) / "bin" / "python3.13"
         return subprocess.Popen(
             [interpreter, "-I", "-S", "-B", *self._flags, "-c", start],
-            cwd=build.function_dir(self.name),
+            cwd=build.function_directory(self.name),
             env=self._variables(),
             stdout=self.log,
             stderr=self.log,
@@ -114,7 +116,7 @@ class LambdaFunction:
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{self.name}",
             "AWS_LAMBDA_LOG_STREAM_NAME": "local",
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "LAMBDA_TASK_ROOT": str(build.function_dir(self.name)),
+            "LAMBDA_TASK_ROOT": str(build.function_directory(self.name)),
             "LAMBDA_RUNTIME_DIR": "/var/runtime",
             "PATH": "/usr/bin:/bin",
             "LANG": "en_US.UTF-8",

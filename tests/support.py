@@ -17,9 +17,9 @@ import psycopg
 from psycopg import sql
 
 from strandline.admin.keys import NewKey, make_key
-from strandline.aws.run_requests import SPACING
-from strandline.config import Settings, settings
-from strandline.db.database import Asker, Database
+from strandline.aws.run_requests import MIN_SPACING
+from strandline.config import ServiceSettings, get_settings
+from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import FUNCTIONS
 from strandline.jobs.runner import ShardFailed
@@ -27,11 +27,11 @@ from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
-from strandline.local.tls import client_cert
-from strandline.resources import Service
+from strandline.local.tls import to_client_cert
+from strandline.resources import Resources
 
 KEY_SECRET = "a deployment secret that only tests know"
-PLENTY = Settings(
+UNLIMITED = ServiceSettings(
     database_url="",
     bucket="",
     key_secret=KEY_SECRET,
@@ -55,7 +55,7 @@ def make_template(server: EmbeddedPostgres, name: str = TEMPLATE) -> None:
 
 
 @dataclass(frozen=True)
-class Base:
+class ScratchDatabase:
     """One test's own database."""
 
     server: EmbeddedPostgres
@@ -114,14 +114,14 @@ class Gateway:
             }
         )
 
-    def key(self, tenant: str = "acme", user: str | None = None, **more: Any) -> str:
+    def key(self, tenant: str = "acme", user: str | None = None, **options: Any) -> str:
         """A fresh API key's token."""
-        return self.new_key(tenant, user, **more).token
+        return self.new_key(tenant, user, **options).token
 
-    def new_key(self, tenant: str = "acme", user: str | None = None, **more: Any) -> NewKey:
+    def new_key(self, tenant: str = "acme", user: str | None = None, **options: Any) -> NewKey:
         """A fresh API key."""
-        access = self.database.access(Asker(tenant, ()))
-        return make_key(access, KEY_SECRET, user=user, **more)
+        access = self.database.connect_as(Caller(tenant, ()))
+        return make_key(access, KEY_SECRET, user=user, **options)
 
     def call(
         self,
@@ -138,20 +138,20 @@ class Gateway:
         """One request. `raw` is sent as it is, instead of `body` as JSON; `certificate` is what
         the handshake proved, as DER."""
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        sent = {"Content-Type": "application/json", **(headers or {})}
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
         if key is not None:
-            sent["X-API-Key"] = key
+            all_headers["X-API-Key"] = key
         request = HttpRequest(
             method=method,
             path=path,
             query=urlencode(query or {}, doseq=True),
-            headers=list(sent.items()),
+            headers=list(all_headers.items()),
             body=data,
             client="127.0.0.1",
             port=80,
             protocol="HTTP/1.1",
             request_id=str(uuid.uuid4()),
-            certificate=client_cert(certificate) if certificate else None,
+            certificate=to_client_cert(certificate) if certificate else None,
         )
         match = self._routes.find(path)
         assert match is not None, f"no route for {path}"
@@ -164,55 +164,55 @@ class Gateway:
             text = base64.b64decode(text).decode()  # as API Gateway does with all of them
         return Reply(result["statusCode"], result["headers"], text)
 
-    def tick(self) -> dict[str, Any]:
+    def sweep(self) -> dict[str, Any]:
         """A sweep of everything that is due."""
-        return self.run("sweeper")
+        return self.run_job("sweeper")
 
-    def run(self, job: str, tenant: str | None = None) -> dict[str, Any]:
+    def run_job(self, job: str, tenant: str | None = None) -> dict[str, Any]:
         """A run of a job as the state machine does it, its shards one by one; each fails alone."""
         handler = importlib.import_module(f"functions.{job}.handler")
-        run = str(uuid.uuid4())
+        run_id = str(uuid.uuid4())
 
-        def step(verb: str, **asked: object) -> dict[str, Any]:
-            event = {"verb": verb, "run": run, "input": {**asked, "job": job}}
+        def step(verb: str, **fields: object) -> dict[str, Any]:
+            event = {"verb": verb, "run": run_id, "input": {**fields, "job": job}}
             return handler.lambda_handler(event, LambdaContext(job, 900))
 
         if not step("plan", tenant=tenant)["shards"]:
             return {}
-        for shard in handler.service.blobs.shards(run):
+        for shard in handler.service.blobs.shards(run_id):
             with contextlib.suppress(ShardFailed):
                 step("shard", **shard)
         return step("finish")
 
 
-class Deaf:
+class NullJobQueue:
     """A queue of runs that nobody listens to."""
 
-    spacing = SPACING
+    spacing = MIN_SPACING
 
-    def start(self, job: str, tenant: str, run: str) -> None:
+    def start_run(self, job: str, tenant: str, run: str) -> None:
         """Told, and forgotten."""
 
-    def wish(self, job: str, due: datetime, now: datetime) -> bool:
+    def request_run(self, job: str, due: datetime, now: datetime) -> bool:
         """Told, and forgotten."""
         return True
 
-    def is_near(self, job: str, now: datetime) -> bool:
+    def is_run_requested(self, job: str, now: datetime) -> bool:
         """Nobody comes."""
         return False
 
 
 def wire_handlers(
     environment: Mapping[str, str], monkeypatch: Any, embedder: object
-) -> list[Service]:
+) -> list[Resources]:
     """Give every handler a fresh service under these settings, sharing one loaded model."""
-    services: list[Service] = []
+    services: list[Resources] = []
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    settings.cache_clear()
+    get_settings.cache_clear()
     for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver"):
-        service = Service()
-        service.__dict__ |= {"embedder": embedder, "runs": Deaf()}
+        service = Resources()
+        service.__dict__ |= {"embedder": embedder, "runs": NullJobQueue()}
         services.append(service)
         monkeypatch.setattr(
             importlib.import_module(f"functions.{name}.handler"), "service", service
@@ -220,17 +220,17 @@ def wire_handlers(
     return services
 
 
-def said(text: str, *who: str, **more: object) -> dict[str, object]:
-    """A user's message among `who` (by default alice and her helper)."""
+def user_message(text: str, *participants: str, **fields: object) -> dict[str, object]:
+    """A user's message among `participants` (by default alice and her helper)."""
     return {
-        "participants": list(who) or ["user:alice", "agent:helper"],
+        "participants": list(participants) or ["user:alice", "agent:helper"],
         "role": "user",
         "content": text,
-        **more,
+        **fields,
     }
 
 
-def fresh_name() -> str:
+def unique_name() -> str:
     """A database name that no other test has."""
     return f"t_{secrets.token_hex(6)}"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline.admin import routes_usage
-from strandline.db.migrate import migrations
+from strandline.db.migrate import list_migrations
 from strandline.deployment import FUNCTIONS
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
@@ -68,7 +68,7 @@ def test_events_are_json() -> None:
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    numbers = [migration.number for migration in migrations()]
+    numbers = [migration.number for migration in list_migrations()]
     assert numbers == list(range(1, len(numbers) + 1))
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from multiformats import CID, multihash
 
 from strandline.local.aws import LocalAws, client
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 
 EVENTS_PATH, BATCH, UPLOADS = "/api/v1/events", "/api/v1/events/batch", "/api/v1/uploads"
 
@@ -54,7 +54,7 @@ def uploaded(gateway: Gateway, key: str, data: bytes, **more: object) -> Any:
 
 def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
     """An event that cites a payload."""
-    body = {**said("", *who, **more), "blob": {"cid": cid}}
+    body = {**user_message("", *who, **more), "blob": {"cid": cid}}
     del body["content"]
     return body
 
@@ -81,7 +81,7 @@ def pending_key(tenant: str, begun: Mapping[str, Any]) -> str:
     return f"_uploads/{tenant}/{begun['upload_id']}"
 
 
-def age(base: Base, upload_id: str | None = None) -> None:
+def age(base: ScratchDatabase, upload_id: str | None = None) -> None:
     """Let the time of one upload, or of all, be over."""
     base.rows(
         "update uploads set created_at = now() - interval '2 days',"

@@ -9,15 +9,15 @@ from strandline.admin import routes_certificates
 from strandline.apidocs import routes as apidocs_routes
 from strandline.http.app import serve
 from strandline.jobs import routes as jobs_routes
-from strandline.resources import Service
+from strandline.resources import Resources
 
 ROUTES = (
     admin_routes.ROUTES | routes_certificates.ROUTES | jobs_routes.ROUTES | apidocs_routes.ROUTES
 )
 
-service = Service(api=True)
+resources = Resources(load_auth=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Serve one API Gateway proxy event."""
-    return serve(ROUTES, service, event, context)
+    return serve(ROUTES, resources, event, context)

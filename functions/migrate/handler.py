@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.admin.release import release
 from strandline.aws import secrets
 
-_SPARE_SECONDS = 70.0
+_RESERVE_SECONDS = 70.0
 """Of the function's time: a batch of a long migration, and the end of a run."""
 
 
@@ -17,6 +17,6 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     """Do what is left to do, whoever asks: a deployment, or the state machine. What goes wrong is
     the function's error, and the deployment's."""
     del event
-    secrets.adopt(os.environ)
-    until = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS
-    return release(os.environ, until)._asdict()
+    secrets.load_into_env(os.environ)
+    deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS
+    return release(os.environ, deadline)._asdict()

@@ -8,7 +8,7 @@ from strandline.admin import routes_usage
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
-from strandline.resources import Service
+from strandline.resources import Resources
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.status import routes as status_routes
 
@@ -16,9 +16,9 @@ ROUTES = (
     log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES
 ) | sessions_routes_read.ROUTES
 
-service = Service(model=True, api=True)
+resources = Resources(load_model=True, load_auth=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Serve one API Gateway proxy event."""
-    return serve(ROUTES, service, event, context)
+    return serve(ROUTES, resources, event, context)

@@ -5,12 +5,12 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.background import sweeper
-from strandline.background.job_handler import run_verb
-from strandline.resources import Service
+from strandline.background.job_handler import run_step
+from strandline.resources import Resources
 
-service = Service(model=True)
+resources = Resources(load_model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Do one step of a run of the state machine."""
-    return run_verb(sweeper, service, event, context)
+    return run_step(sweeper, resources, event, context)

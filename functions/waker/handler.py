@@ -4,11 +4,11 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.schedule_handler import Waker, wake
+from strandline.background.schedule_handler import RunScheduler, schedule_runs
 
-waker = Waker()
+scheduler = RunScheduler()
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Serve one batch of SQS messages; answers which of them failed."""
-    return wake(waker, event, context)
+    return schedule_runs(scheduler, event, context)

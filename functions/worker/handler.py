@@ -4,12 +4,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.queue_handler import work_through
-from strandline.resources import Service
+from strandline.background.queue_handler import handle_messages
+from strandline.resources import Resources
 
-service = Service(model=True)
+resources = Resources(load_model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Serve one batch of SQS messages; answers which of them failed."""
-    return work_through(service, event, context)
+    return handle_messages(resources, event, context)

@@ -12,98 +12,115 @@ from pathlib import Path
 from uuid import UUID
 
 from strandline.admin import certificates
-from strandline.admin.keys import MOST_DAYS, NewKey, list_keys, make_key, revoke_key, rotate_key
+from strandline.admin.keys import (
+    MAX_EXPIRY_DAYS,
+    NewKey,
+    list_keys,
+    make_key,
+    revoke_key,
+    rotate_key,
+)
 from strandline.admin.release import release
 from strandline.admin.schemas_certificates import CertificateOut
 from strandline.admin.schemas_keys import KeyOut
 from strandline.auth import x509_names
 from strandline.auth.principals import RIGHTS
-from strandline.aws.run_requests import SPACING, Runs
+from strandline.aws.run_requests import MIN_SPACING, JobQueue
 from strandline.chains.refold import refold
-from strandline.config import settings
-from strandline.db.database import Access, Asker, Database
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Invalid, NotFound, StrandlineError
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 
-_MOST_OVERLAP = 30 * 24
-_PAGE = 500
+_MAX_OVERLAP_HOURS = 30 * 24
+_PAGE_SIZE = 500
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="strandline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    key = commands.add_parser("key", help="make an API key; it is shown once and stored nowhere")
-    key.add_argument("--tenant", required=True, help="its tenant, made if it is new: a-z, 0-9, -")
-    key.add_argument("--user", help="bind it to user:NAME: it reads and writes as that user only")
-    key.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
-    key.add_argument("--days", type=int, help="how long it holds; for ever if absent")
-    key.add_argument("--label", default="", help="what it is for")
-    listing = commands.add_parser("keys", help="list a tenant's keys, without anything secret")
-    listing.add_argument("--tenant", required=True)
-    rotate = commands.add_parser(
+    key_parser = commands.add_parser(
+        "key", help="make an API key; it is shown once and stored nowhere"
+    )
+    key_parser.add_argument(
+        "--tenant", required=True, help="its tenant, made if it is new: a-z, 0-9, -"
+    )
+    key_parser.add_argument(
+        "--user", help="bind it to user:NAME: it reads and writes as that user only"
+    )
+    key_parser.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
+    key_parser.add_argument("--days", type=int, help="how long it holds; for ever if absent")
+    key_parser.add_argument("--label", default="", help="what it is for")
+    list_parser = commands.add_parser("keys", help="list a tenant's keys, without anything secret")
+    list_parser.add_argument("--tenant", required=True)
+    rotate_parser = commands.add_parser(
         "rotate", help="make a key's successor, shown once; the key itself ends after the overlap"
     )
-    rotate.add_argument("--tenant", required=True)
-    rotate.add_argument("--key", required=True, help="its id, as `keys` lists it")
-    rotate.add_argument("--overlap", type=int, default=24, help="hours for which both hold: 24")
-    rotate.add_argument(
+    rotate_parser.add_argument("--tenant", required=True)
+    rotate_parser.add_argument("--key", required=True, help="its id, as `keys` lists it")
+    rotate_parser.add_argument(
+        "--overlap", type=int, default=24, help="hours for which both hold: 24"
+    )
+    rotate_parser.add_argument(
         "--days", type=int, help="how long the successor holds; as its key if absent"
     )
-    revoke = commands.add_parser("revoke", help="revoke a key; it is refused within 60 seconds")
-    revoke.add_argument("--tenant", required=True)
-    revoke.add_argument("--key", required=True, help="its id, as `keys` lists it")
-    refolding = commands.add_parser(
+    revoke_parser = commands.add_parser(
+        "revoke", help="revoke a key; it is refused within 60 seconds"
+    )
+    revoke_parser.add_argument("--tenant", required=True)
+    revoke_parser.add_argument("--key", required=True, help="its id, as `keys` lists it")
+    refold_parser = commands.add_parser(
         "refold", help="forget a tenant's chains and have the sweep fold them again from the log"
     )
-    refolding.add_argument("--tenant", required=True)
-    refolding.add_argument("--scope", type=UUID, help="this scope's only, by its id")
-    _add_certificates(commands.add_parser)
+    refold_parser.add_argument("--tenant", required=True)
+    refold_parser.add_argument("--scope", type=UUID, help="this scope's only, by its id")
+    _add_certificate_parsers(commands.add_parser)
     commands.add_parser("migrate", help="apply missing migrations as the owner")
     return parser
 
 
-def _add_certificates(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    entering = add_parser(
+def _add_certificate_parsers(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    enter_parser = add_parser(
         "certificate", help="let client certificates of a subject stand for a tenant"
     )
-    entering.add_argument("--tenant", required=True, help="made if it is new: a-z, 0-9, -")
-    names = entering.add_mutually_exclusive_group(required=True)
-    names.add_argument("--subject", help="as `openssl x509 -noout -subject -nameopt RFC2253`")
-    names.add_argument("--pem", type=Path, help="a certificate: its subject and its issuer")
-    entering.add_argument("--issuer", help="its authority's name; any authority's if absent")
-    entering.add_argument("--user", help="bind it to user:NAME")
-    entering.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
-    entering.add_argument("--days", type=int, help="how long it stands for the tenant")
-    entering.add_argument("--label", default="", help="what it is for")
-    listing = add_parser("certificates", help="list a tenant's subjects")
-    listing.add_argument("--tenant", required=True)
-    revoking = add_parser(
+    enter_parser.add_argument("--tenant", required=True, help="made if it is new: a-z, 0-9, -")
+    name_group = enter_parser.add_mutually_exclusive_group(required=True)
+    name_group.add_argument("--subject", help="as `openssl x509 -noout -subject -nameopt RFC2253`")
+    name_group.add_argument("--pem", type=Path, help="a certificate: its subject and its issuer")
+    enter_parser.add_argument("--issuer", help="its authority's name; any authority's if absent")
+    enter_parser.add_argument("--user", help="bind it to user:NAME")
+    enter_parser.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
+    enter_parser.add_argument("--days", type=int, help="how long it stands for the tenant")
+    enter_parser.add_argument("--label", default="", help="what it is for")
+    list_parser = add_parser("certificates", help="list a tenant's subjects")
+    list_parser.add_argument("--tenant", required=True)
+    revoke_parser = add_parser(
         "revoke-certificate", help="revoke a subject; it is refused within 60 seconds"
     )
-    revoking.add_argument("--tenant", required=True)
-    revoking.add_argument("--certificate", type=UUID, required=True, help="its id in the list")
+    revoke_parser.add_argument("--tenant", required=True)
+    revoke_parser.add_argument("--certificate", type=UUID, required=True, help="its id in the list")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when it was done, 1 when it was refused, 2 for a wrong command line."""
-    asked = _parser().parse_args(arguments)
-    _use_running_service()
+    args = _build_parser().parse_args(arguments)
+    _load_local_environment()
     try:
-        if asked.command == "migrate":
-            done = release(os.environ, math.inf)
-            print("applied:", ", ".join(done.applied) or "nothing, it is up to date")
+        if args.command == "migrate":
+            result = release(os.environ, math.inf)
+            print("applied:", ", ".join(result.applied) or "nothing, it is up to date")
             return 0
-        database = Database(settings().database_url, settings().database_auth)
+        database = Database(get_settings().database_url, get_settings().database_auth)
         try:
-            access = database.access(Asker(asked.tenant, ()))
-            if asked.command == "refold":
-                dropped = refold(access, Act("console refold"), asked.scope)
-                _begin_sweep()
-                print(f"to be folded again by the next sweep: {dropped} scopes")
-            elif "certificate" in asked.command:
-                _on_certificates(asked, access)
+            access = database.connect_as(Caller(args.tenant, ()))
+            if args.command == "refold":
+                scope_count = refold(access, AuditContext("console refold"), args.scope)
+                _request_sweep()
+                print(f"to be folded again by the next sweep: {scope_count} scopes")
+            elif "certificate" in args.command:
+                _run_certificate_command(args, access)
             else:
-                _on_keys(asked, access)
+                _run_key_command(args, access)
         finally:
             database.close()
     except StrandlineError as error:
@@ -112,116 +129,116 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _begin_sweep() -> None:
+def _request_sweep() -> None:
     """Have a sweep begin soon. Where nobody can be told, a later one or the daily one comes."""
-    known, now = settings(), datetime.now(UTC)
-    spacing = {**SPACING, "sweeper": timedelta(seconds=known.sweep_seconds)}
-    Runs(known.runs_url, spacing).wish("sweeper", now, now)
+    config, now = get_settings(), datetime.now(UTC)
+    spacing = {**MIN_SPACING, "sweeper": timedelta(seconds=config.sweep_seconds)}
+    JobQueue(config.runs_url, spacing).request_run("sweeper", now, now)
 
 
-def _on_keys(asked: argparse.Namespace, access: Access) -> None:
-    act = Act(f"console {asked.command}")
-    if asked.command == "keys":
+def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
+    act = AuditContext(f"console {args.command}")
+    if args.command == "keys":
         for key in _all_keys(access):
             print(key.model_dump_json())
         return
-    if asked.command == "key":
-        made = make_key(
+    if args.command == "key":
+        new_key = make_key(
             access,
-            settings().key_secret,
+            get_settings().key_secret,
             act,
-            user=asked.user,
-            rights=[right.strip() for right in asked.rights.split(",")],
-            label=asked.label,
-            expires_at=_after(asked.days),
+            user=args.user,
+            rights=[right.strip() for right in args.rights.split(",")],
+            label=args.label,
+            expires_at=_expiry_in(args.days),
         )
-        print(made.token)
+        print(new_key.token)
         return
     try:
-        if asked.command == "revoke":
-            revoke_key(access, act, asked.key)
-            print(f"revoked: {asked.key}")
+        if args.command == "revoke":
+            revoke_key(access, act, args.key)
+            print(f"revoked: {args.key}")
         else:
-            print(_rotate(asked, access, act).token)
+            print(_rotate(args, access, act).token)
     except NotFound:
-        raise NotFound(f"Tenant {asked.tenant} has no key {asked.key}.") from None
+        raise NotFound(f"Tenant {args.tenant} has no key {args.key}.") from None
 
 
-def _on_certificates(asked: argparse.Namespace, access: Access) -> None:
-    act = Act(f"console {asked.command}")
-    if asked.command == "certificates":
-        for one in _all_certificates(access):
-            print(one.model_dump_json())
-    elif asked.command == "certificate":
-        subject, issuer = _names(asked)
-        made = certificates.enter(
+def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None:
+    act = AuditContext(f"console {args.command}")
+    if args.command == "certificates":
+        for entry in _all_certificates(access):
+            print(entry.model_dump_json())
+    elif args.command == "certificate":
+        subject, issuer = _certificate_names(args)
+        certificate = certificates.add_certificate(
             access,
             act,
             subject=subject,
             issuer=issuer,
-            user=asked.user,
-            rights=[right.strip() for right in asked.rights.split(",")],
-            label=asked.label,
-            expires_at=_after(asked.days),
+            user=args.user,
+            rights=[right.strip() for right in args.rights.split(",")],
+            label=args.label,
+            expires_at=_expiry_in(args.days),
         )
-        print(made.model_dump_json())
+        print(certificate.model_dump_json())
     else:
         try:
-            certificates.revoke(access, act, asked.certificate)
+            certificates.revoke_certificate(access, act, args.certificate)
         except NotFound:
-            message = f"Tenant {asked.tenant} has no certificate {asked.certificate}."
+            message = f"Tenant {args.tenant} has no certificate {args.certificate}."
             raise NotFound(message) from None
-        print(f"revoked: {asked.certificate}")
+        print(f"revoked: {args.certificate}")
 
 
-def _names(asked: argparse.Namespace) -> tuple[str, str | None]:
-    if asked.pem is None:
-        return asked.subject, asked.issuer
+def _certificate_names(args: argparse.Namespace) -> tuple[str, str | None]:
+    if args.pem is None:
+        return args.subject, args.issuer
     try:
-        named = x509_names.read(asked.pem.read_text())
+        info = x509_names.read_certificate(args.pem.read_text())
     except (OSError, ValueError):
-        raise Invalid(f"--pem: {asked.pem} is no certificate in PEM") from None
-    return named.subject, asked.issuer or named.issuer
+        raise Invalid(f"--pem: {args.pem} is no certificate in PEM") from None
+    return info.subject, args.issuer or info.issuer
 
 
-def _rotate(asked: argparse.Namespace, access: Access, act: Act) -> NewKey:
-    if not 0 <= asked.overlap <= _MOST_OVERLAP:
-        raise Invalid(f"--overlap: from 0 to {_MOST_OVERLAP} hours")
+def _rotate(args: argparse.Namespace, access: TenantDb, act: AuditContext) -> NewKey:
+    if not 0 <= args.overlap <= _MAX_OVERLAP_HOURS:
+        raise Invalid(f"--overlap: from 0 to {_MAX_OVERLAP_HOURS} hours")
     return rotate_key(
         access,
-        settings().key_secret,
+        get_settings().key_secret,
         act,
-        asked.key,
-        overlap=timedelta(hours=asked.overlap),
-        expires_at=_after(asked.days),
-    ).made
+        args.key,
+        overlap=timedelta(hours=args.overlap),
+        expires_at=_expiry_in(args.days),
+    ).successor
 
 
-def _after(days: int | None) -> datetime | None:
+def _expiry_in(days: int | None) -> datetime | None:
     if days is None:
         return None
-    if not 1 <= days <= MOST_DAYS:
-        raise Invalid(f"--days: from 1 to {MOST_DAYS}")
+    if not 1 <= days <= MAX_EXPIRY_DAYS:
+        raise Invalid(f"--days: from 1 to {MAX_EXPIRY_DAYS}")
     return datetime.now(UTC) + timedelta(days=days)
 
 
-def _all_keys(access: Access) -> Iterator[KeyOut]:
-    page = list_keys(access, _PAGE, None)
+def _all_keys(access: TenantDb) -> Iterator[KeyOut]:
+    page = list_keys(access, _PAGE_SIZE, None)
     yield from page.keys
     while page.next_cursor:
-        page = list_keys(access, _PAGE, page.next_cursor)
+        page = list_keys(access, _PAGE_SIZE, page.next_cursor)
         yield from page.keys
 
 
-def _all_certificates(access: Access) -> Iterator[CertificateOut]:
-    page = certificates.listed(access, _PAGE, None)
+def _all_certificates(access: TenantDb) -> Iterator[CertificateOut]:
+    page = certificates.list_certificates(access, _PAGE_SIZE, None)
     yield from page.certificates
     while page.next_cursor:
-        page = certificates.listed(access, _PAGE, page.next_cursor)
+        page = certificates.list_certificates(access, _PAGE_SIZE, page.next_cursor)
         yield from page.certificates
 
 
-def _use_running_service() -> None:
+def _load_local_environment() -> None:
     """Without settings in the environment: those of `make run`, where it runs in this directory."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
     if "STRANDLINE_DATABASE_URL" not in os.environ and file.exists():

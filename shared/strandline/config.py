@@ -22,7 +22,7 @@ PREFIX = "STRANDLINE_"
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
-class Settings(AuthSettings):
+class ServiceSettings(AuthSettings):
     """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field; those of
     authentication stand in `config_auth`."""
 
@@ -119,26 +119,26 @@ class Settings(AuthSettings):
 
     @field_validator("llm_base_url", "embedding_base_url")
     @classmethod
-    def _is_an_address(cls, value: str | None) -> str | None:
+    def _check_url(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("https://", "http://")):
             raise ValueError("must be an https:// or http:// address")
         return value
 
     @field_validator("tuning")
     @classmethod
-    def _holds_together(cls, value: Tuning) -> Tuning:
-        if said := [one.said for one in value.contradictions()]:
-            raise ValueError("; ".join(said))
+    def _check_contradictions(cls, value: Tuning) -> Tuning:
+        if messages := [contradiction.message for contradiction in value.find_contradictions()]:
+            raise ValueError("; ".join(messages))
         return value
 
     @field_validator("cors_origins", mode="before")
     @classmethod
-    def _apart(cls, value: object) -> object:
+    def _split_words(cls, value: object) -> object:
         return value.split() if isinstance(value, str) else value
 
     @field_validator("cors_origins")
     @classmethod
-    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for origin in value:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin} is no origin as https://app.example, or *")
@@ -146,35 +146,35 @@ class Settings(AuthSettings):
 
     @field_validator("upload_grace_seconds")
     @classmethod
-    def _outlives_urls(cls, value: int, info: ValidationInfo) -> int:
+    def _check_grace(cls, value: int, info: ValidationInfo) -> int:
         if value < 2 * info.data.get("upload_seconds", 0):
             raise ValueError(f"must be at least twice {PREFIX}UPLOAD_SECONDS")
         return value
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+    def from_env(cls, env: Mapping[str, str]) -> "ServiceSettings":
         """Read the settings. Raises Misconfigured naming every missing or unusable variable."""
-        given = {
+        values = {
             n: env[PREFIX + n.upper()] for n in cls.model_fields if env.get(PREFIX + n.upper())
         }
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(values)
         except ValidationError as error:
-            wrong = [f"{_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
+            problems = [f"{_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise Misconfigured(
-            f"Strandline does not start. {'; '.join(wrong)}. There is no default secret, and no "
+            f"Strandline does not start. {'; '.join(problems)}. There is no default secret, and no "
             "mode without authentication; `make run` makes all settings for one machine.",
-            variables=wrong,
+            variables=problems,
         )
 
 
-def _variable(place: tuple[int | str, ...]) -> str:
+def _variable(location: tuple[int | str, ...]) -> str:
     """What is wrong: a variable, or a name within its JSON."""
-    variable, *within = (str(part) for part in place)
+    variable, *within = (str(part) for part in location)
     return ".".join((PREFIX + variable.upper(), *within))
 
 
 @functools.cache
-def settings() -> Settings:
+def get_settings() -> ServiceSettings:
     """This process's settings, read on first use and never at import."""
-    return Settings.from_env(os.environ)
+    return ServiceSettings.from_env(os.environ)

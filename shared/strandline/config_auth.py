@@ -13,7 +13,7 @@ type KeyAlgorithm = Literal[
 _HASH_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
 """A secret is at least as long as what it makes (RFC 7518, 3.2)."""
 _RIGHTS = ("read", "write", "admin")
-_WAYS = ("jwt_secret", "jwt_jwks", "client_certificates")
+_OTHER_METHODS = ("jwt_secret", "jwt_jwks", "client_certificates")
 
 
 class AuthSettings(BaseModel):
@@ -63,38 +63,38 @@ class AuthSettings(BaseModel):
         return self.cursor_secret or self.key_secret or self.jwt_secret or ""
 
     @property
-    def takes_jwts(self) -> bool:
+    def jwt_enabled(self) -> bool:
         """Whether JWTs are a way in."""
         return bool(self.jwt_secret or self.jwt_jwks)
 
     @field_validator("jwt_algorithms", "jwt_unscoped_rights", mode="before")
     @classmethod
-    def _listed(cls, value: object) -> object:
+    def _split_commas(cls, value: object) -> object:
         return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
     @field_validator("jwt_secret")
     @classmethod
-    def _is_long(cls, value: str | None) -> str | None:
+    def _check_length(cls, value: str | None) -> str | None:
         if value is not None and len(value.encode()) < 32:
             raise ValueError("must have at least 32 bytes")
         return value
 
     @field_validator("jwt_jwks")
     @classmethod
-    def _names_keys(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_jwks(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return value
         if info.data.get("jwt_secret"):
             raise ValueError("stands instead of the HMAC secret: set one of the two")
         if value.lstrip().startswith("{"):
-            _require_document(value)
+            _require_jwk_set(value)
         else:
-            _require_address(value)
+            _require_https_url(value)
         return value
 
     @field_validator("jwt_algorithms")
     @classmethod
-    def _fit_the_key(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_algorithms(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         secret = info.data.get("jwt_secret")
         if not value:
             return ("HS256",) if secret else ("RS256", "ES256", "EdDSA")
@@ -107,15 +107,17 @@ class AuthSettings(BaseModel):
 
     @field_validator("jwt_issuer", "jwt_audience")
     @classmethod
-    def _is_given(cls, value: str, info: ValidationInfo) -> str:
+    def _check_required(cls, value: str, info: ValidationInfo) -> str:
         if not value and (info.data.get("jwt_secret") or info.data.get("jwt_jwks")):
             raise ValueError("is required where JWTs are a way in")
         return value
 
     @field_validator("key_secret")
     @classmethod
-    def _some_way_is_on(cls, value: str | None, info: ValidationInfo) -> str | None:
-        others = [info.data.get(name, True) for name in _WAYS]  # an unusable one is told by itself
+    def _check_any_method(cls, value: str | None, info: ValidationInfo) -> str | None:
+        others = [
+            info.data.get(name, True) for name in _OTHER_METHODS
+        ]  # an unusable one is told by itself
         if value is None and not any(others):
             raise ValueError(
                 "is missing, and no other way to authenticate is on: set it for API keys, "
@@ -126,7 +128,7 @@ class AuthSettings(BaseModel):
 
     @field_validator("cursor_secret")
     @classmethod
-    def _some_secret_is_there(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_cursor_secret(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and not (info.data.get("key_secret", True) or info.data.get("jwt_secret")):
             raise ValueError(
                 "is missing: without API keys and without an HMAC secret for JWTs there is nothing "
@@ -135,7 +137,7 @@ class AuthSettings(BaseModel):
         return value
 
 
-def _require_document(text: str) -> None:
+def _require_jwk_set(text: str) -> None:
     try:
         keys = json.loads(text)["keys"]
     except (ValueError, KeyError, RecursionError):
@@ -144,7 +146,7 @@ def _require_document(text: str) -> None:
         raise ValueError('is no JWK Set: {"keys": [...]}')
 
 
-def _require_address(text: str) -> None:
-    address = urlsplit(text)
-    if address.scheme != "https" or not address.hostname or "@" in address.netloc:
+def _require_https_url(text: str) -> None:
+    url = urlsplit(text)
+    if url.scheme != "https" or not url.hostname or "@" in url.netloc:
         raise ValueError("must be a JWK Set as JSON, or its https:// address without a password")

@@ -9,20 +9,20 @@ from typing import NamedTuple, cast
 from uuid import UUID
 
 from strandline.errors import Malformed
-from strandline.sealing import Sealer, Unsealable
+from strandline.sealing import Sealer, UnsealError
 
 
 class Position(NamedTuple):
     """Where a page ended: the snapshot its list shows, and its last row."""
 
-    mark: str
+    pg_snapshot: str
     at: datetime
     row_id: UUID
     """What tells rows of one moment apart: a scope's id, a key's, an audit row's."""
     seq: int = 0
 
 
-_SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", re.ASCII)
+_PG_SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", re.ASCII)
 
 
 class Cursors:
@@ -33,17 +33,17 @@ class Cursors:
     wrote it; while a page asked for again by its cursor is the same to the byte.
     """
 
-    def __init__(self, sealer: Sealer, tenant: str, name: str, *narrowed: object) -> None:
-        """`narrowed`: who asks, and by what the list is narrowed."""
-        document = json.dumps([name, tenant, *narrowed], sort_keys=True, default=str)
-        self._list = hashlib.sha256(document.encode()).hexdigest()[:16]
+    def __init__(self, sealer: Sealer, tenant: str, name: str, *filters: object) -> None:
+        """`filters`: who asks, and by what the list is narrowed."""
+        document = json.dumps([name, tenant, *filters], sort_keys=True, default=str)
+        self._list_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
         self._sealer, self._tenant = sealer, tenant
-        self._lot = secrets.token_hex(8)
+        self._nonce = secrets.token_hex(8)
 
     def encode(self, position: Position) -> str:
         """The word for a position."""
-        fields = [position.mark, position.at.isoformat(), str(position.row_id), position.seq]
-        return self._sealer.seal("cursor", self._tenant, [*fields, self._list, self._lot])
+        fields = [position.pg_snapshot, position.at.isoformat(), str(position.row_id), position.seq]
+        return self._sealer.seal("cursor", self._tenant, [*fields, self._list_hash, self._nonce])
 
     def decode(self, cursor: str | None) -> Position | None:
         """The position of a word; None for the first page. Raises Malformed for a word that we
@@ -54,35 +54,37 @@ class Cursors:
         try:
             document = cast("object", self._sealer.unseal("cursor", self._tenant, cursor))
             fields = cast("tuple[str, str, str, int, str, str]", document)
-            mark, at, row_id, seq, given_list, lot = fields
-            found = Position(mark, datetime.fromisoformat(at), UUID(row_id), seq)
-            counted = type(seq) is int and 0 <= seq < 2**63
-            if not (_is_snapshot(mark) and found.at.tzinfo is not None and counted):
-                raise Unsealable
-        except (Unsealable, ValueError, TypeError, AttributeError):
+            pg_snapshot, at, row_id, seq, list_hash, nonce = fields
+            position = Position(pg_snapshot, datetime.fromisoformat(at), UUID(row_id), seq)
+            is_valid_seq = type(seq) is int and 0 <= seq < 2**63
+            if not (
+                _is_pg_snapshot(pg_snapshot) and position.at.tzinfo is not None and is_valid_seq
+            ):
+                raise UnsealError
+        except (UnsealError, ValueError, TypeError, AttributeError):
             raise Malformed(
                 "cursor: send back next_cursor as it was given, or begin the list anew without one",
                 field="cursor",
             ) from None
-        if given_list != self._list:
+        if list_hash != self._list_hash:
             raise Malformed(
                 "cursor: belongs to another list: send it back where it came from, with the same "
                 "filters, participants and credential",
                 field="cursor",
             )
-        self._lot = lot
-        return found
+        self._nonce = nonce
+        return position
 
-    def seal_mark(self, snapshot: str) -> str:
+    def seal_snapshot(self, snapshot: str) -> str:
         """The mark of an answer: the same on all pages of a reading."""
-        return self._sealer.seal("mark", self._tenant, [snapshot, self._lot])
+        return self._sealer.seal("mark", self._tenant, [snapshot, self._nonce])
 
 
-def _is_snapshot(mark: str) -> bool:
+def _is_pg_snapshot(text: str) -> bool:
     """What Postgres takes for a pg_snapshot: xmin:xmax:those under way between them, in order."""
-    found = _SNAPSHOT.fullmatch(mark)
-    if found is None:
+    match = _PG_SNAPSHOT.fullmatch(text)
+    if match is None:
         return False
-    low, high = int(found[1]), int(found[2])
-    running = [int(xid) for xid in found[3].split(",") if xid]
+    low, high = int(match[1]), int(match[2])
+    running = [int(xid) for xid in match[3].split(",") if xid]
     return 0 < low <= high and running == sorted(running) and all(low <= x < high for x in running)

@@ -4,16 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-type Need = Literal["database", "owner", "blobs", "queue", "runs", "model", "states", "schedules"]
+type FunctionNeed = Literal[
+    "database", "owner", "blobs", "queue", "runs", "model", "states", "schedules"
+]
 type Layer = Literal["deps", "domain", "model"]
 
-DAILY_SWEEP = "cron(30 3 * * ? *)"
+DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
 """The one schedule at a fixed time, in UTC: a sweep. The database's days of sweeps begin then too
 (swept_day in the migrations)."""
 
 
 @dataclass(frozen=True)
-class Fn:
+class FunctionSpec:
     """What a function is given, and what calls it."""
 
     name: str
@@ -22,36 +24,36 @@ class Fn:
     """MB; 1769 are one vCPU."""
     timeout: int
     """Seconds."""
-    needs: frozenset[Need]
+    needs: frozenset[FunctionNeed]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
     queue: Literal["", "hints", "runs"] = ""
     """Fed by this queue."""
-    every_minutes: int = 0
+    min_spacing_minutes: int = 0
     """A job of the state machine, started when something is due and so often at most; 0: none."""
     schedule: str = ""
     """When it runs without being asked, as Scheduler says it, in UTC; "": only when asked."""
     layers: tuple[Layer, ...] = ("deps", "domain")
     """Of layers/build.py, lowest first."""
-    reserved: int = 0
+    reserved_concurrency: int = 0
     """Instances at once at most, each with its connection to the database; 0: not limited."""
 
     @property
-    def connections(self) -> int:
+    def max_connections(self) -> int:
         """Connections to the database of one instance at most, where a language model is asked:
         whoever folds asks it from three threads besides its own (services/at_once.py)."""
         return 4 if self.needs >= {"model", "runs"} else 1
 
 
-MODEL: tuple[Layer, ...] = ("deps", "domain", "model")
+MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
 FUNCTIONS = (
-    Fn(
+    FunctionSpec(
         "ingest",
         memory=1024,
         timeout=29,
         needs=frozenset({"database", "blobs", "queue", "runs"}),
-        reserved=100,
+        reserved_concurrency=100,
         routes=(
             "POST /api/v1/events",
             "POST /api/v1/events/batch",
@@ -62,13 +64,13 @@ FUNCTIONS = (
             "POST /api/v1/sessions/{session_id}/events",
         ),
     ),
-    Fn(
+    FunctionSpec(
         "query",
         memory=1769,
         timeout=29,
         needs=frozenset({"database", "blobs", "queue", "model"}),
-        reserved=100,
-        layers=MODEL,
+        reserved_concurrency=100,
+        layers=MODEL_LAYERS,
         routes=(
             "GET /health",
             "GET /api/v1/health",
@@ -94,21 +96,21 @@ FUNCTIONS = (
             "GET /file/{cid}",
         ),
     ),
-    Fn(
+    FunctionSpec(
         "worker",
         memory=1769,
         timeout=120,
         needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
-        reserved=20,
-        layers=MODEL,
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
         queue="hints",
     ),
-    Fn(
+    FunctionSpec(
         "admin",
         memory=1024,
         timeout=29,
         needs=frozenset({"database", "runs"}),
-        reserved=10,
+        reserved_concurrency=10,
         routes=(
             "POST /api/v1/admin/tenants",
             "GET /api/v1/admin/tenants",
@@ -134,42 +136,44 @@ FUNCTIONS = (
             "GET /docs/{file}",
         ),
     ),
-    Fn(
+    FunctionSpec(
         "archiver",
         memory=1024,
         timeout=900,
         needs=frozenset({"database", "blobs", "runs"}),
-        reserved=20,
-        every_minutes=60,
+        reserved_concurrency=20,
+        min_spacing_minutes=60,
     ),
-    Fn(
+    FunctionSpec(
         "sweeper",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
-        reserved=20,
-        layers=MODEL,
-        schedule=DAILY_SWEEP,
-        every_minutes=5,
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        schedule=DAILY_SWEEP_SCHEDULE,
+        min_spacing_minutes=5,
     ),
-    Fn(
+    FunctionSpec(
         "waker",
         memory=512,
         timeout=30,
         needs=frozenset({"states", "schedules"}),
         queue="runs",
     ),
-    Fn(
+    FunctionSpec(
         "migrate",
         memory=512,
         timeout=600,
         needs=frozenset({"owner", "runs"}),
-        reserved=2,  # a deployment's while the state machine's goes on with a long migration
+        reserved_concurrency=2,  # a deployment's while the state machine's goes on with a long migration
     ),
 )
 
 
-def routes(functions: Iterable[Fn] = FUNCTIONS, *, preflights: bool = False) -> dict[str, str]:
+def route_table(
+    functions: Iterable[FunctionSpec] = FUNCTIONS, *, preflights: bool = False
+) -> dict[str, str]:
     """Every route, and the function that it goes to. With `preflights` every resource has OPTIONS
     too: of the first function with routes, since any of them gives the same answer."""
     table = {route: fn.name for fn in functions for route in fn.routes}

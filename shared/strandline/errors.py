@@ -121,7 +121,7 @@ class Unavailable(StrandlineError):
     retryable = True
 
 
-class Unsure(Unavailable):
+class OutcomeUnknown(Unavailable):
     """The database went away while the request was being stored. Try again with the same key."""
 
     code = "outcome_unknown"
@@ -145,7 +145,7 @@ class ModelUnavailable(Unavailable):
     code = "model_unavailable"
 
 
-class ModelLate(ModelUnavailable):
+class ModelTimeout(ModelUnavailable):
     """The language model did not answer in time."""
 
     code = "model_late"
@@ -163,18 +163,18 @@ class ModelRefused(StrandlineError):
     code = "model_refused"
 
 
-class FormatRefused(ModelRefused):
+class FormatUnsupported(ModelRefused):
     """The language model does not answer in the format that it was asked for."""
 
     code = "model_format_refused"
 
-    def __init__(self, message: str, simpler: str) -> None:
+    def __init__(self, message: str, simpler_format: str) -> None:
         super().__init__(message)
-        self.simpler = simpler
+        self.simpler_format = simpler_format
         """The way to ask it next."""
 
 
-class ModelUnusable(StrandlineError):
+class InvalidModelAnswer(StrandlineError):
     """The language model's answer is too large, or none at all."""
 
     code = "model_unusable"

@@ -32,7 +32,7 @@ _limits: ContextVar[_Limits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
-def limits(seconds: float, max_bytes: int) -> Generator[None]:
+def limit_exchange(seconds: float, max_bytes: int) -> Generator[None]:
     """Bound the exchange in this block, from connecting to the body's last byte. Raises, through
     the client, what its time-outs raise, and UnusableAnswer for an answer of more bytes, an error's
     too, or a compressed one. Only looking up a host's name is outside of the time."""
@@ -43,7 +43,7 @@ def limits(seconds: float, max_bytes: int) -> Generator[None]:
         _limits.reset(token)
 
 
-def make_client() -> httpx2.Client:
+def make_http_client() -> httpx2.Client:
     """A client that obeys `limits` and follows no redirect: one would carry what is sent to an
     address that the settings do not name."""
     client = openai.DefaultHttpxClient(
@@ -87,20 +87,20 @@ def _limit_size(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
         raise UnusableAnswer("is compressed; none was asked for.")
     assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
-    if set_limits := _limits.get():
-        response.stream = _Body(response.stream, set_limits.max_bytes)
+    if limits_in_force := _limits.get():
+        response.stream = _Body(response.stream, limits_in_force.max_bytes)
 
 
-def _left(timeout: float | None, late: Callable[[str], Exception]) -> float | None:
+def _time_left(timeout: float | None, timeout_error: Callable[[str], Exception]) -> float | None:
     """The time for one wait: the transport bounds each alone, and an answer that comes byte by byte
     is waited for as often."""
-    set_limits = _limits.get()
-    if set_limits is None:
+    limits_in_force = _limits.get()
+    if limits_in_force is None:
         return timeout
-    left = set_limits.deadline - time.monotonic()
-    if left <= 0:
-        raise late("The time for the exchange is over.")
-    return left if timeout is None else min(left, timeout)
+    seconds_left = limits_in_force.deadline - time.monotonic()
+    if seconds_left <= 0:
+        raise timeout_error("The time for the exchange is over.")
+    return seconds_left if timeout is None else min(seconds_left, timeout)
 
 
 class _Stream(httpcore2.NetworkStream):
@@ -110,12 +110,12 @@ class _Stream(httpcore2.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(timeout, httpcore2.ReadTimeout))
+        return self._stream.read(max_bytes, _time_left(timeout, httpcore2.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _CHUNK_BYTES):
             chunk = buffer[start : start + _CHUNK_BYTES]
-            self._stream.write(chunk, _left(timeout, httpcore2.WriteTimeout))
+            self._stream.write(chunk, _time_left(timeout, httpcore2.WriteTimeout))
 
     def close(self) -> None:
         self._stream.close()
@@ -126,8 +126,8 @@ class _Stream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
-        left = _left(timeout, httpcore2.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds_left))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
@@ -149,15 +149,17 @@ class _Backend(httpcore2.NetworkBackend):
     ) -> httpcore2.NetworkStream:
         # One by one: left to itself, the backend gives each of a host's addresses the whole time.
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise httpcore2.ConnectError(str(error)) from error
         failure: Exception = httpcore2.ConnectError("The host has no address.")
-        for address in dict.fromkeys(str(one[4][0]) for one in found):
-            left = _left(timeout, httpcore2.ConnectTimeout)
+        for address in dict.fromkeys(str(entry[4][0]) for entry in addresses):
+            seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
             try:
                 return _Stream(
-                    self._backend.connect_tcp(address, port, left, local_address, socket_options)
+                    self._backend.connect_tcp(
+                        address, port, seconds_left, local_address, socket_options
+                    )
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error

@@ -15,10 +15,10 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic_core import to_json
 
 _SERVICE = "strandline"
-_OF_EVERY_RECORD = logging.makeLogRecord({}).__dict__.keys()
+_STANDARD_ATTRIBUTES = logging.makeLogRecord({}).__dict__.keys()
 
 
-class Lines(LambdaPowertoolsFormatter):
+class JsonLineFormatter(LambdaPowertoolsFormatter):
     """Powertools' line in a fraction of its time: a line a request was a tenth of an append."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -35,16 +35,16 @@ class Lines(LambdaPowertoolsFormatter):
             "service": _SERVICE,
             **self.thread_safe_get_current_keys(),
         }
-        line |= {n: v for n, v in record.__dict__.items() if n not in _OF_EVERY_RECORD}
+        line |= {n: v for n, v in record.__dict__.items() if n not in _STANDARD_ATTRIBUTES}
         return to_json(line, fallback=str).decode()
 
 
 # What no line shows is not looked up for each (Logging HOWTO, "Optimization").
 logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
-logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=Lines())
+logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=JsonLineFormatter())
 
-NAMESPACE = "Strandline"
+METRIC_NAMESPACE = "Strandline"
 """Of the metrics in CloudWatch."""
 
 METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
@@ -82,16 +82,16 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "OldestUnfoldedSeconds": "Seconds",
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
-BY_FUNCTION = frozenset({"ModelMicroUsd", "BreakerOpen"})
+PER_FUNCTION_METRICS = frozenset({"ModelMicroUsd", "BreakerOpen"})
 """Those that are a function's as well, whatever route or job asked a model: an alarm adds up
 functions, and cannot search for routes."""
 
-_VALUES = 100
+_MAX_VALUES = 100
 """The most values that EMF takes of one metric in a line."""
-_ROOT = re.compile(r"(?:^|;)\s*Root=(1-[0-9a-f]{8}-[0-9a-f]{24})\s*(?:;|$)")
+_TRACE_ROOT = re.compile(r"(?:^|;)\s*Root=(1-[0-9a-f]{8}-[0-9a-f]{24})\s*(?:;|$)")
 
 
-def measured(
+def emf_fields(
     dimensions: Mapping[str, str], values: Mapping[str, float | Sequence[float]]
 ) -> dict[str, object]:
     """Metrics as members of a log line, in CloudWatch's embedded metric format (Amazon CloudWatch
@@ -101,42 +101,42 @@ def measured(
 
     (Powertools' provider reads further dimensions from the environment and prints by itself.)
     """
-    given = {
-        name: list(value)[:_VALUES] if isinstance(value, Sequence) else value
+    metrics = {
+        name: list(value)[:_MAX_VALUES] if isinstance(value, Sequence) else value
         for name, value in values.items()
         if value != []
     }
-    directives = [_directive(dimensions, given)]
-    of_function = given.keys() & BY_FUNCTION
-    if of_function:
-        directives.append(_directive(("function",), sorted(of_function)))
-    stamp = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": directives}
-    return {"_aws": stamp, **dimensions, **given}
+    directives = [_emf_directive(dimensions, metrics)]
+    per_function = metrics.keys() & PER_FUNCTION_METRICS
+    if per_function:
+        directives.append(_emf_directive(("function",), sorted(per_function)))
+    metadata = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": directives}
+    return {"_aws": metadata, **dimensions, **metrics}
 
 
-def spread(values: Sequence[float]) -> list[float]:
+def sample_quantiles(values: Sequence[float]) -> list[float]:
     """At most as many values as a line takes, distributed as these are: their quantiles, least and
     greatest among them."""
-    ordered, most = sorted(values), _VALUES - 1
-    if len(ordered) <= _VALUES:
+    ordered, last = sorted(values), _MAX_VALUES - 1
+    if len(ordered) <= _MAX_VALUES:
         return ordered
-    return [ordered[round(place * (len(ordered) - 1) / most)] for place in range(_VALUES)]
+    return [ordered[round(index * (len(ordered) - 1) / last)] for index in range(_MAX_VALUES)]
 
 
-def _directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:
+def _emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:
     metrics = [{"Name": name, "Unit": METRICS[name]} for name in names]
-    return {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
+    return {"Namespace": METRIC_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
 
 
-def trace_of(header: str | None) -> str:
+def trace_id_of(header: str | None) -> str:
     """The trace id in an X-Amzn-Trace-Id, or a new one of its form where there is none: nothing
     else of what a caller writes there is taken over."""
-    found = _ROOT.search(header or "")
-    return found[1] if found else f"1-{int(time.time()):08x}-{secrets.token_hex(12)}"
+    match = _TRACE_ROOT.search(header or "")
+    return match[1] if match else f"1-{int(time.time()):08x}-{secrets.token_hex(12)}"
 
 
 @contextmanager
-def traced(trace: str) -> Generator[None]:
+def trace_context(trace: str) -> Generator[None]:
     """Every line that this thread logs in the block bears `trace`."""
     logger.thread_safe_append_keys(trace=trace)
     try:

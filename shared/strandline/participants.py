@@ -12,7 +12,7 @@ from strandline.errors import Invalid
 MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200
 # A kind, a colon, a name: `user:alice`, `agent:helper`. Only these two kinds have a meaning here.
-_SHAPE = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
+_PARTICIPANT = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and halves of a surrogate pair, which no text in UTF-8 can hold."""
 
@@ -22,7 +22,7 @@ def normalize(name: str, field: str = "participants") -> str:
     text = unicodedata.normalize("NFC", name).strip()
     if len(text) > MAX_LENGTH:
         raise Invalid(f"{field}: a participant is at most {MAX_LENGTH} characters", field=field)
-    if _CONTROL.search(text) or not _SHAPE.fullmatch(text):
+    if _CONTROL.search(text) or not _PARTICIPANT.fullmatch(text):
         raise Invalid(
             f"{field}: a participant is a lower-case kind, a colon and a name, like `user:alice`, "
             "without control characters",
@@ -39,7 +39,7 @@ def normalize_set(names: Iterable[str], field: str = "participants") -> list[str
     return members
 
 
-def scope_id(tenant: str, members: list[str]) -> uuid.UUID:
+def derive_scope_id(tenant: str, members: list[str]) -> uuid.UUID:
     """The id of the scope of exactly these canonical participants in this tenant.
 
     A UUIDv8 (RFC 9562) over SHA-256, so that the id is the unique hash of the set: nobody has to
@@ -52,6 +52,6 @@ def scope_id(tenant: str, members: list[str]) -> uuid.UUID:
     return uuid.UUID(int=number)
 
 
-def bare(participant: str) -> str:
+def display_name(participant: str) -> str:
     """The name without its kind, as a reader would say it: `user:alice` is `alice`."""
     return participant.partition(":")[2]

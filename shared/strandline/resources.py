@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import secrets
-from strandline.aws.blobs import Blobs
-from strandline.aws.run_requests import SPACING, Runs
-from strandline.aws.work_queue import Hints
+from strandline.aws.blobs import BlobStore
+from strandline.aws.run_requests import MIN_SPACING, JobQueue
+from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock, utc_now
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.db.database import Database
 from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
-from strandline.llm.choice import make_provider, require_provider
+from strandline.llm.choice import make_provider, require_complete_provider
 from strandline.observability import logger
-from strandline.tenants.quotas import Quotas
+from strandline.tenants.quotas import QuotaManager
 
 if TYPE_CHECKING:
-    from strandline.llm.tasks import Reasoner
+    from strandline.llm.tasks import LlmTasks
 
 
-class once[Value](functools.cached_property[Value]):
+class lazy_property[Value](functools.cached_property[Value]):
     """A property made on first use and kept, by one thread while the others wait."""
 
-    _making = threading.RLock()
+    _lock = threading.RLock()
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
-        with self._making:
+        with self._lock:
             return super().__get__(instance, owner)
 
 
-class Service:
+class Resources:
     """What this process works with, made on first use and kept.
 
     In Lambda the init phase, in which nobody waits yet, reads the deployment's secrets, checks the
@@ -47,8 +47,8 @@ class Service:
     def __init__(
         self,
         *,
-        model: bool = False,
-        api: bool = False,
+        load_model: bool = False,
+        load_auth: bool = False,
         warnings: Sequence[str] = (),
         clock: Clock = utc_now,
     ) -> None:
@@ -57,41 +57,41 @@ class Service:
         self.clock = clock
         """By which jobs, and what they wish for, come due."""
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-            secrets.adopt(os.environ)
-            require_provider(settings())
-            if api:
+            secrets.load_into_env(os.environ)
+            require_complete_provider(get_settings())
+            if load_auth:
                 _ = self.authenticator
-            if model:
-                self.warm()
+            if load_model:
+                self.warm_up()
 
-    @once
+    @lazy_property
     def database(self) -> Database:
-        known = settings()
-        return Database(known.database_url, known.database_auth, known.sealing_secret)
+        config = get_settings()
+        return Database(config.database_url, config.database_auth, config.sealing_secret)
 
-    @once
-    def blobs(self) -> Blobs:
-        return Blobs(settings().bucket)
+    @lazy_property
+    def blobs(self) -> BlobStore:
+        return BlobStore(get_settings().bucket)
 
-    @once
-    def hints(self) -> Hints:
-        return Hints(settings().queue_url, self._sweep)
+    @lazy_property
+    def work_queue(self) -> WorkQueue:
+        return WorkQueue(get_settings().queue_url, self._request_sweep)
 
-    def _sweep(self) -> bool:
+    def _request_sweep(self) -> bool:
         """Have a sweep begin soon; gives whether somebody was told."""
         now = self.clock()
-        return self.runs.wish("sweeper", now, now)
+        return self.job_queue.wish("sweeper", now, now)
 
-    @once
-    def runs(self) -> Runs:
-        sweep = timedelta(seconds=settings().sweep_seconds)
-        return Runs(settings().runs_url, {**SPACING, "sweeper": sweep})
+    @lazy_property
+    def job_queue(self) -> JobQueue:
+        sweep_spacing = timedelta(seconds=get_settings().sweep_seconds)
+        return JobQueue(get_settings().runs_url, {**MIN_SPACING, "sweeper": sweep_spacing})
 
-    @once
+    @lazy_property
     def embedder(self) -> Embedder:
-        return make_embedder(settings())
+        return make_embedder(get_settings())
 
-    def warm(self) -> None:
+    def warm_up(self) -> None:
         """Load the model now, where nobody waits for it. One that is away is no reason not to
         start: recall answers without it."""
         try:
@@ -99,17 +99,17 @@ class Service:
         except StrandlineError as error:
             logger.warning("the embedding model does not answer", extra={"error": error.code})
 
-    @once
+    @lazy_property
     def authenticator(self) -> Authenticator:
-        return Authenticator(self.database, settings())
+        return Authenticator(self.database, get_settings())
 
-    @once
-    def quotas(self) -> Quotas:
-        return Quotas(self.database, settings())
+    @lazy_property
+    def quotas(self) -> QuotaManager:
+        return QuotaManager(self.database, get_settings())
 
-    @once
-    def reasoner(self) -> "Reasoner":
+    @lazy_property
+    def llm(self) -> "LlmTasks":
         # Here and not above: what only writes never reasons, and would import the twin.
-        from strandline.llm.tasks import Reasoner
+        from strandline.llm.tasks import LlmTasks
 
-        return Reasoner(self.database, settings(), make_provider(settings()))
+        return LlmTasks(self.database, get_settings(), make_provider(get_settings()))

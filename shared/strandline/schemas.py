@@ -30,29 +30,30 @@ MAX_DEPTH = 32
 # JSON --------------------------------------------------------------------------------------------
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        duplicate, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise Malformed(
-            f"body: the name {twice[:_PLACE]!r} stands twice in one object", field="body"
+            f"body: the name {duplicate[:_MAX_PATH_CHARS]!r} stands twice in one object",
+            field="body",
         )
     return fields
 
 
-def parse(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """JSON (RFC 8259) of any value, each name once in its object. Raises Malformed or Invalid."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_pairs)
+        return json.loads(text, object_pairs_hook=_reject_duplicates)
     except RecursionError:
         raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
     except (ValueError, UnicodeDecodeError) as error:
-        place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
-        raise Malformed(f"body: not valid JSON{place}", field="body") from None
+        position = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise Malformed(f"body: not valid JSON{position}", field="body") from None
 
 
-def checked(value: Any) -> Any:
+def check_storable(value: Any) -> Any:
     """The value, if it can be stored: no NaN and no number beyond a double, no NUL and no lone
     surrogate in any string, at most 32 levels. Raises Invalid naming the place. Apart from `parse`,
     so that an item of a batch fails alone."""
@@ -60,46 +61,53 @@ def checked(value: Any) -> Any:
     return value
 
 
-def _check(value: Any, place: str, depth: int) -> None:
+def _check(value: Any, path: str, depth: int) -> None:
     if isinstance(value, str):
-        _check_text(value, place)
+        _check_text(value, path)
     elif isinstance(value, (int, float)):
         if not -sys.float_info.max <= value <= sys.float_info.max:  # nor is NaN
             raise Invalid(
-                f"{place or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
-                field=place or "body",
+                f"{path or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
+                field=path or "body",
             )
     elif isinstance(value, (dict, list)):
         if depth >= MAX_DEPTH:
             raise Invalid(
-                f"{place or 'body'}: nested deeper than {MAX_DEPTH} levels", field=place or "body"
+                f"{path or 'body'}: nested deeper than {MAX_DEPTH} levels", field=path or "body"
             )
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
-                _check_text(name, f"{place}.(name)")
-                _check(item, f"{place}.{name}"[:_PLACE] if place else name[:_PLACE], depth + 1)
+                _check_text(name, f"{path}.(name)")
+                _check(
+                    item,
+                    f"{path}.{name}"[:_MAX_PATH_CHARS] if path else name[:_MAX_PATH_CHARS],
+                    depth + 1,
+                )
         else:
             for i, item in enumerate(cast("list[Any]", value)):
-                _check(item, f"{place}[{i}]"[:_PLACE], depth + 1)
+                _check(item, f"{path}[{i}]"[:_MAX_PATH_CHARS], depth + 1)
 
 
-def _check_text(text: str, place: str) -> None:
+def _check_text(text: str, path: str) -> None:
     if "\x00" in text:
-        raise Invalid(f"{place or 'body'}: contains a NUL character", field=place or "body")
+        raise Invalid(f"{path or 'body'}: contains a NUL character", field=path or "body")
     if not text.isascii() and _SURROGATE.search(text):
-        raise Invalid(f"{place or 'body'}: contains a lone surrogate", field=place or "body")
+        raise Invalid(f"{path or 'body'}: contains a lone surrogate", field=path or "body")
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_PLAIN = {
+_PLAIN_MESSAGES = {
     "Input should be a valid dictionary": "must be a JSON object",
     "Extra inputs are not permitted": "is no name that is known here",
     "Field required": "is required",
 }
 """pydantic's words that a caller would not understand."""
 _PARTICIPANTS = 'say who takes part as `participants`, as in ["user:alice", "agent:helper"]'
-_UNKNOWN, _REQUIRED = _PLAIN["Extra inputs are not permitted"], _PLAIN["Field required"]
-_HINTS: Mapping[tuple[str, str], str] = {
+_UNKNOWN, _REQUIRED = (
+    _PLAIN_MESSAGES["Extra inputs are not permitted"],
+    _PLAIN_MESSAGES["Field required"],
+)
+_MESSAGE_HINTS: Mapping[tuple[str, str], str] = {
     ("user_id", _UNKNOWN): f": {_PARTICIPANTS}",
     ("agent_id", _UNKNOWN): f": {_PARTICIPANTS}",
     ("participants", _REQUIRED): f": {_PARTICIPANTS}",
@@ -109,20 +117,25 @@ _HINTS: Mapping[tuple[str, str], str] = {
     ),
 }
 """What else is said of a field, by what is wrong with it."""
-_PLACE = 80
+_MAX_PATH_CHARS = 80
 """How much of a place in a body is named: a name of the caller's can be as long as the body."""
 
 
-def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
+def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
     """A parsed body as its type. Raises Invalid naming the first field that is not acceptable."""
     try:
-        return shape.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-    places = [".".join(str(part) for part in e["loc"])[:_PLACE] or "body" for e in found[:20]]
-    known = shape.model_fields.keys()
-    plain = (_said(place, error["msg"], known) for place, error in zip(places, found, strict=False))
-    fields = list(zip(places, plain, strict=False))
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+    paths = [
+        ".".join(str(part) for part in e["loc"])[:_MAX_PATH_CHARS] or "body" for e in errors[:20]
+    ]
+    known_fields = model.model_fields.keys()
+    messages = (
+        _explain(path, error["msg"], known_fields)
+        for path, error in zip(paths, errors, strict=False)
+    )
+    fields = list(zip(paths, messages, strict=False))
     raise Invalid(
         f"{fields[0][0]}: {fields[0][1]}",
         field=fields[0][0],
@@ -130,19 +143,19 @@ def validated[Model: BaseModel](shape: type[Model], value: object) -> Model:
     )
 
 
-def _said(place: str, message: str, known: Collection[str]) -> str:
+def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
     """pydantic's message for a caller, with the way out where another API's habit is behind it."""
     words = message.removeprefix("Value error, ")
-    plain = next((p for m, p in _PLAIN.items() if words.startswith(m)), words)
-    if place != "role" and "participants" not in known:
+    plain = next((p for m, p in _PLAIN_MESSAGES.items() if words.startswith(m)), words)
+    if path != "role" and "participants" not in known_fields:
         return plain
-    return plain + _HINTS.get((place, plain), "")
+    return plain + _MESSAGE_HINTS.get((path, plain), "")
 
 
 # types -------------------------------------------------------------------------------------------
 
 
-def _moment(value: object) -> datetime:
+def _parse_moment(value: object) -> datetime:
     """RFC 3339 with an offset, or Unix seconds (C-10); UTC inside."""
     try:
         if isinstance(value, bool):
@@ -159,7 +172,7 @@ def _moment(value: object) -> datetime:
         ) from None
 
 
-def _whole(value: object) -> int:
+def _parse_int(value: object) -> int:
     """A number as a query string spells it."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         return int(value)
@@ -180,8 +193,8 @@ _MOMENT_SCHEMA = {
         {"type": "number", "minimum": -62135596800, "maximum": 253402300799},
     ]
 }
-type Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema(_MOMENT_SCHEMA)]
-Count = Annotated[int, BeforeValidator(_whole)]
+type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
+Count = Annotated[int, BeforeValidator(_parse_int)]
 type Participant = Annotated[
     str,
     Field(max_length=participants.MAX_LENGTH * 4),  # before it is trimmed
@@ -198,7 +211,7 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
-class AnswerModel(BaseModel):
+class ResponseModel(BaseModel):
     """What a caller gets: every field is there, if only as null."""
 
     model_config = ConfigDict(
@@ -208,7 +221,7 @@ class AnswerModel(BaseModel):
     )
 
 
-class Dated(RequestModel):
+class TimestampFields(RequestModel):
     """What happened at a moment, which goes by two names."""
 
     occurred_at: Moment | None = None
@@ -218,14 +231,14 @@ class Dated(RequestModel):
 
     @field_validator("timestamp")
     @classmethod
-    def _is_the_same(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
+    def _check_timestamp(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
         other = info.data.get("occurred_at")
         if value is not None and other is not None and value != other:
             raise ValueError("is another moment than occurred_at, which means the same; give one")
         return value
 
     @model_validator(mode="after")
-    def _has_one_name(self) -> Self:
+    def _merge_timestamp(self) -> Self:
         self.occurred_at = self.occurred_at or self.timestamp
         return self
 
@@ -238,7 +251,7 @@ class NoBody(RequestModel):
     """A route without a body, or with an empty object: what stands there would change nothing."""
 
 
-class OnBehalf(RequestModel):
+class ParticipantsQuery(RequestModel):
     """Query string of every read."""
 
     participants: Participants | None = None
@@ -246,7 +259,7 @@ class OnBehalf(RequestModel):
     user joins by itself."""
 
 
-class Paging(OnBehalf):
+class PagingQuery(ParticipantsQuery):
     """Query string of a list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
@@ -264,7 +277,7 @@ class ListQuery(RequestModel):
     """`next_cursor` of the page before."""
 
 
-class Refusal(AnswerModel):
+class Refusal(ResponseModel):
     """Why a request was refused."""
 
     code: str
@@ -279,7 +292,7 @@ class Refusal(AnswerModel):
     """Whether the same request may succeed later."""
 
 
-class Error(AnswerModel):
+class Error(ResponseModel):
     """The one shape of every error."""
 
     error: Refusal

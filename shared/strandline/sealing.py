@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 type Purpose = Literal["cursor", "mark", "token"]
-_BLOCK = 256
+_BLOCK_BYTES = 256
 """Bytes. What is sealed is filled up to a multiple, so that its length tells nothing either: a
 snapshot is longer the more transactions are under way."""
 
 
-class Unsealable(Exception):
+class UnsealError(Exception):
     """Not sealed by this deployment for this tenant and purpose, or bent on its way."""
 
 
@@ -29,30 +29,32 @@ class Sealer:
     unseal: for a process that reads its own cursors alone."""
 
     def __init__(self, secret: str | None) -> None:
-        given = secret.encode() if secret else secrets.token_bytes(64)
+        key_material = secret.encode() if secret else secrets.token_bytes(64)
         # A key of its own: whatever else the secret is for learns nothing about this.
-        self._key = hmac.digest(given, b"strandline sealing 1", "sha512")
+        self._key = hmac.digest(key_material, b"strandline sealing 1", "sha512")
         self._cipher: AESSIV | None = None
 
     def seal(self, purpose: Purpose, tenant: str, document: object) -> str:
         """A JSON document as an opaque word."""
         plain = json.dumps(document).encode()
-        filled = plain.ljust(-(-len(plain) // _BLOCK) * _BLOCK)
-        sealed = self._siv().encrypt(filled, [purpose.encode(), tenant.encode()])
-        return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+        padded = plain.ljust(-(-len(plain) // _BLOCK_BYTES) * _BLOCK_BYTES)
+        ciphertext = self._load_cipher().encrypt(padded, [purpose.encode(), tenant.encode()])
+        return base64.urlsafe_b64encode(ciphertext).decode().rstrip("=")
 
-    def unseal(self, purpose: Purpose, tenant: str, word: str) -> Any:
+    def unseal(self, purpose: Purpose, tenant: str, token: str) -> Any:
         """The document of a word. Raises Unsealable."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            padded = word + "=" * (-len(word) % 4)
-            sealed = base64.b64decode(padded, altchars=b"-_", validate=True)
-            return json.loads(self._siv().decrypt(sealed, [purpose.encode(), tenant.encode()]))
+            padded = token + "=" * (-len(token) % 4)
+            ciphertext = base64.b64decode(padded, altchars=b"-_", validate=True)
+            return json.loads(
+                self._load_cipher().decrypt(ciphertext, [purpose.encode(), tenant.encode()])
+            )
         except (ValueError, InvalidTag):  # of base64, and of what is shorter than a tag
-            raise Unsealable from None
+            raise UnsealError from None
 
-    def _siv(self) -> "AESSIV":
+    def _load_cipher(self) -> "AESSIV":
         """Imported with the first word, not with this module: a process that never pages pays
         nothing. From where the public module has it: that one imports every other cipher as well,
         6 to 13 ms more of a cold start's CPU; a test holds the two to be one."""

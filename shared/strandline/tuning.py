@@ -10,7 +10,7 @@ class Contradiction(NamedTuple):
     """What cannot hold together, and why."""
 
     fields: tuple[str, ...]
-    said: str
+    message: str
 
 
 class Tuning(BaseModel):
@@ -71,22 +71,22 @@ class Tuning(BaseModel):
     context_chains: int = Field(default=50, ge=0, le=200)
     """Chains that a context shows at most."""
 
-    def of_heat(self) -> dict[str, float]:
+    def heat_parameters(self) -> dict[str, float]:
         """What a chain's stored `cold_at` and `promote_until` go by."""
-        return self.model_dump(include=_OF_HEAT)
+        return self.model_dump(include=_HEAT_FIELDS)
 
-    def contradictions(self) -> Iterator[Contradiction]:
+    def find_contradictions(self) -> Iterator[Contradiction]:
         """Thresholds that undo each other: each may be so, but not both."""
-        for lower, upper, otherwise in _ORDERED:
+        for lower, upper, consequence in _ORDERED_PAIRS:
             low, high = getattr(self, lower), getattr(self, upper)
             if low is not None and high is not None and low > high:
-                said = f"{lower} ({low:g}) must be at most {upper} ({high:g}), or {otherwise}"
-                yield Contradiction((lower, upper), said)
-        most = min(1.0, self.heat_importance + self.heat_density)
-        if most < self.freezing:
+                message = f"{lower} ({low:g}) must be at most {upper} ({high:g}), or {consequence}"
+                yield Contradiction((lower, upper), message)
+        max_heat = min(1.0, self.heat_importance + self.heat_density)
+        if max_heat < self.freezing:
             yield Contradiction(
                 ("heat_importance", "heat_density", "freezing"),
-                f"heat_importance and heat_density (together {most:g}) must reach freezing "
+                f"heat_importance and heat_density (together {max_heat:g}) must reach freezing "
                 f"({self.freezing:g}), or every chain is cold from its beginning",
             )
 
@@ -94,21 +94,23 @@ class Tuning(BaseModel):
         """This, but for what a tenant set: null and absent leave it as it is, and so does what
         another release knew, which is stored still. Contradictions are refused when thresholds are
         set, and not here: the deployment's may change later."""
-        given = {name: value for name, value in known(overrides).items() if value is not None}
-        return type(self).model_validate({**self.model_dump(), **given})
+        values = {
+            name: value for name, value in select_known(overrides).items() if value is not None
+        }
+        return type(self).model_validate({**self.model_dump(), **values})
 
 
-def known(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def select_known(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a tenant's stored thresholds that there are in this release."""
     return {name: value for name, value in overrides.items() if name in Tuning.model_fields}
 
 
-_ORDERED = (
+_ORDERED_PAIRS = (
     ("similarity_low", "similarity_high", "no message is left to ask the model about"),
     ("freezing", "promote", "a chain is promoted while it may be archived"),
 )
 """What must not be above what, and what would follow."""
-_OF_HEAT = {
+_HEAT_FIELDS = {
     "heat_importance",
     "heat_density",
     "heat_hours",

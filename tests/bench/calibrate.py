@@ -24,12 +24,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from strandline.chains.segmentation import cosine
-from strandline.config import PREFIX, Settings
+from strandline.chains.segmentation import cosine_similarity
+from strandline.config import PREFIX, ServiceSettings
 from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.spaces import CALIBRATED, SOURCE, UNKNOWN, Thresholds
-from strandline.llm.heuristic.model import Twin
+from strandline.embeddings.spaces import ADA_002, CALIBRATED_THRESHOLDS, UNCALIBRATED, Thresholds
+from strandline.llm.heuristic.model import HeuristicModel
 from tests.bench import locomo, scores, talks
 from tests.bench.talks import Event, Talk
 
@@ -78,14 +78,14 @@ def main() -> None:
     shipped = [pair for talk in read for pair in pairs[talk.name]]
     found = Thresholds(*edges(shipped), max(stray(embedder, pool) for pool in pools))
     print(f"`{embedder.space}`: low {found.low:g}, high {found.high:g}, merge {found.merge:g}")
-    for line in table(pairs, {"calibrated": found, "Athena's": SOURCE}):
+    for line in table(pairs, {"calibrated": found, "Athena's": ADA_002}):
         print(line)
     print()
     for talk in read:
         runs = talks.fold(talk, known[talk.name], found)
         print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.found(runs))}")
     print(f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in found)}),')
-    print("\nas it is now: " + str(CALIBRATED.get(embedder.space, UNKNOWN)))
+    print("\nas it is now: " + str(CALIBRATED_THRESHOLDS.get(embedder.space, UNCALIBRATED)))
 
 
 def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:
@@ -101,11 +101,11 @@ def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:
         before[lane] = event
         if gap:
             last.pop(lane, None)
-        if not event.turn.asks:
+        if not event.turn.is_user_message:
             continue
         if lane in last:
             other, topic = last[lane]
-            alike = cosine(known[event.turn.seq], known[other.turn.seq])
+            alike = cosine_similarity(known[event.turn.seq], known[other.turn.seq])
             yield Pair(alike, topic != topics[lane])
         last[lane] = event, topics[lane]
 
@@ -150,7 +150,7 @@ def stray(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> float:
     summaries = _summaries(embedder, topics)
     nearest = [-1.0] * len(summaries)
     for one, other in combinations(range(len(summaries)), 2):
-        alike = cosine(summaries[one], summaries[other])
+        alike = cosine_similarity(summaries[one], summaries[other])
         nearest[one], nearest[other] = max(nearest[one], alike), max(nearest[other], alike)
     most = sorted(nearest)[math.ceil((1 - STRAYS) * len(nearest)) - 1]
     return math.ceil(most * _STEP) / _STEP
@@ -169,7 +169,7 @@ def topics_of(talk: Talk) -> list[list[Event]]:
 
 
 def _summaries(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> list[list[float]]:
-    twin = Twin()
+    twin = HeuristicModel()
     texts = [twin.summarise([event.said for event in topic]).summary for topic in topics]
     return embedder.embed(texts, timeout=_SECONDS)
 
@@ -178,11 +178,11 @@ def _minutes(one: Event, other: Event) -> float:
     return (other.turn.said_at - one.turn.said_at).total_seconds() / 60
 
 
-def _settings() -> Settings:
+def _settings() -> ServiceSettings:
     """The environment's, and for what calibrating does not need whatever passes."""
     given = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     unused = {f"{PREFIX}{name}": "-" * 32 for name in ("DATABASE_URL", "BUCKET", "KEY_SECRET")}
-    return Settings.from_env({**unused, **given})
+    return ServiceSettings.from_env({**unused, **given})
 
 
 def _arguments() -> argparse.Namespace:

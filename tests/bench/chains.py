@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from strandline.chains import quality
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.embeddings import spaces
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.provider import Asked, Reply
-from strandline.llm.tasks import Reasoner
-from strandline.llm.types import Said, Summary
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.provider import ModelReply, ModelRequest
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import PromptEvent, Summary
 from strandline.tuning import DEFAULTS
 from tests.bench import locomo, scores, talks
 from tests.bench.locomo import Conversation
@@ -63,7 +63,7 @@ class Measured:
 
 def measured(embedder: Embedder, corpus: Sequence[Talk]) -> Measured:
     """Boundaries and entities against what is expected, and the share that each gate rejects."""
-    cuts = spaces.thresholds(embedder.space, DEFAULTS)
+    cuts = spaces.thresholds_for(embedder.space, DEFAULTS)
     total = Measured()
     for talk in corpus:
         known = talks.vectors(embedder, talk)
@@ -83,18 +83,18 @@ def _sum(one: Score, other: Score) -> Score:
 
 
 def _rejecting(run: Sequence[talks.Event], known: Mapping[int, list[float]]) -> Iterator[str]:
-    summary = Twin().summarise([event.said for event in run])
-    density = quality.density([event.trait for event in run])
-    coherence = quality.coherence([known[event.turn.seq] for event in run])
+    summary = HeuristicModel().summarise([event.said for event in run])
+    density = quality.compute_density([event.trait for event in run])
+    coherence = quality.compute_coherence([known[event.turn.seq] for event in run])
     for mode in MODES:
-        judged = quality.judge(
+        judged = quality.judge_quality(
             mode,
             density=density,
             coherence=coherence,
             importance=summary.importance,
             events=len(run),
         )
-        if judged.rejected:
+        if judged.rejection_reason:
             yield mode
 
 
@@ -159,21 +159,21 @@ class Counting:
         self.characters_in = self.characters_out = 0
         self._lock = threading.Lock()
 
-    def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
+    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
         """The twin's answer to what the quoted events say."""
         text = answered(asked)
         with self._lock:
             self.calls[asked.task] += 1
-            self.characters_in += asked.characters
+            self.characters_in += asked.character_count
             self.characters_out += len(text)
-        tokens = asked.characters // CHARACTERS_PER_TOKEN, len(text) // CHARACTERS_PER_TOKEN
-        return Reply(text, *tokens)
+        tokens = asked.character_count // CHARACTERS_PER_TOKEN, len(text) // CHARACTERS_PER_TOKEN
+        return ModelReply(text, *tokens)
 
 
-def answered(asked: Asked) -> str:
+def answered(asked: ModelRequest) -> str:
     """What the twin says to a model's question, read from its quoted data."""
     quoted = [json.loads(line) for line in asked.data.splitlines() if line.startswith("{")]
-    twin = Twin()
+    twin = HeuristicModel()
     if asked.task == "merge":
         earlier, later = (Summary.model_validate(one) for one in quoted)
         return twin.merge(earlier, later).model_dump_json()
@@ -186,16 +186,16 @@ def answered(asked: Asked) -> str:
     return verbs[asked.task](said).model_dump_json()
 
 
-def _said(place: int, quoted: Mapping[str, Any]) -> Said:
+def _said(place: int, quoted: Mapping[str, Any]) -> PromptEvent:
     at = datetime.fromisoformat(quoted["at"])
-    return Said(place, quoted["speaker"], quoted["role"], quoted["type"], quoted["text"], at)
+    return PromptEvent(place, quoted["speaker"], quoted["role"], quoted["type"], quoted["text"], at)
 
 
 def ask_instead(system: Strandline, model: Counting) -> None:
     """Let the worker ask a model where it would go by the twin alone, at any rate."""
-    unlimited = settings().model_copy(update={"llm_calls_per_minute": 100_000})
+    unlimited = get_settings().model_copy(update={"llm_calls_per_minute": 100_000})
     for service in system.services:
-        service.__dict__["reasoner"] = Reasoner(service.database, unlimited, model)
+        service.__dict__["reasoner"] = LlmTasks(service.database, unlimited, model)
 
 
 def table(quality: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from layers import build
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.lambda_runtime import ARCH, LambdaFunction
-from tests.support import EVENTS, KEY_SECRET, TEMPLATE, Base, Gateway, make_template
+from tests.support import EVENTS, KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, make_template
 
 FIRST = {"ingest": "ingest.json", "query": "query_recall.json", "worker": "worker.json"}
 """The event that each of them meets first: an append, a recall by meaning, a hint."""
@@ -47,7 +47,7 @@ class Start(NamedTuple):
 
 
 @contextmanager
-def world() -> Generator[tuple[Base, dict[str, str]]]:
+def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
     """A database, a bucket and a queue, and what a function is told of them."""
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
     directory.chmod(0o711)
@@ -57,7 +57,7 @@ def world() -> Generator[tuple[Base, dict[str, str]]]:
             LocalAws(directory) as aws,
         ):
             make_template(server)
-            base = Base(server, TEMPLATE)
+            base = ScratchDatabase(server, TEMPLATE)
             told = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
             yield (
                 base,
@@ -65,7 +65,7 @@ def world() -> Generator[tuple[Base, dict[str, str]]]:
                 | {
                     "STRANDLINE_DATABASE_URL": base.url,
                     "STRANDLINE_BUCKET": aws.bucket,
-                    "STRANDLINE_QUEUE_URL": aws.queue_url,
+                    "STRANDLINE_QUEUE_URL": aws.work_queue_url,
                     "STRANDLINE_KEY_SECRET": KEY_SECRET,
                 },
             )
@@ -83,7 +83,7 @@ def event(name: str, key: str) -> Any:
     return found
 
 
-def start(name: str, environment: dict[str, str], base: Base, key: str) -> Start:
+def start(name: str, environment: dict[str, str], base: ScratchDatabase, key: str) -> Start:
     """One process, from nothing to its first answer."""
     began, clock = time.time(), time.perf_counter()
     with LambdaFunction(name, environment) as function:

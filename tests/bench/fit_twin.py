@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strandline.llm.heuristic import cohesion
-from strandline.llm.types import Said
+from strandline.llm.types import PromptEvent
 from tests.bench import talks
 from tests.bench.scores import Found, boundaries
 from tests.bench.talks import Event, Talk
@@ -55,9 +55,11 @@ def sample(talk: Talk) -> Sample:
     begins: list[bool] = []
     weights: list[float] = []
 
-    def judged(before: Sequence[Said], said: Said, after: Sequence[Said], first: bool) -> bool:
+    def judged(
+        before: Sequence[PromptEvent], said: PromptEvent, after: Sequence[PromptEvent], first: bool
+    ) -> bool:
         for most, weight in {**CUT_SHORT, len(after): 1.0}.items():
-            rows.append(cohesion.cues(before, said, after[:most]))
+            rows.append(cohesion.compute_cues(before, said, after[:most]))
             begins.append(first)
             weights.append(weight)
         return first
@@ -67,7 +69,7 @@ def sample(talk: Talk) -> Sample:
     return Sample(np.array(rows, float), np.array(begins, float), share)
 
 
-type Judge = Callable[[Sequence[Said], Said, Sequence[Said], bool], bool]
+type Judge = Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent], bool], bool]
 """Whether a topic begins at a message, of what was before and came after it, and whether people
 say so."""
 
@@ -81,16 +83,16 @@ def _walk(
     chains: list[Found] = []
     for keys in talk.expected.lanes.values():
         events = [by_key[key] for key in keys]
-        before: list[Said] = []
+        before: list[PromptEvent] = []
         flows: frozenset[str] = frozenset()
         run: list[str] = []
         for place, event in enumerate(events):
             first = event.key in talk.expected.starts
             begins = _silent(before, event.said)
-            if event.turn.asks:
-                if before and not begins and not flows & event.turn.flows:
+            if event.turn.is_user_message:
+                if before and not begins and not flows & event.turn.flow_ids:
                     begins = judge(before, event.said, _after(events, place, ahead), first)
-                flows = event.turn.flows
+                flows = event.turn.flow_ids
             if begins or (as_marked and first):
                 chains += [Found(run, ())] if run else []
                 before, run = [], []
@@ -100,7 +102,7 @@ def _walk(
     return chains
 
 
-def _after(events: Sequence[Event], place: int, ahead: int) -> list[Said]:
+def _after(events: Sequence[Event], place: int, ahead: int) -> list[PromptEvent]:
     """What the fold waits for: a few events, none of them past a silence."""
     found = [events[place].said]
     for event in events[place + 1 : place + 1 + ahead]:
@@ -138,14 +140,19 @@ def score(talk: Talk, found: Matrix, ahead: int = talks.DEFAULTS.ahead_events) -
     """Boundary F1 of a conversation that is cut by these weights alone, and by long silences."""
     weights: list[float] = found.tolist()
 
-    def judged(before: Sequence[Said], said: Said, after: Sequence[Said], _: bool) -> bool:
-        return math.sumprod(weights, [*cohesion.cues(before, said, after), 1.0]) + SHIFT > 0
+    def judged(
+        before: Sequence[PromptEvent], said: PromptEvent, after: Sequence[PromptEvent], _: bool
+    ) -> bool:
+        return math.sumprod(weights, [*cohesion.compute_cues(before, said, after), 1.0]) + SHIFT > 0
 
     return boundaries(talk.expected, _walk(talk, judged, as_marked=False, ahead=ahead)).f1
 
 
-def _silent(before: Sequence[Said], said: Said) -> bool:
-    return bool(before) and (said.at - before[-1].at).total_seconds() > talks.GAP_MINUTES * 60
+def _silent(before: Sequence[PromptEvent], said: PromptEvent) -> bool:
+    return (
+        bool(before)
+        and (said.said_at - before[-1].said_at).total_seconds() > talks.GAP_MINUTES * 60
+    )
 
 
 def main() -> None:

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from strandline.chains.heat import State, Use, heat, recalled
+from strandline.chains.heat import AccessState, HeatState, apply_recalls, compute_heat
 from strandline.tuning import DEFAULTS
 
 FILE = Path(__file__).parents[2] / "docs" / "heat.svg"
 DAYS = 14
 _MADE = datetime(2026, 5, 1, tzinfo=UTC)
-_CHAIN = State(importance=0.8, density=1.0, strength=1.0, accessed_at=_MADE)
+_CHAIN = HeatState(importance=0.8, density=1.0, strength=1.0, accessed_at=_MADE)
 _STEP = timedelta(hours=1)
 _WIDTH, _HEIGHT, _LEFT, _TOP = 600, 300, 60, 62
 
@@ -45,15 +45,15 @@ THRESHOLDS = (
 
 def course(days: Sequence[int]) -> Iterator[tuple[float, float]]:
     """Day and heat, hour by hour; twice at a recall: before and after it."""
-    use, state, now = Use(_CHAIN.strength, None, _MADE), _CHAIN, _MADE
+    use, state, now = AccessState(_CHAIN.strength, None, _MADE), _CHAIN, _MADE
     recalls = {_MADE + timedelta(days=day) for day in days}
     while now <= _MADE + timedelta(days=DAYS):
         day = (now - _MADE) / timedelta(days=1)
-        yield day, heat(state, now, DEFAULTS)
+        yield day, compute_heat(state, now, DEFAULTS)
         if now in recalls:
-            use = recalled(use, [now], DEFAULTS)
+            use = apply_recalls(use, [now], DEFAULTS)
             state = state._replace(strength=use.strength, accessed_at=use.accessed_at)
-            yield day, heat(state, now, DEFAULTS)
+            yield day, compute_heat(state, now, DEFAULTS)
         now += _STEP
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline.auth import store_keys
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.http import app
 from strandline.http.app import Request
@@ -85,7 +85,7 @@ def _by_part(system: strandline_system.Strandline, calls: list[Callable[[], obje
 
         return run
 
-    access = system.gateway.database.access(Asker.background("parts"))
+    access = system.gateway.database.connect_as(Caller.background("parts"))
     for _ in calls:
         timed("a round trip with settings alone", store_keys.get_tenant)(access)
     with pytest.MonkeyPatch.context() as patch:

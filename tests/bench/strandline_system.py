@@ -16,9 +16,9 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.observability import logger
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.bench.locomo import DEPTH, Conversation, Turn, TurnId
-from tests.support import KEY_SECRET, Base, Gateway, Reply, make_template, wire_handlers
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, make_template, wire_handlers
 
 NAME = "strandline"
 BATCH = 100
@@ -29,7 +29,9 @@ EMBEDDING_SECONDS = 300.0
 class Strandline:
     """The real handlers over one database; every conversation is a tenant of its own."""
 
-    def __init__(self, gateway: Gateway, base: Base, services: Sequence[Service]) -> None:
+    def __init__(
+        self, gateway: Gateway, base: ScratchDatabase, services: Sequence[Resources]
+    ) -> None:
         self.gateway = gateway
         self.base = base
         self.services = services
@@ -66,7 +68,7 @@ class Strandline:
         while self.base.rows("select from scope_work limit 1"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not everything is embedded after {EMBEDDING_SECONDS:.0f} s")
-            self.gateway.tick()
+            self.gateway.sweep()
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def opened(
     server: EmbeddedPostgres, embedder: Embedder, directory: Path, name: str = NAME
 ) -> Generator[Strandline]:
     """The service on a database of its own, without any setting of this machine."""
-    base = Base(server, name)
+    base = ScratchDatabase(server, name)
     make_template(server, name)
     logger.setLevel(logging.WARNING)  # a line a request would bury the table
     with LocalAws(directory / "aws") as aws, pytest.MonkeyPatch.context() as patch:
@@ -83,7 +85,7 @@ def opened(
         environment = {
             "STRANDLINE_DATABASE_URL": base.url,
             "STRANDLINE_BUCKET": aws.bucket,
-            "STRANDLINE_QUEUE_URL": aws.queue_url,
+            "STRANDLINE_QUEUE_URL": aws.work_queue_url,
             "STRANDLINE_KEY_SECRET": KEY_SECRET,
             # A busy machine must not turn into lower quality; how long it takes is another bench.
             "STRANDLINE_QUERY_VECTOR_SECONDS": "20",

@@ -15,11 +15,19 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline.chains import quality
-from strandline.chains.segmentation import Lane, Rules, Run, Turn, finish, flows, runs
+from strandline.chains.segmentation import (
+    Lane,
+    SegmentationRules,
+    TopicRun,
+    Turn,
+    finish_lane,
+    read_flow_ids,
+    segment_scope,
+)
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.spaces import Thresholds
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.types import Said
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.types import PromptEvent
 from strandline.local import demo
 from strandline.log import words_index
 from strandline.tuning import DEFAULTS
@@ -53,8 +61,8 @@ class Event(NamedTuple):
     key: str
     scope: tuple[str, ...]
     turn: Turn
-    said: Said
-    trait: quality.Trait
+    said: PromptEvent
+    trait: quality.EventTraits
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Talk:
 def read(path: Path) -> Talk:
     """A folder like events/demo, or a file like corpus/talks.jsonl."""
     if path.is_dir():
-        rows = [_with_type(row) for row in demo.events(path)]
+        rows = [_with_type(row) for row in demo.load_events(path)]
         return Talk(path.name, _events(rows), scores.read(path))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     speakers: dict[str, set[str]] = defaultdict(set)
@@ -135,16 +143,16 @@ def _event(number: int, row: dict[str, Any]) -> Event:
         type=kind,
         said_at=said_at,
         recorded_at=said_at,
-        flows=flows(metadata),
+        flow_ids=read_flow_ids(metadata),
     )
-    said = Said(number, row.get("speaker"), role, kind, text[:SHOWN], said_at)
-    trait = quality.Trait(kind, role, len(text), len(metadata), "mime_type" in row)
+    said = PromptEvent(number, row.get("speaker"), role, kind, text[:SHOWN], said_at)
+    trait = quality.EventTraits(kind, role, len(text), len(metadata), "mime_type" in row)
     return Event(row["source_event_key"], tuple(row["participants"]), turn, said, trait)
 
 
 def shown(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return words_index.context(event.turn.said_at, event.said.speaker, event.said.text)
+    return words_index.format_event(event.turn.said_at, event.said.speaker, event.said.text)
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
@@ -154,17 +162,19 @@ def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
     return {event.turn.seq: vector for event, vector in zip(talk.events, found, strict=True)}
 
 
-type Ask = Callable[[Sequence[Said], Said, Sequence[Said]], bool]
+type Ask = Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent]], bool]
 
 
-def _twin(before: Sequence[Said], message: Said, after: Sequence[Said]) -> bool:
-    return Twin().continues(before, message, after).continues
+def _twin(
+    before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+) -> bool:
+    return HeuristicModel().continues(before, message, after).continues
 
 
 class Folded(NamedTuple):
     """A talk's runs, and how often somebody was asked."""
 
-    closed: list[Run]
+    closed: list[TopicRun]
     runs: list[tuple[Event, ...]]
     """Their events."""
     asked: int
@@ -176,7 +186,7 @@ def fold(
     """The talk's runs by the real fold, each lane on its own, with the defaults; nobody speaks
     after its end."""
     events = {event.turn.seq: event for event in talk.events}
-    rules = Rules(
+    rules = SegmentationRules(
         thresholds.low,
         thresholds.high,
         timedelta(minutes=GAP_MINUTES),
@@ -188,22 +198,24 @@ def fold(
     def continues(lane: Lane) -> bool:
         nonlocal asked
         asked += 1
-        message, *after = [events[one.seq].said for one in lane.ahead[: rules.ahead + 1]]
-        return ask([events[one.seq].said for one in lane.open], message, after)
+        message, *after = [
+            events[one.seq].said for one in lane.pending_turns[: rules.lookahead + 1]
+        ]
+        return ask([events[one.seq].said for one in lane.open_turns], message, after)
 
     turns = (_seen(event.turn, known) for event in talk.events)
-    closed, lanes = runs(turns, rules, continues)
-    closed += [r for lane in lanes.values() for r in finish(lane, rules, continues, "idle")]
+    closed, lanes = segment_scope(turns, rules, continues)
+    closed += [r for lane in lanes.values() for r in finish_lane(lane, rules, continues, "idle")]
     return Folded(closed, [tuple(events[t.seq] for t in run.turns) for run in closed], asked)
 
 
 def _seen(turn: Turn, known: dict[int, list[float]]) -> Turn:
-    return replace(turn, vector=known[turn.seq]) if turn.asks else turn
+    return replace(turn, vector=known[turn.seq]) if turn.is_user_message else turn
 
 
 def found(folded: Folded) -> list[Found]:
     """The runs with what the twin says they name."""
-    twin = Twin()
+    twin = HeuristicModel()
     return [
         Found(
             [event.key for event in run],

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm import prompts
 from strandline.llm.heuristic import cohesion
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.prompts import Bounds
-from strandline.llm.provider import Asked
-from strandline.llm.types import Said, Summary
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.prompts import PromptLimits
+from strandline.llm.provider import ModelRequest
+from strandline.llm.types import PromptEvent, Summary
 from tests.bench import calibrate, chains, fit_twin, talks
 from tests.bench.calibrate import Pair, edges, shares
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-BOUNDS = Bounds(2000, 24_000)
+BOUNDS = PromptLimits(2000, 24_000)
 
 
 class Ones:
@@ -61,10 +61,10 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
         seq
         for topic in calibrate.topics_of(talk)
         for seq in [topic[0].turn.seq]
-        if topic[0].turn.asks
+        if topic[0].turn.is_user_message
     }
 
-    def as_people_say(before: object, message: Said, after: object) -> bool:
+    def as_people_say(before: object, message: PromptEvent, after: object) -> bool:
         return message.seq not in by_topics
 
     folded = talks.fold(talk, known, Thresholds(-1, 1.1, 1), as_people_say)
@@ -77,27 +77,30 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
 
 def test_the_counting_model_answers_as_the_twin() -> None:
     said = [
-        Said(0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT),
-        Said(1, "agent:keel", "agent", "message", "Petra says they are galvanised.", AT),
+        PromptEvent(
+            0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT
+        ),
+        PromptEvent(1, "agent:keel", "agent", "message", "Petra says they are galvanised.", AT),
     ]
     people = ("user:mara", "agent:keel")
 
-    def asked(task: str, data: str) -> Asked:
-        return Asked(task, "", data, {}, 100)
+    def asked(task: str, data: str) -> ModelRequest:
+        return ModelRequest(task, "", data, {}, 100)
 
-    events = prompts.events("events", said, people, BOUNDS).quoted
-    counting, twin = chains.Counting(), Twin()
+    events = prompts.render_events("events", said, people, BOUNDS).json_lines
+    counting, twin = chains.Counting(), HeuristicModel()
     reply = counting.ask(asked("entities", events), "json_schema", sure=True, seconds=1)
     assert json.loads(reply.text) == twin.entities(said).model_dump()
-    before = prompts.events("before", said[:1], people, BOUNDS)
-    message = prompts.events("message", said[1:], people, BOUNDS)
-    after = prompts.events("after", said[:1], people, BOUNDS)
-    all_of_it = (before + message + after).quoted
+    before = prompts.render_events("before", said[:1], people, BOUNDS)
+    message = prompts.render_events("message", said[1:], people, BOUNDS)
+    after = prompts.render_events("after", said[:1], people, BOUNDS)
+    all_of_it = (before + message + after).json_lines
     assert json.loads(chains.answered(asked("continues", all_of_it))) == {"continues": True}
     one = Summary(summary="mara: Six shackles.", importance=0.5)
     quoted = (
-        prompts.summary("earlier", one, BOUNDS) + prompts.summary("later", one, BOUNDS)
-    ).quoted
+        prompts.render_summary("earlier", one, BOUNDS)
+        + prompts.render_summary("later", one, BOUNDS)
+    ).json_lines
     assert json.loads(chains.answered(asked("merge", quoted))) == twin.merge(one, one).model_dump()
     assert counting.calls == {"entities": 1}
     assert counting.characters_in > len(events)

@@ -16,7 +16,7 @@ import psycopg
 
 from strandline.auth.principals import Principal
 from strandline.log.append import append
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.bench.bare_postgres import BarePostgres
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.locomo import Conversation
@@ -122,7 +122,7 @@ def _round(pipes: Sequence[Pipe], name: str, seconds: float) -> float:
 
 def _work(pipe: Pipe, number: int, place: Place) -> None:
     """A writer's life: make calls ready, say so, be told for how long, tell the rate."""
-    service = Service()
+    service = Resources()
     with (
         log_to_nowhere(),
         psycopg.connect(place.bare_url, autocommit=True) as bare,
@@ -167,15 +167,20 @@ def _body(key: str, scope: int, text: str) -> dict[str, object]:
     return {**said, "source_event_key": key}
 
 
-def _append(service: Service, key: str, scope: int, text: str) -> Callable[[], object]:
+def _append(service: Resources, key: str, scope: int, text: str) -> Callable[[], object]:
     body = _body(key, scope, text)
     writer = Principal(TENANT, None, frozenset({"write"}))
 
     def call() -> None:
         (result,) = append(
-            service.database, service.blobs, service.hints, service.quotas, writer, [(body, None)]
+            service.database,
+            service.blobs,
+            service.work_queue,
+            service.quotas,
+            writer,
+            [(body, None)],
         )
-        if not result.created:
+        if not result.is_new:
             raise RuntimeError(f"not stored: {result.error!r}")
 
     return call

@@ -17,7 +17,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from strandline.local.runtime import Running, running
+from strandline.local.runtime import LocalService, run_local_service
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WAIT_MS = 20_000
@@ -46,21 +46,21 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
     """The whole service on a port of its own."""
     # Not pytest's own directory: the database's account does not reach that.
     parent = Path(tempfile.mkdtemp(prefix="strandline-browser-"))
     parent.chmod(0o711)
     for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
-    with running(parent / "data", 0) as started:
+    with run_local_service(parent / "data", 0) as started:
         yield started
     shutil.rmtree(parent)
 
 
 @pytest.mark.parametrize("base", ["", "/memory"], ids=["at the root", "under a base path"])
 def test_a_call_made_from_the_page_is_answered(
-    base: str, browser: Browser, service: Running, repository: Path
+    scratch_db: str, browser: Browser, service: LocalService, repository: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(WAIT_MS)
@@ -80,11 +80,13 @@ def test_a_call_made_from_the_page_is_answered(
         f"{service.url}/api/v1/events", data=EVENT, headers={"X-API-Key": service.key}
     )
     assert stored.status == 201
-    if base:  # as a custom domain's mapping or a stage does it
-        page.route(f"**{base}/**", lambda route: route.continue_(url=unmapped(route, base)))
+    if scratch_db:  # as a custom domain's mapping or a stage does it
+        page.route(
+            f"**{scratch_db}/**", lambda route: route.continue_(url=unmapped(route, scratch_db))
+        )
     # The root leads there; a rewritten request's redirect goes by the rewritten address.
-    page.goto(f"{service.url}{base}/docs" if base else f"{service.url}/")
-    assert page.url == f"{service.url}{base}/docs"
+    page.goto(f"{service.url}{scratch_db}/docs" if scratch_db else f"{service.url}/")
+    assert page.url == f"{service.url}{scratch_db}/docs"
     expect(page.locator("h1, .title").first).to_contain_text("Strandline")
     shots = repository / "build"
     page.screenshot(path=shots / "docs-top.png")
@@ -94,7 +96,7 @@ def test_a_call_made_from_the_page_is_answered(
 
     assert answer.status == 200
     expect(page.locator(".request-url .microlight")).to_have_text(
-        f"{service.url}{base}/api/v1/recall"
+        f"{service.url}{scratch_db}/api/v1/recall"
     )
     assert [hit["event"]["content"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.functions import contract
-from tests.support import Gateway, Reply, said
+from tests.support import Gateway, Reply, user_message
 
 type Told = Callable[..., Any]
 
@@ -29,7 +29,7 @@ def tell(gateway: Gateway) -> Told:
     """Append an event and give its receipt: tell(key, "text", "user:alice", ..., field=value)."""
 
     def append(key: str, text: str, *who: str, **more: object) -> Any:
-        reply = gateway.call("POST", "/api/v1/events", said(text, *who, **more), key=key)
+        reply = gateway.call("POST", "/api/v1/events", user_message(text, *who, **more), key=key)
         assert reply.status == 201, reply.text
         return reply.body
 

@@ -20,7 +20,7 @@ HANDLERS = (ingest, query, admin)
 def document() -> dict[str, Any]:
     """The document of all that is served."""
     routes = {name: route for handler in HANDLERS for name, route in handler.ROUTES.items()}
-    return openapi.document(routes, openapi.examples())
+    return openapi.build_document(routes, openapi.load_examples())
 
 
 def operations() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from strandline.apidocs.openapi import Example
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.jobs import store as jobs_store
 from tests.support import Gateway, Reply
 
@@ -49,7 +49,7 @@ class Story:
         for name, value in real.path.items():
             path = path.replace(f"{{{name}}}", quote(value))
         if path.endswith("/context"):
-            self._gateway.tick()  # what was said meanwhile became a chain
+            self._gateway.sweep()  # what was said meanwhile became a chain
         reply = self._gateway.call(
             method,
             path,
@@ -67,9 +67,9 @@ class Story:
 
     def _fail_jobs(self) -> None:
         """What was started was not heard of for long."""
-        access = self._gateway.database.access(Asker.background("acme"))
+        access = self._gateway.database.connect_as(Caller.background("acme"))
         with access.transaction():
-            jobs_store.expire(access, None, datetime.now(UTC) + timedelta(days=1))
+            jobs_store.expire_leases(access, None, datetime.now(UTC) + timedelta(days=1))
 
     def _with_real_names(self, said: Any) -> Any:
         if isinstance(said, Mapping):

@@ -17,17 +17,17 @@ from strandline.admin import routes_usage
 from strandline.admin.schemas_keys import KeyRight
 from strandline.admin.schemas_tenants import LimitsIn
 from strandline.auth.principals import RIGHTS, Principal
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.http.app import Request
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
 from strandline.recall import routes as recall_routes
-from strandline.resources import Service
+from strandline.resources import Resources
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
-from tests.support import EVENTS, Base, Gateway, Reply, said
+from tests.support import EVENTS, Gateway, Reply, ScratchDatabase, user_message
 
 TENANTS = "/api/v1/admin/tenants"
 ACME = f"{TENANTS}/acme"
@@ -51,14 +51,14 @@ def make(gateway: Gateway, operator: str, tenant: str = "acme", **wanted: object
 
 def appends(gateway: Gateway, token: str) -> int:
     """What becomes of an append with this credential."""
-    return gateway.call("POST", EVENT, said("x"), key=token).status
+    return gateway.call("POST", EVENT, user_message("x"), key=token).status
 
 
 def restarted(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process of this function: it remembers no key."""
     module = importlib.import_module(f"functions.{function}.handler")
-    before: Service = vars(module)["service"]
-    fresh = Service()
+    before: Resources = vars(module)["service"]
+    fresh = Resources()
     vars(fresh)["database"] = before.database
     monkeypatch.setattr(module, "service", fresh)
 
@@ -132,11 +132,15 @@ def test_changes_of_limits_at_once_undo_none(gateway: Gateway, operator: str) ->
     ids=str,
 )
 def test_a_tenant_that_cannot_be_is_refused(
-    gateway: Gateway, operator: str, base: Base, body: dict[str, object], field: str
+    gateway: Gateway,
+    operator: str,
+    scratch_db: ScratchDatabase,
+    body: dict[str, object],
+    field: str,
 ) -> None:
     reply = gateway.call("POST", TENANTS, body, key=operator)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
-    assert base.rows("select count(*) from tenants") == [(3,)]
+    assert scratch_db.rows("select count(*) from tenants") == [(3,)]
 
 
 def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) -> None:
@@ -181,9 +185,12 @@ def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) 
     place = f"{ACME}/keys/{made['key_id']}"
     assert gateway.call("GET", place, key=operator).body == shown
     assert gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"][0] == shown
-    mine = gateway.call("POST", EVENT, said("hello", made["user"]), key=made["token"])
+    mine = gateway.call("POST", EVENT, user_message("hello", made["user"]), key=made["token"])
     assert mine.status == 201
-    assert gateway.call("POST", EVENT, said("hello", "user:bob"), key=made["token"]).status == 403
+    assert (
+        gateway.call("POST", EVENT, user_message("hello", "user:bob"), key=made["token"]).status
+        == 403
+    )
     assert make(gateway, operator)["rights"] == ["read", "write"]
 
 
@@ -211,20 +218,24 @@ def test_the_rights_on_the_wire_are_the_ones_there_are() -> None:
     ids=str,
 )
 def test_a_key_that_cannot_be_is_refused(
-    gateway: Gateway, operator: str, base: Base, body: dict[str, object], field: str
+    gateway: Gateway,
+    operator: str,
+    scratch_db: ScratchDatabase,
+    body: dict[str, object],
+    field: str,
 ) -> None:
     reply = gateway.call("POST", f"{ACME}/keys", body, key=operator)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
-    assert base.rows("select count(*) from api_keys") == [(3,)]
+    assert scratch_db.rows("select count(*) from api_keys") == [(3,)]
 
 
 def test_a_key_of_a_tenant_that_is_not_there_makes_none(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     for name in ("initech", "ACME", "a%00b", "a" * 64, "%E9", "acme%20"):
         reply = gateway.call("POST", f"{TENANTS}/{name}/keys", {}, key=operator)
         assert reply.status == 404, name
-    assert base.rows("select count(*) from tenants") == [(3,)]
+    assert scratch_db.rows("select count(*) from tenants") == [(3,)]
 
 
 def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> None:
@@ -245,10 +256,10 @@ def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> 
 
 
 def test_another_tenants_key_is_as_absent_as_one_that_never_was(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     theirs = make(gateway, operator, "globex")
-    before = base.rows("select k::text from api_keys k order by 1")
+    before = scratch_db.rows("select k::text from api_keys k order by 1")
 
     def told(tenant: str, key_id: str, verb: str, tail: str, body: object) -> Any:
         place = f"{TENANTS}/{tenant}/keys/{key_id}{tail}"
@@ -271,7 +282,7 @@ def test_another_tenants_key_is_as_absent_as_one_that_never_was(
             ("GLOBEX", theirs["key_id"]),
         ):
             assert told(tenant, key_id, verb, tail, body) == never
-    assert base.rows("select k::text from api_keys k order by 1") == before
+    assert scratch_db.rows("select k::text from api_keys k order by 1") == before
     assert appends(gateway, theirs["token"]) == 201
 
 
@@ -283,7 +294,7 @@ def rotate(gateway: Gateway, operator: str, key_id: str, **wanted: object) -> Re
 
 
 def test_after_a_rotation_both_hold_for_the_overlap(
-    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make(gateway, operator, user="user:alice", rights=["write"], label="phone")
     reply = rotate(gateway, operator, old["key_id"], overlap_seconds=3600)
@@ -296,7 +307,7 @@ def test_after_a_rotation_both_hold_for_the_overlap(
     left = datetime.fromisoformat(ending["expires_at"]) - datetime.now(UTC)
     assert timedelta(seconds=3500) < left <= timedelta(seconds=3600)
     assert appends(gateway, old["token"]) == appends(gateway, made["token"]) == 201
-    base.rows("update api_keys set expires_at = now() where key_id = %s", old["key_id"])
+    scratch_db.rows("update api_keys set expires_at = now() where key_id = %s", old["key_id"])
     restarted("ingest", monkeypatch)
     assert (appends(gateway, old["token"]), appends(gateway, made["token"])) == (401, 201)
 
@@ -325,7 +336,7 @@ def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
 
 
 def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     old = make(gateway, operator)
     successor = rotate(gateway, operator, old["key_id"]).body["key"]
@@ -333,7 +344,7 @@ def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
     assert (again.status, again.error["details"]["rotated_to"]) == (409, successor["key_id"])
     revoked, expired = make(gateway, operator), make(gateway, operator)
     gateway.call("DELETE", f"{ACME}/keys/{revoked['key_id']}", key=operator)
-    base.rows("update api_keys set expires_at = now() where key_id = %s", expired["key_id"])
+    scratch_db.rows("update api_keys set expires_at = now() where key_id = %s", expired["key_id"])
     for ended in (revoked, expired):
         reply = rotate(gateway, operator, ended["key_id"])
         assert (reply.status, reply.error["code"]) == (409, "state_conflict")
@@ -413,19 +424,29 @@ def places(routes: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("rights", [["read", "write"], ["admin"], ["read", "write", "admin"]])
 @pytest.mark.parametrize("user", [None, "user:alice"])
 def test_no_other_right_does_what_an_operator_may(
-    gateway: Gateway, operator: str, base: Base, rights: list[str], user: str | None
+    gateway: Gateway,
+    operator: str,
+    scratch_db: ScratchDatabase,
+    rights: list[str],
+    user: str | None,
 ) -> None:
     """Of this tenant or another, bound or not; and before anything of the body is looked at."""
-    before = base.rows("select k::text from api_keys k") + base.rows("select * from tenants")
+    before = scratch_db.rows("select k::text from api_keys k") + scratch_db.rows(
+        "select * from tenants"
+    )
     for tenant in ("acme", "globex"):
         token = gateway.key(tenant, user, rights=rights)
-        before += base.rows("select k::text from api_keys k order by xid::text::int desc limit 1")
+        before += scratch_db.rows(
+            "select k::text from api_keys k order by xid::text::int desc limit 1"
+        )
         for method, path in places(admin_routes.ROUTES):
             reply = gateway.call(method, path, key=token, raw=b"{not json")
             assert (reply.status, reply.error["code"]) == (403, "forbidden"), path
             assert reply.error["details"] == {"right": "operator"}
             assert gateway.call(method, path, raw=b"{not json").status == 401
-    after = base.rows("select k::text from api_keys k") + base.rows("select * from tenants")
+    after = scratch_db.rows("select k::text from api_keys k") + scratch_db.rows(
+        "select * from tenants"
+    )
     assert sorted(after, key=str) == sorted(before, key=str)
 
 
@@ -451,13 +472,15 @@ def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str)
 def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: str) -> None:
     """Whatever a route of an operator's may once ask for: who it asks for was never there."""
     del operator
-    assert gateway.call("POST", EVENT, said("secret"), key=gateway.key("acme")).status == 201
+    assert (
+        gateway.call("POST", EVENT, user_message("secret"), key=gateway.key("acme")).status == 201
+    )
     service = vars(importlib.import_module("functions.admin.handler"))["service"]
     request = Request(service, {}, time.monotonic() + 25)
     vars(request)["_principal"] = Principal("ops", None, frozenset({"operator"}))
     for viewer, access in (
-        (0, request.operator("acme")),
-        (1, service.database.access(Asker.background("acme"))),
+        (0, request.connect_operator("acme")),
+        (1, service.database.access(Caller.background("acme"))),
     ):
         with access.transaction():
             assert access.execute("select from events", {}) == viewer

@@ -14,12 +14,12 @@ from psycopg import errors
 
 from strandline.admin import routes as admin_routes
 from strandline.admin.routes import ROUTES
-from strandline.errors import Unsure
+from strandline.errors import OutcomeUnknown
 from strandline.http import app as http_app
 from strandline.observability import logger
 from strandline.tenants import store_audit
 from tests.functions.conftest import Told
-from tests.support import Base, Gateway, Reply
+from tests.support import Gateway, Reply, ScratchDatabase
 
 TENANTS = "/api/v1/admin/tenants"
 ACME = f"{TENANTS}/acme"
@@ -35,14 +35,14 @@ def operator(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def app(base: Base) -> Iterator[psycopg.Connection[Any]]:
+def app(scratch_db: ScratchDatabase) -> Iterator[psycopg.Connection[Any]]:
     """The application role, in acme."""
-    with psycopg.connect(base.url, autocommit=True, prepare_threshold=None) as connection:
+    with psycopg.connect(scratch_db.url, autocommit=True, prepare_threshold=None) as connection:
         connection.execute("select set_config('strandline.tenant', 'acme', false)")
         yield connection
 
 
-def trail(base: Base) -> list[tuple[str, str, str, Any, str]]:
+def trail(base: ScratchDatabase) -> list[tuple[str, str, str, Any, str]]:
     """(tenant, actor's tenant, route, target, outcome) of each call, oldest first."""
     return base.rows(
         "select tenant_id, actor_tenant, route, target, outcome from audit_log"
@@ -51,11 +51,11 @@ def trail(base: Base) -> list[tuple[str, str, str, Any, str]]:
 
 
 def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     ask = partial(gateway.call, key=operator)
     ended = ask("POST", f"{ACME}/keys", {}).body["key_id"]
-    base.rows("delete from audit_log")
+    scratch_db.rows("delete from audit_log")
     place = f"{ACME}/keys/{ended}"
     calls: list[tuple[str, str, object, str]] = [
         ("POST", TENANTS, {"tenant_id": "initech"}, "initech"),
@@ -71,7 +71,7 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
     ]
     replies = [ask(method, path, body) for method, path, body, _ in calls]
     assert {reply.status for reply in replies} == {200, 201}
-    rows = trail(base)
+    rows = trail(scratch_db)
     assert [row[0] for row in rows] == [tenant for *_, tenant in calls]
     assert {row[1] for row in rows} == {"ops"}
     assert {row[2] for row in rows} == set(ROUTES)
@@ -83,15 +83,15 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
         {"key_id": ended, "rotated_to": rotated},
     ]
     assert rows[6][3] == {"tenant": "acme", "key_id": ended}
-    assert "confidence" not in str(base.rows("select a::text from audit_log a"))
+    assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))
 
 
 def test_a_row_says_who_asked_and_which_request_it_was(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     own = gateway.new_key("ops", "user:olga", rights=["operator"])
     refused = gateway.call("GET", f"{TENANTS}/nobody", key=own.token)
-    (row,) = base.rows(
+    (row,) = scratch_db.rows(
         "select actor_tenant, actor_key_id, actor_user, request_id, outcome, target from audit_log"
         " where actor_tenant is not null"
     )
@@ -101,7 +101,9 @@ def test_a_row_says_who_asked_and_which_request_it_was(
     del operator
 
 
-def test_what_was_refused_lies_with_who_asked(gateway: Gateway, operator: str, base: Base) -> None:
+def test_what_was_refused_lies_with_who_asked(
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
+) -> None:
     """A stranger fills nobody else's trail; what stands where an id belongs is not kept."""
     key_id = uuid.uuid4().hex
     for tenant in ("globex", "nobody", operator, "a%00b", "%F0%9F%8C%8A"):
@@ -113,7 +115,7 @@ def test_what_was_refused_lies_with_who_asked(gateway: Gateway, operator: str, b
     gateway.call("POST", f"{ACME}/keys", raw=b"{", key=operator)
     stranger = gateway.key("globex", "user:bob")
     gateway.call("POST", f"{ACME}/keys", {"rights": ["admin"]}, key=stranger)
-    rows = trail(base)
+    rows = trail(scratch_db)
     assert [(row[0], row[3], row[4]) for row in rows] == [
         ("globex", {"tenant": "globex"}, "done"),
         ("ops", {"tenant": "nobody"}, "not_found"),
@@ -130,14 +132,14 @@ def test_what_was_refused_lies_with_who_asked(gateway: Gateway, operator: str, b
 
 
 def test_who_may_not_fills_no_trail_beyond_its_quota(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     stranger = gateway.key("globex", rights=["read"])
     limits = {"requests_per_minute": 60}
     gateway.call("PATCH", f"{TENANTS}/globex", limits, key=operator)
     statuses = {gateway.call("GET", TENANTS, key=stranger).status for _ in range(40)}
     assert statuses == {403}, "whatever becomes of the row"
-    told = [row for row in trail(base) if row[4] != "done"]
+    told = [row for row in trail(scratch_db) if row[4] != "done"]
     assert {row[4] for row in told} == {"forbidden"}
     assert 0 < len(told) < 20
 
@@ -145,14 +147,14 @@ def test_who_may_not_fills_no_trail_beyond_its_quota(
 # what was done ----------------------------------------------------------------------------------
 
 
-def details(base: Base, route: str) -> list[Any]:
+def details(base: ScratchDatabase, route: str) -> list[Any]:
     """What the trail says was made or changed by the calls of a route, oldest first."""
     order = "select details from audit_log where route = %s order by at, audit_id"
     return [row[0] for row in base.rows(order, route)]
 
 
 def test_the_row_of_a_key_says_what_the_key_may(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     until = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
     ask = partial(gateway.call, key=operator)
@@ -164,31 +166,35 @@ def test_the_row_of_a_key_says_what_the_key_may(
     gone = {"overlap_seconds": 0, "expires_at": (until + timedelta(days=1)).isoformat()}
     rotated = ask("POST", f"{ACME}/keys/{made}/rotate", gone).body
     bound = {"rights": ["read"], "user": "user:alice", "expires_at": until.isoformat()}
-    assert details(base, f"POST {KEYS}") == [
+    assert details(scratch_db, f"POST {KEYS}") == [
         {"rights": ["read", "write"], "user": None, "expires_at": None},
         {"rights": ["admin", "operator"], "user": None, "expires_at": None},
         bound,
     ]
-    (row,) = details(base, f"POST {KEYS}/{{key_id}}/rotate")
+    (row,) = details(scratch_db, f"POST {KEYS}/{{key_id}}/rotate")
     ended = datetime.fromisoformat(rotated["old"]["expires_at"])
     assert datetime.fromisoformat(row.pop("old_expires_at")) == ended
     assert row == bound | {"expires_at": gone["expires_at"]}
-    assert details(base, "console key")[0] == {"rights": ["read"], "user": None, "expires_at": None}
+    assert details(scratch_db, "console key")[0] == {
+        "rights": ["read"],
+        "user": None,
+        "expires_at": None,
+    }
     page = ask("GET", f"{ACME}/audit").body["entries"]
     assert [entry["details"] for entry in page][1] == bound
-    assert "confidence" not in str(base.rows("select a::text from audit_log a"))
+    assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))
 
 
 def test_the_row_of_limits_says_the_numbers_before_and_after(
-    gateway: Gateway, operator: str, base: Base
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     place = "/api/v1/admin/tenants"
     gateway.call("POST", TENANTS, {"tenant_id": "initech", "stored_bytes": 9}, key=operator)
     gateway.call("POST", TENANTS, {"tenant_id": "initrode"}, key=operator)
     for limits in ({"stored_bytes": 7, "appends_per_minute": 0}, {"appends_per_minute": None}, {}):
         assert gateway.call("PATCH", f"{TENANTS}/initech", limits, key=operator).status == 200
-    assert details(base, f"POST {place}") == [{"stored_bytes": {"from": None, "to": 9}}, {}]
-    assert details(base, f"PATCH {place}/{{tenant}}") == [
+    assert details(scratch_db, f"POST {place}") == [{"stored_bytes": {"from": None, "to": 9}}, {}]
+    assert details(scratch_db, f"PATCH {place}/{{tenant}}") == [
         {"stored_bytes": {"from": 9, "to": 7}, "appends_per_minute": {"from": None, "to": 0}},
         {"appends_per_minute": {"from": 0, "to": None}},
         {},
@@ -214,23 +220,25 @@ def reads(receipt: Any) -> list[tuple[str, str, object]]:
     ]
 
 
-def test_an_admin_who_sees_all_leaves_a_row(gateway: Gateway, tell: Told, base: Base) -> None:
+def test_an_admin_who_sees_all_leaves_a_row(
+    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
     boss = gateway.new_key("acme", rights=["admin"])
     for method, path, body in reads(receipt):
         gateway.call(method, path, body, key=boss.token)
-    rows = trail(base)
+    rows = trail(scratch_db)
     assert [row[4] for row in rows] == ["done"] * 9 + ["not_found"]
     assert {row[:2] for row in rows} == {("acme", "acme")}
     assert rows[0][3] == {"event_id": receipt["event_id"]}
     assert rows[7][3] == {"cid": receipt["cid"]}
-    told = str(base.rows("select a::text from audit_log a"))
+    told = str(scratch_db.rows("select a::text from audit_log a"))
     assert boss.key_id in told
     assert "harbour" not in told
 
 
 def test_nobody_else_who_reads_pays_for_the_trail(
-    gateway: Gateway, tell: Told, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even an admin who names participants, or is bound to one."""
     receipt = tell(gateway.key(), "the harbour at dawn")
@@ -240,18 +248,18 @@ def test_nobody_else_who_reads_pays_for_the_trail(
         (gateway.key(rights=["admin"]), {"participants": "user:alice"}),
         (gateway.key(user="user:alice", rights=["admin"]), {}),
     ]
-    monkeypatch.setattr(store_audit, "add", lambda *_: pytest.fail("asked"))  # pyright: ignore
+    monkeypatch.setattr(store_audit, "add_entry", lambda *_: pytest.fail("asked"))  # pyright: ignore
     for key, query in readers:
         for method, path, body in reads(receipt):
             status = gateway.call(method, path, body, key=key, query=query).status
             assert status in (200, 404), path
-    assert trail(base) == []
+    assert trail(scratch_db) == []
 
 
 # without its row no call is answered -------------------------------------------------------------
 
 
-def locked_out(base: Base, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Reply:
+def locked_out(base: ScratchDatabase, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Reply:
     """A call while nobody can write the trail."""
     monkeypatch.setattr(http_app, "_REQUEST_SECONDS", 0.7)
     with psycopg.connect(base.admin_url) as other:
@@ -271,38 +279,40 @@ def locked_out(base: Base, ask: Any, monkeypatch: pytest.MonkeyPatch) -> Reply:
 def test_an_operators_call_that_cannot_be_recorded_does_and_tells_nothing(
     gateway: Gateway,
     operator: str,
-    base: Base,
+    scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     path: str,
     body: object,
 ) -> None:
     state = "select k::text from api_keys k union all select t::text from tenants t"
-    before = base.rows(state)
+    before = scratch_db.rows(state)
     ask = partial(gateway.call, method, path, body, key=operator)
-    reply = locked_out(base, ask, monkeypatch)
+    reply = locked_out(scratch_db, ask, monkeypatch)
     assert (reply.status, reply.error["retryable"]) == (503, True)
-    assert base.rows(state) == before
+    assert scratch_db.rows(state) == before
     monkeypatch.undo()
 
 
 def test_an_admins_reading_that_cannot_be_recorded_tells_nothing(
-    gateway: Gateway, tell: Told, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
     boss = gateway.key("acme", rights=["admin"])
     for method, path, body in reads(receipt)[:3]:
         ask = partial(gateway.call, method, path, body, key=boss)
-        reply = locked_out(base, ask, monkeypatch)
+        reply = locked_out(scratch_db, ask, monkeypatch)
         assert (reply.status, reply.error["code"]) == (503, "unavailable")
         assert "harbour" not in reply.text
 
 
-def test_a_change_whose_row_fails_is_undone(gateway: Gateway, operator: str, base: Base) -> None:
+def test_a_change_whose_row_fails_is_undone(
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
+) -> None:
     key_id = gateway.call("POST", f"{ACME}/keys", {}, key=operator).body["key_id"]
     state = "select k::text from api_keys k union all select t::text from tenants t"
-    before = base.rows(state)
-    base.rows("revoke insert on audit_log from strandline_app")
+    before = scratch_db.rows(state)
+    scratch_db.rows("revoke insert on audit_log from strandline_app")
     for method, path, body in (
         ("POST", f"{ACME}/keys", {}),
         ("POST", f"{ACME}/keys/{key_id}/rotate", {}),
@@ -311,7 +321,7 @@ def test_a_change_whose_row_fails_is_undone(gateway: Gateway, operator: str, bas
         ("PATCH", ACME, {"stored_bytes": 1}),
     ):
         assert gateway.call(method, path, body, key=operator).status == 500  # pyright: ignore
-    assert base.rows(state) == before
+    assert scratch_db.rows(state) == before
 
 
 # for good ----------------------------------------------------------------------------------------
@@ -340,15 +350,15 @@ def test_a_change_whose_row_fails_is_undone(gateway: Gateway, operator: str, bas
 def test_the_application_cannot_rewrite_the_trail(
     gateway: Gateway,
     operator: str,
-    base: Base,
+    scratch_db: ScratchDatabase,
     app: psycopg.Connection[Any],
     statement: str,
 ) -> None:
     gateway.call("GET", f"{ACME}/keys", key=operator)
-    before = base.rows("select a::text from audit_log a order by 1")
+    before = scratch_db.rows("select a::text from audit_log a order by 1")
     with pytest.raises(errors.InsufficientPrivilege):
         app.execute(statement.encode())
-    assert base.rows("select a::text from audit_log a order by 1") == before
+    assert scratch_db.rows("select a::text from audit_log a order by 1") == before
 
 
 def test_the_trail_is_read_by_tenant_newest_first(
@@ -376,19 +386,23 @@ def test_the_trail_is_read_by_tenant_newest_first(
 
 
 def test_the_row_of_a_bug_says_so(
-    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(admin_routes.keys, "list_keys", broken)
     assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 500
-    assert [row[4] for row in trail(base)] == ["internal_error"]
+    assert [row[4] for row in trail(scratch_db)] == ["internal_error"]
 
 
 @pytest.mark.parametrize("away", [False, True])
 def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
-    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch, away: bool
+    gateway: Gateway,
+    operator: str,
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    away: bool,
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -397,34 +411,40 @@ def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
     stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
     before = handler.setStream(stream)
     ask = partial(gateway.call, "GET", f"{ACME}/keys", key=operator)
-    reply = locked_out(base, ask, monkeypatch) if away else ask()
+    reply = locked_out(scratch_db, ask, monkeypatch) if away else ask()
     handler.setStream(before)
     assert (reply.status, reply.error["code"]) == (500, "internal_error")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     (told,) = [line for line in lines if line["message"] == "request failed"]
     assert (told["error"], told["request_id"]) == ("ZeroDivisionError", reply.error["request_id"])
     assert told["frames"][-1].endswith(" broken")
-    assert [row[4] for row in trail(base)] == ([] if away else ["internal_error"])
+    assert [row[4] for row in trail(scratch_db)] == ([] if away else ["internal_error"])
 
 
 def test_a_commit_that_may_have_happened_stays_one_without_its_row(
-    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That nothing was acknowledged, of a trail that is away, would be another thing."""
 
     def unsure(*_: object) -> None:
-        raise Unsure
+        raise OutcomeUnknown
 
     monkeypatch.setattr(admin_routes.keys, "revoke_key", unsure)
     place = f"{ACME}/keys/{uuid.uuid4().hex}"
-    reply = locked_out(base, partial(gateway.call, "DELETE", place, key=operator), monkeypatch)
+    reply = locked_out(
+        scratch_db, partial(gateway.call, "DELETE", place, key=operator), monkeypatch
+    )
     assert (reply.status, reply.error["code"]) == (503, "outcome_unknown")
 
 
 @pytest.mark.parametrize("path", [f"{TENANTS}/nobody", f"{ACME}/keys/{uuid.UUID(int=1).hex}"])
 def test_a_refusal_that_tells_something_and_cannot_be_recorded_is_not_told(
-    gateway: Gateway, operator: str, base: Base, monkeypatch: pytest.MonkeyPatch, path: str
+    gateway: Gateway,
+    operator: str,
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
 ) -> None:
     ask = partial(gateway.call, "GET", path, key=operator)
     assert ask().status == 404
-    assert locked_out(base, ask, monkeypatch).status == 503
+    assert locked_out(scratch_db, ask, monkeypatch).status == 503

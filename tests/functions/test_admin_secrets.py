@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from strandline.observability import logger
-from tests.support import KEY_SECRET, Base, Gateway, said
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
 TENANTS = "/api/v1/admin/tenants"
 KEYS = f"{TENANTS}/acme/keys"
@@ -45,7 +45,7 @@ def found(tokens: Sequence[str], text: str) -> list[str]:
     return [hidden for token in tokens for hidden in spellings(token) if hidden in text]
 
 
-def dump(base: Base) -> str:
+def dump(base: ScratchDatabase) -> str:
     """Every row of every table of ours, as text: as a dump would hold it."""
     tables = base.rows(
         "select relname::text from pg_class"
@@ -78,7 +78,7 @@ def lead_a_life(gateway: Gateway) -> tuple[list[str], str]:
     others = [str(pair["old"]) for pair in rotated]
     for token in tokens:
         for reply in (
-            gateway.call("POST", "/api/v1/events", said("hello", "user:alice"), key=token),
+            gateway.call("POST", "/api/v1/events", user_message("hello", "user:alice"), key=token),
             gateway.call("GET", KEYS, key=token),
             gateway.call("GET", f"{KEYS}/{token}", key=operator),
             gateway.call("GET", f"{TENANTS}/{token}", key=operator),
@@ -100,10 +100,10 @@ def lead_a_life(gateway: Gateway) -> tuple[list[str], str]:
 
 
 def test_no_dump_no_answer_and_no_log_holds_a_secret(
-    gateway: Gateway, base: Base, lines: io.StringIO
+    gateway: Gateway, scratch_db: ScratchDatabase, lines: io.StringIO
 ) -> None:
     tokens, answers = lead_a_life(gateway)
-    held, logged = dump(base), lines.getvalue()
+    held, logged = dump(scratch_db), lines.getvalue()
     assert len(tokens) == 5
     for text in (held, answers):  # they are about these keys
         assert base64.urlsafe_b64decode(tokens[1][11:] + "==")[:16].hex() in text
@@ -124,18 +124,18 @@ def test_no_dump_no_answer_and_no_log_holds_a_secret(
     ],
 )
 def test_a_column_that_holds_one_is_noticed(
-    gateway: Gateway, base: Base, stored: LiteralString
+    gateway: Gateway, scratch_db: ScratchDatabase, stored: LiteralString
 ) -> None:
     """Teeth."""
     tokens = [gateway.key()]
-    assert found(tokens, dump(base)) == []
+    assert found(tokens, dump(scratch_db)) == []
     raw = base64.urlsafe_b64decode(tokens[0].removeprefix("strandline_") + "==")
     parts = {"token": tokens[0], "secret": raw[16:48], "mac": raw[48:]}
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute("alter table api_keys add column note text")
         value = sql.SQL(stored)
         administrator.execute(sql.SQL("update api_keys set note = {}").format(value), parts)
-    assert found(tokens, dump(base)) != []
+    assert found(tokens, dump(scratch_db)) != []
 
 
 def test_a_line_or_an_answer_that_tells_one_is_noticed(

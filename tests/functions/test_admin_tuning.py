@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from strandline.config import Settings, settings
-from strandline.db.database import Asker
+from strandline.config import ServiceSettings, get_settings
+from strandline.db.database import Caller
 from strandline.errors import Misconfigured
 from strandline.tenants import store as tenants_store
 from strandline.tuning import DEFAULTS, Tuning
-from tests.support import KEY_SECRET, Base, Gateway, Reply
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase
 
 TENANTS = "/api/v1/admin/tenants"
 ACME = f"{TENANTS}/acme"
@@ -32,8 +32,8 @@ def change(gateway: Gateway, operator: str, tuning: object) -> Reply:
 
 def holds(gateway: Gateway) -> Tuning:
     """What holds for acme."""
-    access = gateway.database.access(Asker.background("acme"))
-    return tenants_store.tuning_of(access, settings().tuning)
+    access = gateway.database.connect_as(Caller.background("acme"))
+    return tenants_store.read_tuning(access, get_settings().tuning)
 
 
 def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, operator: str) -> None:
@@ -140,9 +140,9 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
     assert holds(gateway) == DEFAULTS.with_overrides(own)
     # Equal is no contradiction, and what was wrong before hinders nothing else.
     assert change(gateway, operator, {"promote": 0.5, "freezing": 0.5}).status == 200
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        tenants_store.set_tuned(access, {"promote": 0.05})
+        tenants_store.set_overrides(access, {"promote": 0.05})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
 
 
@@ -160,7 +160,7 @@ def test_a_tenants_word_goes_before_the_deployments(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_TUNING", json.dumps({"heat_hours": 5.0, "promote": 0.2}))
-    settings.cache_clear()
+    get_settings.cache_clear()
     change(gateway, operator, {"heat_hours": 6.0})
     assert holds(gateway) == DEFAULTS.with_overrides({"heat_hours": 6.0, "promote": 0.2})
     change(gateway, operator, {"heat_hours": None})
@@ -169,14 +169,14 @@ def test_a_tenants_word_goes_before_the_deployments(
 
 def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operator: str) -> None:
     """`hot` was a threshold until nothing went by it."""
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        tenants_store.set_tuned(access, {"hot": 0.9, "promote": 0.4})
+        tenants_store.set_overrides(access, {"hot": 0.9, "promote": 0.4})
     assert holds(gateway) == DEFAULTS.with_overrides({"promote": 0.4})
     shown = gateway.call("GET", ACME, key=operator)
     assert (shown.status, shown.body["tuning"]) == (200, NONE | {"promote": 0.4})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
-    assert tenants_store.tuned(access) == {"promote": 0.4, "quality": "strict"}
+    assert tenants_store.read_overrides(access) == {"promote": 0.4, "quality": "strict"}
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,13 @@ def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operat
 def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> None:
     given = {"DATABASE_URL": "x", "BUCKET": "x", "KEY_SECRET": KEY_SECRET, "TUNING": text}
     with pytest.raises(Misconfigured, match=names):
-        Settings.from_env({f"STRANDLINE_{name}": value for name, value in given.items()})
+        ServiceSettings.from_env({f"STRANDLINE_{name}": value for name, value in given.items()})
 
 
-def test_no_right_but_operator_tunes(gateway: Gateway, operator: str, base: Base) -> None:
+def test_no_right_but_operator_tunes(
+    gateway: Gateway, operator: str, scratch_db: ScratchDatabase
+) -> None:
     for rights in (["read", "write"], ["admin"]):
         key = gateway.key("acme", rights=rights)
         assert change(gateway, key, {"promote": 0.5}).status == 403
-    assert base.rows("select tuning from tenants where tenant_id = 'acme'") == [({},)]
+    assert scratch_db.rows("select tuning from tenants where tenant_id = 'acme'") == [({},)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from moto.s3.models import s3_backends
 
-from strandline.aws.run_requests import SPACING
+from strandline.aws.run_requests import MIN_SPACING
 from strandline.chains import store_garbage
 from strandline.db.database import Database
 from strandline.jobs import store_due
@@ -15,63 +15,69 @@ from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID
 from tests.functions.conftest import Told
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 from tests.uploads import cid_of, put_unchecked
 
 OLD = "2024-03-01T10:00:00Z"
 
 
-def formed(base: Base, gateway: Gateway, tell: Told, **more: object) -> None:
+def formed(base: ScratchDatabase, gateway: Gateway, tell: Told, **more: object) -> None:
     """A chain of one event."""
     tell(gateway.key(), "The buoy goes out on Friday with a new battery.", **more)
-    gateway.tick()
+    gateway.sweep()
     base.rows("update lanes set idle_at = now() - interval '1 second'")
-    gateway.tick()
+    gateway.sweep()
     base.rows("update chain_versions set rejected = null")
     base.rows("update chains set status = 'active', archived_at = null")
 
 
-def test_a_cold_chain_is_archived(base: Base, gateway: Gateway, tell: Told) -> None:
-    formed(base, gateway, tell)
-    before = base.rows("select count(*) from events join chain_events using (tenant_id, event_id)")
-    gateway.run("archiver")
-    assert base.rows("select status from chains") == [("active",)]
-    base.rows("update chains set cold_at = now() - interval '1 second'")
-    gateway.run("archiver")
-    assert base.rows("select status, archived_at is not null from chains") == [("archived", True)]
-    assert base.rows("select count(*) from chain_vectors") == [(0,)]
-    assert before == base.rows(
+def test_a_cold_chain_is_archived(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    formed(scratch_db, gateway, tell)
+    before = scratch_db.rows(
         "select count(*) from events join chain_events using (tenant_id, event_id)"
     )
-    assert base.rows("select count(*) from chain_versions") == [(1,)]
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select status from chains") == [("active",)]
+    scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select status, archived_at is not null from chains") == [
+        ("archived", True)
+    ]
+    assert scratch_db.rows("select count(*) from chain_vectors") == [(0,)]
+    assert before == scratch_db.rows(
+        "select count(*) from events join chain_events using (tenant_id, event_id)"
+    )
+    assert scratch_db.rows("select count(*) from chain_versions") == [(1,)]
 
 
 def test_an_import_of_old_history_is_not_cold_on_arrival(
-    base: Base, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
 ) -> None:
-    formed(base, gateway, tell, occurred_at=OLD)
-    assert base.rows("select extract(year from last_event_at)::int from chains") == [(2024,)]
-    gateway.run("archiver")
-    assert base.rows("select status, cold_at > now() + interval '6 days' from chains") == [
+    formed(scratch_db, gateway, tell, occurred_at=OLD)
+    assert scratch_db.rows("select extract(year from last_event_at)::int from chains") == [(2024,)]
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select status, cold_at > now() + interval '6 days' from chains") == [
         ("active", True)
     ]
     # And if only its age counted it would be (planted).
-    base.rows("update chains set cold_at = last_event_at + interval '7 days'")
-    gateway.run("archiver")
-    assert base.rows("select status from chains") == [("archived",)]
+    scratch_db.rows("update chains set cold_at = last_event_at + interval '7 days'")
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select status from chains") == [("archived",)]
 
 
 def test_a_chain_whose_recall_is_not_counted_yet_waits(
-    base: Base, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
 ) -> None:
-    formed(base, gateway, tell)
-    base.rows("update chains set cold_at = now() - interval '1 second'")
-    base.rows(
+    formed(scratch_db, gateway, tell)
+    scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
+    scratch_db.rows(
         "insert into recalls (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)"
         " select tenant_id, uuidv7(), chain_id, scope_id, participants, now() from chains"
     )
-    gateway.run("archiver")
-    assert base.rows("select status from chains") == [("active",)]
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select status from chains") == [("active",)]
 
 
 def test_the_definition_names_nothing_of_one_deployment(repository: Path) -> None:
@@ -81,7 +87,7 @@ def test_the_definition_names_nothing_of_one_deployment(repository: Path) -> Non
 
 
 def test_a_mark_whose_payload_went_otherwise_goes(
-    base: Base, gateway: Gateway, aws: LocalAws
+    scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws
 ) -> None:
     """It would have the archiver come for it every day. One whose payload is there stays."""
     gateway.key()
@@ -90,16 +96,16 @@ def test_a_mark_whose_payload_went_otherwise_goes(
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
     for stored in bucket.keys.values():
         stored.last_modified -= timedelta(days=2)
-    gateway.run("archiver", "acme")
-    assert base.rows("select count(*) from blob_removals") == [(2,)]
+    gateway.run_job("archiver", "acme")
+    assert scratch_db.rows("select count(*) from blob_removals") == [(2,)]
     with closing(client("s3")) as s3:
         s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(b'goes')}")
-    gateway.run("archiver", "acme")
-    assert base.rows("select count(*) from blob_removals") == [(2,)], "too early to tell"
-    base.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
-    base.rows("update blob_passes set ended_at = ended_at - interval '1 hour'")
-    gateway.run("archiver", "acme")
-    left = base.rows("select cid, removing_until is not null from blob_removals")
+    gateway.run_job("archiver", "acme")
+    assert scratch_db.rows("select count(*) from blob_removals") == [(2,)], "too early to tell"
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    scratch_db.rows("update blob_passes set ended_at = ended_at - interval '1 hour'")
+    gateway.run_job("archiver", "acme")
+    left = scratch_db.rows("select cid, removing_until is not null from blob_removals")
     assert left == [(cid_of(b"stays"), True)]
 
 
@@ -110,24 +116,24 @@ on conflict (tenant_id, quota) do update set paid_at = excluded.paid_at
 
 
 def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
-    base: Base, gateway: Gateway
+    scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     """Appends every hour of a morning, with an hour's grace: what is said to be due is done."""
     gateway.key()
     hour, day = timedelta(hours=1), datetime(2026, 11, 21, tzinfo=UTC)
-    base.rows("insert into blob_passes (tenant_id, ended_at) values ('acme', %s)", day - hour)
+    scratch_db.rows("insert into blob_passes (tenant_id, ended_at) values ('acme', %s)", day - hour)
     looked = list[int]()
-    with closing(Database(base.url)) as database:
+    with closing(Database(scratch_db.url)) as database:
         connection = database.connection()
 
         def comes(now: datetime) -> datetime | None:
-            coming = store_due.next_runs(
+            coming = store_due.find_next_runs(
                 connection,
                 space=None,
                 heat={},
                 grace=hour,
                 period=GARBAGE_PERIOD,
-                spacing=SPACING,
+                spacing=MIN_SPACING,
                 now=now,
             )
             return coming.get("archiver")
@@ -136,10 +142,12 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
         for n in range(30):
             now = day + n * hour
             if n < 8:
-                base.rows(LATE, now)
+                scratch_db.rows(LATE, now)
             elif now in wished:
-                assert store_garbage.tenants(connection, now, hour) == ["acme"], "come for nothing"
-                base.rows("update blob_passes set ended_at = %s", now)
+                assert store_garbage.list_tenants(connection, now, hour) == ["acme"], (
+                    "come for nothing"
+                )
+                scratch_db.rows("update blob_passes set ended_at = %s", now)
                 looked.append(n)
             wished.add(comes(now) or day)
     assert looked == [12]

@@ -20,13 +20,13 @@ from functions.query import handler as query
 from strandline.admin import certificates
 from strandline.apidocs import openapi
 from strandline.apidocs.openapi import Example
-from strandline.db.database import Asker
-from strandline.http.app import Answer, Request, answer
+from strandline.db.database import Caller
+from strandline.http.app import Request, Response, json_response
 from strandline.jobs import store as jobs_store
 from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
 
@@ -133,10 +133,12 @@ def world(gateway: Gateway) -> World:
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
-    access = gateway.database.access(Asker.background("acme"))
-    entered = certificates.enter(access, Act("a test"), subject="CN=alice,O=Acme", user=ALICE)
+    access = gateway.database.connect_as(Caller.background("acme"))
+    entered = certificates.add_certificate(
+        access, AuditContext("a test"), subject="CN=alice,O=Acme", user=ALICE
+    )
     with access.transaction():
-        job_id = jobs_store.queue(access, "archiver", "a run", datetime.now(UTC))
+        job_id = jobs_store.enqueue(access, "archiver", "a run", datetime.now(UTC))
 
     def used(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""
@@ -249,7 +251,7 @@ def try_everywhere(world: World, wanted: Mapping[str, Any]) -> int:
     """Ask for A's ids and for random ones, everywhere. Gives how many pairs were compared. Raises
     AssertionError where they differ, and for an id that has no sample."""
     pairs = 0
-    first = {example.operation: example for example in reversed(openapi.examples())}
+    first = {example.operation: example for example in reversed(openapi.load_examples())}
     for name, operation in wanted.items():
         for place in places(operation):
             assert place[-1] in world.samples, f"{name}: give a sample of {place[-1]}"
@@ -279,7 +281,7 @@ def test_another_s_id_is_as_good_as_none_everywhere(world: World) -> None:
 
 def test_what_is_asked_for_is_there(world: World) -> None:
     """Or all of it would be alike for another reason: A and the operator find what others miss."""
-    first = {example.operation: example for example in reversed(openapi.examples())}
+    first = {example.operation: example for example in reversed(openapi.load_examples())}
     for name, operation in operations().items():
         method = name.split()[0]
         for place in places(operation):
@@ -299,9 +301,9 @@ def test_what_is_asked_for_is_there(world: World) -> None:
 def test_a_route_that_forgets_the_view_is_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(request: Request) -> Answer:
-        access = request.service.database.access(Asker("acme", ()), request.deadline)
-        return answer(log_read.get_event(access, request.path_id("event_id")))
+    def careless(request: Request) -> Response:
+        access = request.resources.database.access(Caller("acme", ()), request.deadline)
+        return json_response(log_read.get_event(access, request.path_id("event_id")))
 
     name = "GET /api/v1/events/{event_id}"
     monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], serve=careless))

@@ -26,10 +26,10 @@ from pydantic import BaseModel
 
 from strandline import participants
 from strandline.admin import certificates
-from strandline.aws.blobs import Blobs
-from strandline.aws.work_queue import Hints
-from strandline.config import settings
-from strandline.db.database import Asker, Database
+from strandline.aws.blobs import BlobStore
+from strandline.aws.work_queue import WorkQueue
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
@@ -40,12 +40,12 @@ from strandline.local.queue_source import QueuePoller
 from strandline.log.schemas import AppendRequest, BatchRequest
 from strandline.observability import logger
 from strandline.recall.schemas import RecallRequest
-from strandline.resources import Service
+from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SearchRequest, SessionEventIn, SessionIn
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import Base, Gateway, Reply, said, wire_handlers
+from tests.support import Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, claims, hmac_by, signed
 
 PATH = "/api/v1/events"
@@ -78,7 +78,7 @@ class Hunt:
             user=f"user:{self.value('the key user')}", label=self.value("label")
         )
         gateway.key("globex")
-        first = gateway.call("POST", PATH, said("Known."), key=self.operator).body
+        first = gateway.call("POST", PATH, user_message("Known."), key=self.operator).body
         self.known = {n: str(first[n]) for n in ("event_id", "scope_id", "cid")}
         self.known["tenant"] = "globex"
 
@@ -180,7 +180,7 @@ def parts(schema: dict[str, Any], field: str) -> list[dict[str, Any]]:
 
 def _event(hunt: Hunt, **more: object) -> dict[str, object]:
     who = [f"user:{hunt.value('participants')}", f"agent:{hunt.value('participants')}"]
-    event = said(hunt.value("content"), *who)
+    event = user_message(hunt.value("content"), *who)
     for name in ("session_id", "channel", "source_event_key", "name"):
         event[name] = hunt.value(name)
     event["metadata"] = {hunt.name("metadata"): hunt.value("metadata")}
@@ -303,22 +303,22 @@ def hunt(
     del words
     for name in ("REQUESTS", "APPENDS"):
         monkeypatch.setenv(f"STRANDLINE_TENANT_{name}_PER_MINUTE", "1000000000")
-    settings.cache_clear()
+    get_settings.cache_clear()
     return Hunt(gateway, log)
 
 
-def service_of(name: str) -> Service:
+def service_of(name: str) -> Resources:
     """What a function works with."""
     return importlib.import_module(f"functions.{name}.handler").service
 
 
 def test_what_a_caller_says_is_in_no_error_and_in_no_log(
-    hunt: Hunt, base: Base, capfd: pytest.CaptureFixture[str]
+    hunt: Hunt, scratch_db: ScratchDatabase, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server_log = base.server.directory / "postgres.log"
+    server_log = scratch_db.server.directory / "postgres.log"
     before = server_log.stat().st_size
     everywhere(hunt)
-    hunt.gateway.tick()
+    hunt.gateway.sweep()
     print_out, print_err = capfd.readouterr()
     assert set(hunt.statuses) >= {200, 201, 400, 401, 404, 409, 422}
     assert not set(hunt.statuses) & {429, 500, 503}
@@ -353,8 +353,8 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
         yield {"headers": {"Authorization": f"Bearer {token}"}}
         yield {"headers": {"X-JWT-Token": token}}
     subject, issuer = f"CN={v('subject')},O={v('subject')}", f"CN={v('issuer')}"
-    access = hunt.gateway.database.access(Asker("acme", ()))
-    certificates.enter(access, Act("a test"), subject=subject, label=v("label"))
+    access = hunt.gateway.database.connect_as(Caller("acme", ()))
+    certificates.add_certificate(access, AuditContext("a test"), subject=subject, label=v("label"))
     for name, ends in ((subject, 1), (f"CN={v('subject')}", 1), (subject, -1)):
         times = {"begins": timedelta(hours=-2), "ends": timedelta(hours=ends)}
         shown = certificate(name, issuer=issuer, **times)
@@ -364,7 +364,7 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
 
 def test_nor_what_a_credential_says(
     hunt: Hunt,
-    base: Base,
+    scratch_db: ScratchDatabase,
     embedder: Embedder,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -374,7 +374,7 @@ def test_nor_what_a_credential_says(
     ways |= {"CLIENT_CERTIFICATES": "true"}
     named = {f"STRANDLINE_{name}": value for name, value in ways.items()}
     services = wire_handlers(named, monkeypatch, embedder)
-    server_log = base.server.directory / "postgres.log"
+    server_log = scratch_db.server.directory / "postgres.log"
     before = server_log.stat().st_size
     for more in credentials(hunt):
         for method, path in (("GET", "/memories/list"), ("GET", "/api/v1/health")):
@@ -401,19 +401,19 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):
-        hunt.gateway.tick()
+        hunt.gateway.sweep()
 
 
 def test_nor_where_something_fails(
     hunt: Hunt,
-    base: Base,
+    scratch_db: ScratchDatabase,
     words: WordEmbedder,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A model that raises with the text in its words, payloads away, a fault of ours, a row that
     the database refuses and quotes, and the database away."""
-    server_log = base.server.directory / "postgres.log"
+    server_log = scratch_db.server.directory / "postgres.log"
     before = server_log.stat().st_size
 
     def quote(texts: Any) -> None:
@@ -425,18 +425,18 @@ def test_nor_where_something_fails(
     def fail(*said: object, **__: object) -> Any:
         raise RuntimeError(f"the row holds {said}")
 
-    words.before = quote
+    words.before_embed = quote
     failing(hunt)
-    words.before = lambda texts: None
+    words.before_embed = lambda texts: None
     with monkeypatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         for name in ("ingest", "worker"):
-            patch.setitem(service_of(name).__dict__, "blobs", Blobs("none"))
-            patch.setitem(service_of(name).__dict__, "hints", Hints("http://127.0.0.1:1/q"))
+            patch.setitem(service_of(name).__dict__, "blobs", BlobStore("none"))
+            patch.setitem(service_of(name).__dict__, "hints", WorkQueue("http://127.0.0.1:1/q"))
         failing(hunt)
     for place, fault in (
-        ("strandline.log.event_builder._origin", refuse),
-        ("strandline.log.store.append", fail),
+        ("strandline.log.event_builder._derive_origin", refuse),
+        ("strandline.log.store.append_events", fail),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(place, fault)
@@ -469,10 +469,14 @@ def test_messages_and_dead_messages_hold_ids_only(
     def quote(texts: Any) -> None:
         raise OSError(f"this text is odd: {texts}")  # what would come again is decided
 
-    words.before = quote
+    words.before_embed = quote
     hunt.send("POST", PATH, _event(hunt))
     hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
-    poller, dead, until = QueuePoller(aws.queue_url, watched), list[str](), time.monotonic() + 20
+    poller, dead, until = (
+        QueuePoller(aws.work_queue_url, watched),
+        list[str](),
+        time.monotonic() + 20,
+    )
     with closing(client("sqs")) as sqs, monkeypatch.context() as patch:
         poller.start()
         while "scopes put off" not in hunt.log.getvalue() and time.monotonic() < until:
@@ -480,7 +484,7 @@ def test_messages_and_dead_messages_hold_ids_only(
         away = Database("postgresql://strandline_app@127.0.0.1:1/none")
         patch.setitem(service_of("worker").__dict__, "database", away)
         hunt.send("POST", PATH, _event(hunt))
-        asked = {"QueueUrl": aws.dead_letter_url, "MaxNumberOfMessages": 10}
+        asked = {"QueueUrl": aws.work_dead_letter_url, "MaxNumberOfMessages": 10}
         more = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["All"]}
         while not dead and time.monotonic() < until:
             dead += [
@@ -516,6 +520,6 @@ def test_a_log_line_that_quotes_a_value_is_noticed(
     hunt.send("POST", PATH, _event(hunt))
     words = service_of("worker").embedder
     assert isinstance(words, WordEmbedder)
-    words.before = lambda texts: logger.info("embedding", extra={"texts": texts})
-    hunt.gateway.tick()
+    words.before_embed = lambda texts: logger.info("embedding", extra={"texts": texts})
+    hunt.gateway.sweep()
     assert "content" in hunt.leaks(hunt.log.getvalue())

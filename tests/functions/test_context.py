@@ -13,11 +13,11 @@ import pytest
 from strandline.chains import store_recalls
 from strandline.embeddings.embedder import Embedder
 from strandline.sessions import store_chains
-from strandline.sessions.context import coalesced
-from strandline.sessions.store import Glimpse
+from strandline.sessions.context import coalesce
+from strandline.sessions.store import RecentEvent
 from tests.chains import add_chain
-from tests.strandline.services.stand_ins import slow
-from tests.support import Base, Gateway, said
+from tests.strandline.services.stand_ins import delay
+from tests.support import Gateway, ScratchDatabase, user_message
 
 SESSIONS = "/api/v1/sessions"
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -31,8 +31,8 @@ def key(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def chain(gateway: Gateway, base: Base) -> Chained:
-    return lambda *ids, **more: add_chain(gateway, base, ids, **more)
+def chain(gateway: Gateway, scratch_db: ScratchDatabase) -> Chained:
+    return lambda *ids, **more: add_chain(gateway, scratch_db, ids, **more)
 
 
 def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
@@ -46,7 +46,7 @@ def tell_all(tell: Told, key: str, *texts: str, **more: object) -> list[str]:
     return [tell(key, text, **{"session_id": "s", **more})["event_id"] for text in texts]
 
 
-def tune(base: Base, **thresholds: object) -> None:
+def tune(base: ScratchDatabase, **thresholds: object) -> None:
     base.rows("update tenants set tuning = %s", json.dumps(thresholds))
 
 
@@ -71,16 +71,18 @@ def test_short_term_memory_is_the_newest_of_the_session(
     assert len(contents(get(gateway, key, "s/context", limit=50))) == 10
 
 
-def test_its_window_is_the_tenant_s(gateway: Gateway, base: Base, tell: Told, key: str) -> None:
+def test_its_window_is_the_tenant_s(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+) -> None:
     ids = tell_all(tell, key, *map(str, range(6)))
-    tune(base, window_events=4)
+    tune(scratch_db, window_events=4)
     assert contents(get(gateway, key, "s/context")) == ["5", "4", "3", "2"]
     old = "update events set recorded_at = recorded_at - interval '%s s' where event_id = any (%%s)"
-    base.rows(old.replace("%s", "3590", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:4])))
-    base.rows(old.replace("%s", "3610", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:2])))
-    tune(base, window_events=10)
+    scratch_db.rows(old.replace("%s", "3590", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:4])))
+    scratch_db.rows(old.replace("%s", "3610", 1).replace("%%", "%"), list(map(uuid.UUID, ids[:2])))
+    tune(scratch_db, window_events=10)
     assert contents(get(gateway, key, "s/context")) == ["5", "4", "3", "2"]
-    tune(base, window_seconds=600)
+    tune(scratch_db, window_seconds=600)
     assert contents(get(gateway, key, "s/context")) == ["5", "4"]
 
 
@@ -114,10 +116,10 @@ def test_what_is_equal_is_one(events: str, kept: str) -> None:
     """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
     ids = [uuid.UUID(int=n) for n in range(9)]
     glimpses = [
-        Glimpse(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
+        RecentEvent(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
         for n, (kind, w, e) in enumerate(map(tuple, events.split()))
     ]
-    assert " ".join(f"{i.int}{count}" for i, count in coalesced(glimpses)) == kept
+    assert " ".join(f"{i.int}{count}" for i, count in coalesce(glimpses)) == kept
 
 
 def test_a_recent_event_names_its_chain(
@@ -129,10 +131,10 @@ def test_a_recent_event_names_its_chain(
 
 
 def test_a_context_ends_by_bytes(
-    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
 ) -> None:
     """Short-term memory goes before chains."""
-    tune(base, window_events=100)
+    tune(scratch_db, window_events=100)
     ids = tell_all(tell, key, *["\x01" * 60_000] * 14)  # six bytes each over the wire
     chain(ids[0])
     found = get(gateway, key, "s/context")
@@ -144,7 +146,7 @@ def test_a_context_ends_by_bytes(
 
 
 def test_without_a_query_the_latest_chains_come_first(
-    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
 ) -> None:
     start = datetime(2026, 5, 8, 12, tzinfo=UTC)
     ids = tell_all(tell, key, *"abcde")
@@ -154,7 +156,7 @@ def test_without_a_query_the_latest_chains_come_first(
     chain(other, topic="other", last_event_at=start + timedelta(hours=1))
     chain(ids[2], topic="thin", status="rejected")
     gone = chain(ids[3], topic="gone")
-    base.rows(
+    scratch_db.rows(
         "update chains set status = 'archived', archived_at = now() where chain_id = %s",
         uuid.UUID(gone),
     )
@@ -162,8 +164,8 @@ def test_without_a_query_the_latest_chains_come_first(
     assert [c["topic"] for c in found["chains"]] == ["new", "other", "old"]
     assert [c["topic"] for c in get(gateway, key, "s/context", chains=1)["chains"]] == ["new"]
     assert get(gateway, key, "s/context", chains=0)["chains"] == []
-    assert base.rows("select count(*) from recalls") == [(0,)]
-    tune(base, context_chains=2)
+    assert scratch_db.rows("select count(*) from recalls") == [(0,)]
+    tune(scratch_db, context_chains=2)
     assert len(get(gateway, key, "s/context", chains=200)["chains"]) == 2
 
 
@@ -200,7 +202,12 @@ def test_a_chain_says_what_it_is_and_on_what_it_rests(
 
 
 def test_a_query_finds_chains_by_meaning_and_warms_them(
-    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, key: str, chain: Chained
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    embedder: Embedder,
+    tell: Told,
+    key: str,
+    chain: Chained,
 ) -> None:
     topics = ("a broken car engine", "a birthday cake", "the weather at sea")
     ids = tell_all(tell, key, *"abc")
@@ -208,7 +215,7 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
     found = get(gateway, key, "s/context", query="Who baked something sweet?", chains=2)
     assert found["chains"][0]["topic"] == "a birthday cake"
     assert found["degraded"] == []
-    rows = base.rows("select chain_id::text, participants from recalls order by 1")
+    rows = scratch_db.rows("select chain_id::text, participants from recalls order by 1")
     # The other is shown too, but is no answer: it is not warmed.
     assert rows == [(made["a birthday cake"], [HELPER, ALICE])]
     asked = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
@@ -216,7 +223,7 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
     (hit,) = reply.body["hits"]
     assert hit["chain"]["chain_id"] == made["the weather at sea"]
     assert (hit["similarity"] > 0.3, hit["text_score"]) == (True, None)
-    assert base.rows("select count(*), count(distinct recall_id) from recalls") == [(2, 2)]
+    assert scratch_db.rows("select count(*), count(distinct recall_id) from recalls") == [(2, 2)]
     tokens = {found["token"], reply.body["token"]}
     assert len(tokens) == 2
 
@@ -248,7 +255,7 @@ def test_what_has_no_vector_is_found_by_words_and_comes_after(
 
 def test_without_a_model_words_answer_and_say_so(
     gateway: Gateway,
-    base: Base,
+    scratch_db: ScratchDatabase,
     embedder: Embedder,
     tell: Told,
     key: str,
@@ -260,7 +267,7 @@ def test_without_a_model_words_answer_and_say_so(
     chain(second, topic="bread", embedder=embedder)
 
     def late(texts: Any, *, timeout: float) -> Any:
-        slow(timeout)(texts)
+        delay(timeout)(texts)
         raise TimeoutError
 
     monkeypatch.setattr(embedder, "embed", late)
@@ -271,12 +278,12 @@ def test_without_a_model_words_answer_and_say_so(
     reply = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "buoy"}, key=key)
     assert [hit["similarity"] for hit in reply.body["hits"]] == [None]
     assert reply.body["degraded"] == ["no_query_vector"]
-    assert base.rows("select count(*) from recalls") == [(2,)]
+    assert scratch_db.rows("select count(*) from recalls") == [(2,)]
 
 
 def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
     gateway: Gateway,
-    base: Base,
+    scratch_db: ScratchDatabase,
     embedder: Embedder,
     tell: Told,
     key: str,
@@ -291,25 +298,30 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
         tried.append(None)
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(store_recalls, "record", fail)
+    monkeypatch.setattr(store_recalls, "record_chains", fail)
     monkeypatch.setattr(store_recalls, "record_events", fail)
     assert len(get(gateway, key, "s/context", query="a red buoy")["chains"]) == 1
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).body["hits"]
     assert len(tried) == 2
-    assert base.rows("select count(*) from recalls") == [(0,)]
+    assert scratch_db.rows("select count(*) from recalls") == [(0,)]
 
 
 def test_a_recall_warms_the_chains_of_what_it_finds(
-    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, key: str, chain: Chained
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    embedder: Embedder,
+    tell: Told,
+    key: str,
+    chain: Chained,
 ) -> None:
     other, asked = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
-    gateway.tick()
-    base.rows("delete from chain_events")
+    gateway.sweep()
+    scratch_db.rows("delete from chain_events")
     wanted = chain(asked, topic="buoys", embedder=embedder)
     chain(other, topic="bread", embedder=embedder)
     found = gateway.call("POST", "/api/v1/recall", {"query": "Which buoy is red?"}, key=key).body
     assert len(found["hits"]) == 2
-    assert base.rows("select chain_id::text from recalls") == [(wanted,)]
+    assert scratch_db.rows("select chain_id::text from recalls") == [(wanted,)]
 
 
 # who sees which ----------------------------------------------------------------------------------
@@ -317,18 +329,23 @@ def test_a_recall_warms_the_chains_of_what_it_finds(
 
 @pytest.mark.parametrize("bound", [True, False])
 def test_nothing_of_another_scope_is_in_a_context(
-    gateway: Gateway, base: Base, embedder: Embedder, tell: Told, chain: Chained, bound: bool
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    embedder: Embedder,
+    tell: Told,
+    chain: Chained,
+    bound: bool,
 ) -> None:
     """Nor of a session of the same name, nor of a scope with more participants: it is in view, and
     not the session's."""
     alice = gateway.key(user=ALICE)
     (mine,) = tell_all(tell, alice, "mine: the buoy")
     wide = gateway.key(user=BOB)
-    three = said("wide: the buoy", ALICE, BOB, HELPER, session_id="s", speaker=BOB)
+    three = user_message("wide: the buoy", ALICE, BOB, HELPER, session_id="s", speaker=BOB)
     other = gateway.call("POST", "/api/v1/events", three, key=wide).body
     own = chain(mine, topic="the buoy", embedder=embedder)
     chain(other["event_id"], topic="the buoy", embedder=embedder)
-    scope = base.rows("select scope_id::text from events where content like 'mine%%'")[0][0]
+    scope = scratch_db.rows("select scope_id::text from events where content like 'mine%%'")[0][0]
     key = alice if bound else gateway.key()
     for query in ({}, {"query": "buoy"}):
         found = get(gateway, key, "s/context", scope_id=scope, **query)
@@ -341,7 +358,7 @@ def test_nothing_of_another_scope_is_in_a_context(
     for path, name in (("segments", "segments"), ("analysis/heat", "chains")):
         listed = get(gateway, key, f"s/{path}", scope_id=scope)[name]
         assert [c["chain_id"] for c in listed] == [own]
-    assert base.rows("select distinct chain_id::text from recalls") == [(own,)]
+    assert scratch_db.rows("select distinct chain_id::text from recalls") == [(own,)]
 
 
 def test_a_search_that_forgets_the_scope_is_noticed(
@@ -359,10 +376,10 @@ def test_a_search_that_forgets_the_scope_is_noticed(
     less = tell(alice, "less", ALICE, session_id="u")
     for event in (mine, wide["event_id"], less["event_id"]):
         chain(event, embedder=embedder)
-    about, found = store_chains.about, list[int]()
+    about, found = store_chains.search_chains, list[int]()
     for scope in (wide["scope_id"], less["scope_id"]):
         asked = functools.partial(_elsewhere, about, uuid.UUID(scope))
-        monkeypatch.setattr(store_chains, "about", asked)
+        monkeypatch.setattr(store_chains, "search_chains", asked)
         found.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
     assert found == [1, 0]
 
@@ -377,14 +394,14 @@ def _elsewhere(
 
 
 def test_segments_are_the_chains_that_hold_events_of_the_session(
-    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
 ) -> None:
     a, b, c, d = tell_all(tell, key, *"abcd")
     other = tell(key, "other", session_id="t")["event_id"]
     both = chain(other, topic="both")
     chain(a, topic="both", chain_id=both)  # merged over sessions: each has it
     active, thin, cold = chain(b), chain(c, status="rejected"), chain(d)
-    base.rows(
+    scratch_db.rows(
         "update chains set status = 'archived', archived_at = now() where chain_id = %s",
         uuid.UUID(cold),
     )
@@ -444,9 +461,9 @@ def test_pages_of_segments_show_what_the_first_could_see(
 
 
 def test_an_answer_names_so_many_of_a_chain_s_events(
-    gateway: Gateway, base: Base, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, chain: Chained
 ) -> None:
-    events = [said(str(n), session_id="s") for n in range(210)]
+    events = [user_message(str(n), session_id="s") for n in range(210)]
     batch = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
     ids = [item["event"]["event_id"] for item in batch["results"]]
     chain(*ids)
@@ -455,12 +472,12 @@ def test_an_answer_names_so_many_of_a_chain_s_events(
 
 
 def test_heat_is_told_with_all_that_it_is_made_of(
-    gateway: Gateway, base: Base, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
 ) -> None:
     (event,) = tell_all(tell, key, "x")
     formed = datetime.now(UTC) - timedelta(hours=12)
     made = chain(event, formed_at=formed, importance=0.8)
-    base.rows("update chains set strength = 1.5, boosted_at = %s", formed)
+    scratch_db.rows("update chains set strength = 1.5, boosted_at = %s", formed)
     found = get(gateway, key, "s/analysis/heat")
     (row,) = found["chains"]
     assert (row["chain_id"], row["status"], row["strength"]) == (made, "active", 1.5)
@@ -472,7 +489,7 @@ def test_heat_is_told_with_all_that_it_is_made_of(
     moments = [datetime.fromisoformat(row[n]) for n in ("boosted_at", "accessed_at", "cold_at")]
     assert moments == [formed, formed, moments[2]]
     assert moments[2] > formed + timedelta(days=7) - timedelta(seconds=1)
-    tune(base, heat_hours=1)
+    tune(scratch_db, heat_hours=1)
     assert get(gateway, key, "s/analysis/heat")["chains"][0]["heat"] < 0.001
 
 

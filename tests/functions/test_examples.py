@@ -10,7 +10,7 @@ from strandline.embeddings.embedder import Embedder
 from tests.functions.story import Story
 from tests.support import Gateway
 
-EXAMPLES = openapi.examples()
+EXAMPLES = openapi.load_examples()
 
 
 def test_every_route_has_an_example() -> None:

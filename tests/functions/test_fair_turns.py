@@ -15,7 +15,7 @@ from strandline.jobs.context import Worker
 from strandline.local.lambda_context import LambdaContext
 from tests.strandline.services.folds import ALICE, HELPER, append
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 TURN = 400
 
@@ -28,7 +28,9 @@ def embedder() -> WordEmbedder:
 class Queue:
     """The queue of hints, delivered one at a time in their order."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, base: Base, seconds: float = 600.0) -> None:
+    def __init__(
+        self, patch: pytest.MonkeyPatch, base: ScratchDatabase, seconds: float = 600.0
+    ) -> None:
         self.messages = deque[dict[str, Any]]()
         self.delivered = 0
         self._base = base
@@ -38,7 +40,7 @@ class Queue:
         patch.setattr(hints, "send_later", self.send_later)
 
         def short(*given: Any, **named: Any) -> Worker:
-            return replace(Worker(*given, **named), turn=TURN, turn_seconds=seconds)
+            return replace(Worker(*given, **named), slice_events=TURN, slice_seconds=seconds)
 
         patch.setattr(queue_handler, "Worker", short)
 
@@ -70,9 +72,9 @@ def told(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_backlog_gives_way_after_a_turn(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hints = Queue(monkeypatch, base)
+    hints = Queue(monkeypatch, scratch_db)
     giant = ""
     for _ in range(12):
         (giant, *_) = append(gateway, gateway.key("giant"), told(200))
@@ -88,14 +90,14 @@ def test_a_backlog_gives_way_after_a_turn(
         hints.deliver()
     assert hints.unfolded(giant) == 0
     assert hints.delivered <= 2 + 2400 // TURN + 1, "no turn is for nothing"
-    assert base.rows("select count(*) from scope_work") == [(0,)]
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
 def test_a_turn_of_long_texts_ends_by_the_clock(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few events it had: a neighbour waits for seconds, not for a thousand long texts."""
-    hints = Queue(monkeypatch, base, seconds=0.0)
+    hints = Queue(monkeypatch, scratch_db, seconds=0.0)
     (giant, *_) = append(gateway, gateway.key("giant"), told(300))
     small = append(gateway, gateway.key("small"), told(5))[0]
     hints.messages.clear()

@@ -11,7 +11,7 @@ import pytest
 
 from functions.ingest.handler import lambda_handler
 from strandline.local.lambda_context import LambdaContext
-from tests.support import EVENTS, Base, Gateway, Reply, said
+from tests.support import EVENTS, Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 
@@ -29,14 +29,14 @@ def event(name: str, key: str) -> dict[str, Any]:
     return found
 
 
-def test_an_event_is_stored_and_acknowledged(gateway: Gateway, base: Base) -> None:
+def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     result = lambda_handler(event("ingest.json", gateway.key()), context())
     assert (result["statusCode"], result["isBase64Encoded"]) == (201, False)
     assert result["headers"] == {"Content-Type": "application/json"}
     receipt = json.loads(result["body"])
     assert set(receipt) == {"event_id", "cid", "scope_id", "seq", "recorded_at", "blob"}
     assert (receipt["seq"], receipt["blob"]) == (1, None)
-    stored = base.rows(
+    stored = scratch_db.rows(
         "select event_id::text, cid, scope_id::text, participants, role, type, origin, speaker,"
         " content, session_id, channel, occurred_at, metadata, writer from events"
     )
@@ -60,26 +60,28 @@ def test_an_event_is_stored_and_acknowledged(gateway: Gateway, base: Base) -> No
     ]
     recorded = datetime.fromisoformat(receipt["recorded_at"])
     assert abs(datetime.now(UTC) - recorded) < timedelta(minutes=1)
-    assert base.rows("select channel, source_event_key from event_keys") == [
+    assert scratch_db.rows("select channel, source_event_key from event_keys") == [
         ("slack", "C04B7/1793966653.000200")
     ]
 
 
 def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     result = lambda_handler(event("ingest_batch.json", gateway.key()), context())
     answer = json.loads(result["body"])
     assert (result["statusCode"], answer["stored"], answer["failed"]) == (200, 2, 1)
     assert [item["status"] for item in answer["results"]] == [201, 201, 422]
     assert answer["results"][2]["error"]["details"]["field"] == "role"
-    assert base.rows("select seq, role, type from events order by seq") == [
+    assert scratch_db.rows("select seq, role, type from events order by seq") == [
         (1, "user", "message"),
         (2, "agent", "action"),
     ]
 
 
-def test_the_same_event_delivered_twice_is_stored_once(gateway: Gateway, base: Base) -> None:
+def test_the_same_event_delivered_twice_is_stored_once(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     proxied = event("ingest.json", gateway.key())
     first, second = (
         lambda_handler(copy.deepcopy(proxied), context()),
@@ -88,16 +90,16 @@ def test_the_same_event_delivered_twice_is_stored_once(gateway: Gateway, base: B
     assert (first["statusCode"], first["body"]) == (second["statusCode"], second["body"])
     assert "Idempotent-Replayed" not in first["headers"]
     assert second["headers"]["Idempotent-Replayed"] == "true"
-    assert base.rows("select count(*) from events") == [(1,)]
+    assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_a_body_in_base64_is_read(gateway: Gateway, base: Base) -> None:
+def test_a_body_in_base64_is_read(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     proxied = event("ingest.json", gateway.key())
-    text = json.dumps(said("Grüße"), ensure_ascii=False)
+    text = json.dumps(user_message("Grüße"), ensure_ascii=False)
     proxied["body"] = base64.b64encode(text.encode()).decode()
     proxied["isBase64Encoded"] = True
     assert lambda_handler(proxied, context())["statusCode"] == 201
-    assert base.rows("select content from events") == [("Grüße",)]
+    assert scratch_db.rows("select content from events") == [("Grüße",)]
 
 
 @pytest.mark.parametrize("body", ["{}", "e30", "e3=0", "e30=\u00e9"])
@@ -110,22 +112,24 @@ def test_a_body_that_is_said_to_be_base64_and_is_none_is_refused(
     assert json.loads(answer["body"])["error"]["details"] == {"field": "body"}
 
 
-def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, base: Base) -> None:
+def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for n in range(6):
         who = ["user:alice"] if n % 2 else ["user:alice", "user:bob"]
-        reply = gateway.call("POST", PATH, said(f"turn {n}", *who), key=key)
+        reply = gateway.call("POST", PATH, user_message(f"turn {n}", *who), key=key)
         assert reply.body["seq"] == n // 2 + 1
-    assert base.rows("select last_seq from scopes") == [(3,), (3,)]
+    assert scratch_db.rows("select last_seq from scopes") == [(3,), (3,)]
 
 
 def test_one_set_of_participants_is_one_scope_however_it_is_spelled(gateway: Gateway) -> None:
     key = gateway.key()
     spellings = [["user:Zo\u00eb", "agent:a"], [" agent:a", "user:Zoe\u0308", "agent:a"]]
-    replies = [gateway.call("POST", PATH, said("x", *who), key=key).body for who in spellings]
+    replies = [
+        gateway.call("POST", PATH, user_message("x", *who), key=key).body for who in spellings
+    ]
     assert replies[0]["scope_id"] == replies[1]["scope_id"]
     assert [reply["seq"] for reply in replies] == [1, 2]
-    other = gateway.call("POST", PATH, said("x", "user:zo\u00eb", "agent:a"), key=key).body
+    other = gateway.call("POST", PATH, user_message("x", "user:zo\u00eb", "agent:a"), key=key).body
     assert other["scope_id"] != replies[0]["scope_id"]
 
 
@@ -133,15 +137,17 @@ def test_one_set_of_participants_is_one_scope_however_it_is_spelled(gateway: Gat
 
 
 @pytest.fixture
-def stored(gateway: Gateway, base: Base) -> Callable[..., tuple[Reply, list[tuple[Any, ...]]]]:
+def stored(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> Callable[..., tuple[Reply, list[tuple[Any, ...]]]]:
     """Append as a user (or unbound); the answer, and what lies in the log of it."""
     keys = {user: gateway.key(user=user) for user in ("user:alice", "user:bob", None)}
 
     def append(user: str | None, **more: Any) -> tuple[Reply, list[tuple[Any, ...]]]:
-        body = {**said("x", "user:alice", "user:bob", "agent:helper"), **more}
+        body = {**user_message("x", "user:alice", "user:bob", "agent:helper"), **more}
         reply = gateway.call("POST", PATH, body, key=keys[user])
         found = "select speaker, origin, writer from events where event_id::text = %s"
-        return reply, base.rows(found, reply.body.get("event_id"))
+        return reply, scratch_db.rows(found, reply.body.get("event_id"))
 
     return append
 
@@ -167,7 +173,7 @@ def test_origin_and_writer_follow_from_the_credential(
 
 
 def test_a_bound_key_may_not_write_for_others(
-    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], base: Base
+    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], scratch_db: ScratchDatabase
 ) -> None:
     for more, status, field in (
         ({"participants": ["user:bob"]}, 403, "participants"),
@@ -179,7 +185,7 @@ def test_a_bound_key_may_not_write_for_others(
     ):
         reply, _ = stored("user:alice", **more)
         assert (reply.status, reply.error["details"]["field"]) == (status, field)
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
 def test_a_body_may_repeat_the_ids_of_its_credential(
@@ -193,25 +199,29 @@ def test_a_body_may_repeat_the_ids_of_its_credential(
 # sessions ----------------------------------------------------------------------------------------
 
 
-def test_a_session_has_one_set_of_participants(gateway: Gateway, base: Base) -> None:
+def test_a_session_has_one_set_of_participants(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user="user:alice")
-    assert gateway.call("POST", PATH, said("x", session_id="s"), key=key).status == 201
-    assert gateway.call("POST", PATH, said("y", session_id="s"), key=key).status == 201
-    other = said("z", "user:alice", "user:bob", session_id="s")
+    assert gateway.call("POST", PATH, user_message("x", session_id="s"), key=key).status == 201
+    assert gateway.call("POST", PATH, user_message("y", session_id="s"), key=key).status == 201
+    other = user_message("z", "user:alice", "user:bob", session_id="s")
     reply = gateway.call("POST", PATH, other, key=key)
     assert (reply.status, reply.error["details"]["field"]) == (422, "session_id")
-    assert base.rows("select last_seq from scopes") == [(2,)]
+    assert scratch_db.rows("select last_seq from scopes") == [(2,)]
 
 
-def test_who_cannot_see_a_session_is_not_told_of_it(gateway: Gateway, base: Base) -> None:
+def test_who_cannot_see_a_session_is_not_told_of_it(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Two people may call their sessions the same; neither learns of the other's."""
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
-    first = gateway.call("POST", PATH, said("x", "user:alice", session_id="s"), key=alice)
-    taken = gateway.call("POST", PATH, said("x", "user:bob", session_id="s"), key=bob)
-    free = gateway.call("POST", PATH, said("x", "user:bob", session_id="t"), key=bob)
+    first = gateway.call("POST", PATH, user_message("x", "user:alice", session_id="s"), key=alice)
+    taken = gateway.call("POST", PATH, user_message("x", "user:bob", session_id="s"), key=bob)
+    free = gateway.call("POST", PATH, user_message("x", "user:bob", session_id="t"), key=bob)
     assert [first.status, taken.status, free.status] == [201, 201, 201]
     assert set(taken.body) == set(free.body)
-    assert base.rows("select session_id, count(*) from sessions group by 1 order by 1") == [
+    assert scratch_db.rows("select session_id, count(*) from sessions group by 1 order by 1") == [
         ("s", 2),
         ("t", 1),
     ]
@@ -219,6 +229,8 @@ def test_who_cannot_see_a_session_is_not_told_of_it(gateway: Gateway, base: Base
 
 def test_an_unbound_key_sees_every_session_of_its_tenant_and_of_no_other(gateway: Gateway) -> None:
     for tenant, status in (("acme", 422), ("other", 201)):
-        gateway.call("POST", PATH, said("x", "user:alice", session_id="s"), key=gateway.key())
-        body = said("x", "user:bob", session_id="s")
+        gateway.call(
+            "POST", PATH, user_message("x", "user:alice", session_id="s"), key=gateway.key()
+        )
+        body = user_message("x", "user:bob", session_id="s")
         assert gateway.call("POST", PATH, body, key=gateway.key(tenant)).status == status

@@ -16,13 +16,13 @@ from botocore.exceptions import ReadTimeoutError
 from moto.sqs.models import sqs_backends
 
 from strandline.aws import clients as aws_clients
-from strandline.aws.run_requests import Runs
-from strandline.aws.work_queue import Hints
+from strandline.aws.run_requests import JobQueue
+from strandline.aws.work_queue import WorkQueue
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.log import store as log_store
 from strandline.observability import logger
-from tests.support import Deaf, Gateway, said
+from tests.support import Gateway, NullJobQueue, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 CANARY = "kanarienvogel"
@@ -52,13 +52,13 @@ def hinted(aws: LocalAws) -> list[tuple[str, str]]:
     """The (tenant, scope) pairs that wait in the queue; it is empty afterwards."""
     found: list[tuple[str, str]] = []
     with closing(client("sqs")) as sqs:
-        asked: dict[str, Any] = {"QueueUrl": aws.queue_url, "MaxNumberOfMessages": 10}
+        asked: dict[str, Any] = {"QueueUrl": aws.work_queue_url, "MaxNumberOfMessages": 10}
         while got := sqs.receive_message(**asked).get("Messages"):
             for message in got:
                 body = json.loads(message["Body"])
                 found += [(body["tenant"], scope) for scope in body["scopes"]]
                 handle = message["ReceiptHandle"]
-                sqs.delete_message(QueueUrl=aws.queue_url, ReceiptHandle=handle)
+                sqs.delete_message(QueueUrl=aws.work_queue_url, ReceiptHandle=handle)
     return found
 
 
@@ -67,21 +67,23 @@ def test_a_hint_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
 ) -> None:
     hinted(aws)
     key = gateway.key("hinted")
-    scope = gateway.call("POST", PATH, said("one"), key=key).body["scope_id"]
+    scope = gateway.call("POST", PATH, user_message("one"), key=key).body["scope_id"]
     assert hinted(aws) == [("hinted", scope)]
     for text in ("two", "three"):
-        gateway.call("POST", PATH, said(text), key=key)
-    assert gateway.call("POST", PATH, said("x", "user:b", role="tool"), key=key).status == 422
+        gateway.call("POST", PATH, user_message(text), key=key)
+    assert (
+        gateway.call("POST", PATH, user_message("x", "user:b", role="tool"), key=key).status == 422
+    )
     assert hinted(aws) == []
-    gateway.tick()
-    gateway.call("POST", PATH, said("four"), key=key)
+    gateway.sweep()
+    gateway.call("POST", PATH, user_message("four"), key=key)
     assert hinted(aws) == [("hinted", scope)]
 
 
 def test_a_batch_hints_each_scope_once_and_a_replay_none(gateway: Gateway, aws: LocalAws) -> None:
     hinted(aws)
     key = gateway.key()
-    batch = {"events": [said("x", f"user:{n % 12}") for n in range(24)]}
+    batch = {"events": [user_message("x", f"user:{n % 12}") for n in range(24)]}
     headers = {"Idempotency-Key": "k"}
     reply = gateway.call("POST", BATCH, batch, key=key, headers=headers)
     scopes = {item["event"]["scope_id"] for item in reply.body["results"]}
@@ -108,10 +110,10 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
         )
         if port:
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        handler.service.__dict__["hints"] = Hints(url or aws.queue_url)
+        handler.resources.__dict__["hints"] = WorkQueue(url or aws.work_queue_url)
         key = gateway.key()
         started = time.monotonic()
-        reply = gateway.call("POST", PATH, said(CANARY), key=key)
+        reply = gateway.call("POST", PATH, user_message(CANARY), key=key)
         assert time.monotonic() - started < 4
     assert reply.status == 201
     lines = log.getvalue()
@@ -126,7 +128,7 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
 def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
     hinted(aws)
     waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(1, 20))}
-    Hints(aws.queue_url).send_later("acme", waits)
+    WorkQueue(aws.work_queue_url).send_later("acme", waits)
     assert hinted(aws) == []
     queue: Any = sqs_backends[ACCOUNT_ID][REGION].queues["strandline"]
     messages: list[Any] = queue._messages
@@ -135,9 +137,9 @@ def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
     for message in messages:
         message.delayed_until = 0
     assert sorted(scope for _, scope in hinted(aws)) == sorted(str(scope) for scope in waits)
-    Hints("").send_later("acme", waits)
+    WorkQueue("").send_later("acme", waits)
     turn = uuid.uuid4()
-    Hints(aws.queue_url).send_later("acme", {turn: 0.0})
+    WorkQueue(aws.work_queue_url).send_later("acme", {turn: 0.0})
     assert hinted(aws) == [("acme", str(turn))], "a next turn is not waited for"
 
 
@@ -146,7 +148,7 @@ def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
 
 def telling(**more: object) -> dict[str, Any]:
     """An event that holds the canary wherever a caller's words can stand."""
-    body = said(f"{CANARY} sang", f"user:{CANARY}", f"agent:{CANARY}")
+    body = user_message(f"{CANARY} sang", f"user:{CANARY}", f"agent:{CANARY}")
     told: dict[str, object] = {
         "metadata": {CANARY: CANARY},
         "name": f"{CANARY}.txt",
@@ -189,13 +191,13 @@ def test_no_log_line_holds_a_word_of_memory(
     assert gateway.call("POST", "/api/v1/recall", asked, key=key).body["hits"]
     gateway.call("GET", "/memories/list", key=key, query=query)
     gateway.call("GET", f"/memory/{CANARY}", key=key, query=query)
-    gateway.tick()
+    gateway.sweep()
     assert statuses == [201, 201, 409, 201, 422, 422, 422, 422, 200, 422, 400, 400]
 
     def fail(*_: object) -> Any:
         raise RuntimeError(f"the row holds {CANARY}") from ValueError(CANARY)
 
-    monkeypatch.setattr(log_store, "append", fail)
+    monkeypatch.setattr(log_store, "append_events", fail)
     reply = gateway.call("POST", PATH, telling(source_event_key="4"), key=key)
     assert (reply.status, reply.error["code"]) == (500, "internal_error")
     assert CANARY not in reply.text
@@ -218,7 +220,7 @@ def test_a_fault_of_the_databases_is_logged_without_its_row(
     def wrong(*_: object, **__: object) -> str:
         return "no-such-origin"
 
-    monkeypatch.setattr(event_builder, "_origin", wrong)
+    monkeypatch.setattr(event_builder, "_derive_origin", wrong)
     reply = gateway.call("POST", PATH, telling(), key=gateway.key())
     assert reply.status == 500
     lines = log.getvalue()
@@ -257,13 +259,15 @@ class Refusing:
 
 
 @pytest.fixture
-def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Hints]:
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkQueue]:
     """The append's hints, which SQS does not take so many times."""
     from functions.ingest import handler
 
-    def made(times: int, *, partly: bool = False) -> Hints:
-        hints = handler.service.hints
-        monkeypatch.setattr(hints, "_sqs", Refusing(aws_clients.queue(), times, partly=partly))
+    def made(times: int, *, partly: bool = False) -> WorkQueue:
+        hints = handler.resources.work_queue
+        monkeypatch.setattr(
+            hints, "_sqs", Refusing(aws_clients.best_effort_sqs_client(), times, partly=partly)
+        )
         return hints
 
     return made
@@ -274,12 +278,12 @@ def test_a_hint_that_was_not_taken_is_sent_again(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
-    refusing: Callable[..., Hints],
+    refusing: Callable[..., WorkQueue],
     partly: bool,
 ) -> None:
     hinted(aws)
     refusing(1, partly=partly)
-    batch = {"events": [said("x", f"user:{n}") for n in range(12)]}
+    batch = {"events": [user_message("x", f"user:{n}") for n in range(12)]}
     assert gateway.call("POST", BATCH, batch, key=gateway.key()).status == 200
     found = hinted(aws)
     assert (len(found), len(set(found))) == (12, 12)
@@ -291,7 +295,7 @@ def test_where_no_hint_is_taken_a_sweep_is_wished_for(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
-    refusing: Callable[..., Hints],
+    refusing: Callable[..., WorkQueue],
     monkeypatch: pytest.MonkeyPatch,
     partly: bool,
 ) -> None:
@@ -299,40 +303,40 @@ def test_where_no_hint_is_taken_a_sweep_is_wished_for(
 
     wished: list[str] = []
 
-    class Listening(Deaf):
-        def wish(self, job: str, due: datetime, now: datetime) -> bool:
+    class Listening(NullJobQueue):
+        def request_run(self, job: str, due: datetime, now: datetime) -> bool:
             wished.append(job)
             return due == now
 
-    monkeypatch.setitem(handler.service.__dict__, "runs", Listening())
+    monkeypatch.setitem(handler.resources.__dict__, "runs", Listening())
     hinted(aws)
     refusing(2, partly=partly)
     key = gateway.key()
-    gateway.call("POST", PATH, said("one"), key=key)
+    gateway.call("POST", PATH, user_message("one"), key=key)
     assert wished == ["sweeper"]
     assert "hint not sent" in log.getvalue()
-    gateway.call("POST", PATH, said("two"), key=key)
+    gateway.call("POST", PATH, user_message("two"), key=key)
     assert (wished, hinted(aws)) == (["sweeper"], [])
 
 
 def test_where_nobody_can_be_told_the_next_append_tells(
     gateway: Gateway,
     aws: LocalAws,
-    refusing: Callable[..., Hints],
+    refusing: Callable[..., WorkQueue],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also one that has nothing to hint itself; and what is owed does not grow without end."""
     from functions.ingest import handler
 
-    monkeypatch.setitem(handler.service.__dict__, "runs", Runs(aws.runs_url + "-gone"))
+    monkeypatch.setitem(handler.resources.__dict__, "runs", JobQueue(aws.job_queue_url + "-gone"))
     hinted(aws)
     hints = refusing(2)
     key = gateway.key()
-    scope = gateway.call("POST", PATH, said("one"), key=key).body["scope_id"]
+    scope = gateway.call("POST", PATH, user_message("one"), key=key).body["scope_id"]
     assert hinted(aws) == []
-    gateway.call("POST", PATH, said("two"), key=key)
+    gateway.call("POST", PATH, user_message("two"), key=key)
     assert hinted(aws) == [("acme", scope)]
-    gateway.call("POST", PATH, said("three"), key=key)
+    gateway.call("POST", PATH, user_message("three"), key=key)
     assert hinted(aws) == []
     refusing(100)
     for _ in range(30):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 REPLAYED = "Idempotent-Replayed"
@@ -41,30 +41,30 @@ def bad_items() -> list[tuple[dict[str, object], int]]:
     """Items that fail, each in another way and place, and their status alone."""
     return [
         ({"role": "user"}, 422),
-        (said("x", role="tool"), 422),
-        (said("x", "user:bob"), 403),
-        (said("x", edges=[{"cid": NO_CID}]), 422),
-        (said("x", blob={"cid": NO_CID}, content=None), 422),
-        (said("other words", source_event_key="taken"), 409),
-        (said("x", "user:alice", "user:bob", session_id="begun"), 422),
-        (said("x", tenant_id="other"), 403),
+        (user_message("x", role="tool"), 422),
+        (user_message("x", "user:bob"), 403),
+        (user_message("x", edges=[{"cid": NO_CID}]), 422),
+        (user_message("x", blob={"cid": NO_CID}, content=None), 422),
+        (user_message("other words", source_event_key="taken"), 409),
+        (user_message("x", "user:alice", "user:bob", session_id="begun"), 422),
+        (user_message("x", tenant_id="other"), 403),
     ]
 
 
 def prepared(alice: Sender) -> None:
     """What the bad items collide with."""
-    assert alice.one(said("first", source_event_key="taken")).status == 201
-    assert alice.one(said("first", session_id="begun")).status == 201
+    assert alice.one(user_message("first", source_event_key="taken")).status == 201
+    assert alice.one(user_message("first", session_id="begun")).status == 201
 
 
 def test_each_item_has_the_status_and_error_that_it_would_have_alone(
-    alice: Sender, base: Base
+    alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     prepared(alice)
     items = [body for body, _ in bad_items()]
     alone = [alice.one(body) for body in items]
     assert [reply.status for reply in alone] == [status for _, status in bad_items()]
-    good = [said("good 1"), *items, said("good 2", source_event_key="new")]
+    good = [user_message("good 1"), *items, user_message("good 2", source_event_key="new")]
     reply = alice.batch(*good)
     assert (reply.status, reply.body["stored"], reply.body["failed"]) == (200, 2, len(items))
     assert statuses(reply) == [201, *(a.status for a in alone), 201]
@@ -73,79 +73,87 @@ def test_each_item_has_the_status_and_error_that_it_would_have_alone(
         assert shown == {**single.error, "request_id": ""}
         assert item["event"] is None
     assert [item["event"]["seq"] for item in reply.body["results"] if item["event"]] == [3, 4]
-    assert base.rows("select count(*), max(seq) from events") == [(4, 4)]
+    assert scratch_db.rows("select count(*), max(seq) from events") == [(4, 4)]
 
 
-def test_a_batch_in_which_all_fail_is_still_an_answer(alice: Sender, base: Base) -> None:
+def test_a_batch_in_which_all_fail_is_still_an_answer(
+    alice: Sender, scratch_db: ScratchDatabase
+) -> None:
     reply = alice.batch(1, None, "x", [], {})
     assert (reply.status, statuses(reply), reply.body["stored"]) == (200, [422] * 5, 0)
-    assert base.rows("select count(*) from scopes") == [(0,)]
+    assert scratch_db.rows("select count(*) from scopes") == [(0,)]
 
 
-def test_a_failing_item_leaves_no_key_behind(alice: Sender, base: Base) -> None:
+def test_a_failing_item_leaves_no_key_behind(alice: Sender, scratch_db: ScratchDatabase) -> None:
     prepared(alice)
     for n, (body, _) in enumerate(bad_items()):
         if "source_event_key" in body:
             continue
         word = f"retry-{n}"
         assert alice.batch(body, word=word).body["failed"] == 1
-        again = alice.batch(said("fixed"), word=word)
+        again = alice.batch(user_message("fixed"), word=word)
         assert (statuses(again), again.headers.get(REPLAYED)) == ([201], None)
-    assert base.rows("select count(*) from event_keys where source_event_key like 'retry%%'") == [
-        (len(bad_items()) - 1,)
-    ]
+    assert scratch_db.rows(
+        "select count(*) from event_keys where source_event_key like 'retry%%'"
+    ) == [(len(bad_items()) - 1,)]
 
 
-def test_the_keys_of_a_batch_go_by_place(alice: Sender, base: Base) -> None:
-    events = [said("a"), said("b"), said("c")]
+def test_the_keys_of_a_batch_go_by_place(alice: Sender, scratch_db: ScratchDatabase) -> None:
+    events = [user_message("a"), user_message("b"), user_message("c")]
     first, second = alice.batch(*events, word="k"), alice.batch(*events, word="k")
     assert first.text == second.text
     assert (first.headers.get(REPLAYED), second.headers.get(REPLAYED)) == (None, "true")
-    assert base.rows("select source_event_key from event_keys order by 1") == [
+    assert scratch_db.rows("select source_event_key from event_keys order by 1") == [
         ("k#0",),
         ("k#1",),
         ("k#2",),
     ]
-    turned = alice.batch(said("a"), said("c"), said("b"), said("d"), word="k")
+    turned = alice.batch(
+        user_message("a"), user_message("c"), user_message("b"), user_message("d"), word="k"
+    )
     assert statuses(turned) == [201, 409, 409, 201]
     assert turned.headers[REPLAYED] == "0"
-    alone = alice.one(said("b"), "k#1")
+    alone = alice.one(user_message("b"), "k#1")
     assert (alone.status, alone.headers.get(REPLAYED)) == (201, "true")
 
 
 def test_an_item_with_a_key_of_its_own_cannot_be_in_a_batch_with_one(alice: Sender) -> None:
-    reply = alice.batch(said("a"), said("b", source_event_key="own"), word="k")
+    reply = alice.batch(user_message("a"), user_message("b", source_event_key="own"), word="k")
     assert statuses(reply) == [201, 422]
 
 
-def test_one_key_twice_in_a_batch_is_stored_once(alice: Sender, base: Base) -> None:
-    same = said("a", source_event_key="k")
-    reply = alice.batch(same, same, said("b", source_event_key="k"), said("c"))
+def test_one_key_twice_in_a_batch_is_stored_once(
+    alice: Sender, scratch_db: ScratchDatabase
+) -> None:
+    same = user_message("a", source_event_key="k")
+    reply = alice.batch(same, same, user_message("b", source_event_key="k"), user_message("c"))
     assert statuses(reply) == [201, 201, 409, 201]
     first, second = (item["event"] for item in reply.body["results"][:2])
     assert first == second
     assert reply.headers[REPLAYED] == "1"
     assert reply.body["results"][2]["error"]["details"]["fields"] == ["content"]
-    assert base.rows("select seq, content from events order by seq") == [(1, "a"), (2, "c")]
+    assert scratch_db.rows("select seq, content from events order by seq") == [(1, "a"), (2, "c")]
 
 
 def test_a_batch_over_several_scopes_counts_each(alice: Sender) -> None:
     who = [["user:alice"], ["user:alice", "agent:a"], ["user:alice"]]
-    reply = alice.batch(*(said("x", *members) for members in who))
+    reply = alice.batch(*(user_message("x", *members) for members in who))
     assert [item["event"]["seq"] for item in reply.body["results"]] == [1, 1, 2]
 
 
-def test_edges_of_several_items_reach_their_own_targets(alice: Sender, base: Base) -> None:
-    targets = [alice.one(said(word)).body for word in "abcd"]
+def test_edges_of_several_items_reach_their_own_targets(
+    alice: Sender, scratch_db: ScratchDatabase
+) -> None:
+    targets = [alice.one(user_message(word)).body for word in "abcd"]
     ids = [target["event_id"] for target in targets]
     reply = alice.batch(
-        said("1", edges=[{"event_id": ids[0]}, {"cid": targets[1]["cid"], "weight": 0.5}]),
-        said("2"),
-        said("3", edges=[{"event_id": ids[2], "weight": 0.25}]),
-        said("4", edges=[{"cid": targets[3]["cid"]}]),
+        user_message("1", edges=[{"event_id": ids[0]}, {"cid": targets[1]["cid"], "weight": 0.5}]),
+        user_message("2"),
+        user_message("3", edges=[{"event_id": ids[2], "weight": 0.25}]),
+        user_message("4", edges=[{"cid": targets[3]["cid"]}]),
     )
     assert statuses(reply) == [201] * 4
-    assert base.rows(
+    assert scratch_db.rows(
         "select e.content, m.cited_id::text, m.weight from memory_edges m join events e"
         " on e.event_id = m.event_id order by 1, 3 desc"
     ) == [("1", ids[0], 1.0), ("1", ids[1], 0.5), ("3", ids[2], 0.25), ("4", ids[3], 1.0)]
@@ -153,15 +161,15 @@ def test_edges_of_several_items_reach_their_own_targets(alice: Sender, base: Bas
 
 def test_a_session_that_a_refused_item_named_is_free_for_the_next(alice: Sender) -> None:
     """As alone: what was never stored began no session."""
-    refused = said("x", edges=[{"cid": NO_CID}], session_id="new")
-    fine = said("y", "user:alice", "user:bob", session_id="new")
+    refused = user_message("x", edges=[{"cid": NO_CID}], session_id="new")
+    fine = user_message("y", "user:alice", "user:bob", session_id="new")
     assert statuses(alice.batch(refused, fine)) == [422, 201]
 
 
 # all or none -------------------------------------------------------------------------------------
 
 
-def sizes(base: Base) -> list[tuple[Any, ...]]:
+def sizes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     return base.rows(
         "select (select count(*) from events), (select count(*) from event_keys),"
         " (select count(*) from scopes), (select sum(last_seq) from scopes),"
@@ -170,45 +178,49 @@ def sizes(base: Base) -> list[tuple[Any, ...]]:
 
 
 def test_an_atomic_batch_with_a_bad_item_stores_nothing_and_says_which(
-    alice: Sender, base: Base
+    alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     prepared(alice)
     for place, (body, status) in enumerate(bad_items()):
-        before = sizes(base)
-        one = said("a", source_event_key=f"one-{place}")
-        two = said("b", "user:alice", source_event_key=f"two-{place}")
+        before = sizes(scratch_db)
+        one = user_message("a", source_event_key=f"one-{place}")
+        two = user_message("b", "user:alice", source_event_key=f"two-{place}")
         reply = alice.batch(one, body, two, atomic=True)
         assert (reply.status, reply.error["details"]["field"]) == (422, "events")
         results = reply.error["details"]["results"]
         assert [item["status"] for item in results] == [424, status, 424]
         assert [item["error"]["code"] for item in results][::2] == ["batch_refused"] * 2
-        assert sizes(base) == before
+        assert sizes(scratch_db) == before
         again = alice.batch(one, two, atomic=True)
         assert (statuses(again), again.headers.get(REPLAYED)) == ([201, 201], None)
 
 
-def test_an_atomic_batch_of_good_items_is_stored_and_replayed(alice: Sender, base: Base) -> None:
-    events = [said("a"), said("b")]
+def test_an_atomic_batch_of_good_items_is_stored_and_replayed(
+    alice: Sender, scratch_db: ScratchDatabase
+) -> None:
+    events = [user_message("a"), user_message("b")]
     first, second = (alice.batch(*events, atomic=True, word="k") for _ in range(2))
     assert (first.status, first.text) == (200, second.text)
     assert second.headers[REPLAYED] == "true"
-    assert base.rows("select count(*) from events") == [(2,)]
+    assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
 def test_an_atomic_conflict_names_its_fields_like_any_other(alice: Sender) -> None:
     prepared(alice)
-    reply = alice.batch(said("b", source_event_key="taken"), atomic=True)
+    reply = alice.batch(user_message("b", source_event_key="taken"), atomic=True)
     (item,) = reply.error["details"]["results"]
     assert item["error"]["details"]["fields"] == ["content"]
 
 
-def test_an_item_that_no_log_holds_fails_alone(gateway: Gateway, base: Base) -> None:
-    good = json.dumps(said("fine"))
+def test_an_item_that_no_log_holds_fails_alone(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    good = json.dumps(user_message("fine"))
     bad = [
-        json.dumps(said("tool output \u0000")),
-        json.dumps(said("x")).replace('"x"', '"\\ud800"'),
-        json.dumps(said("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": NaN}'),
-        json.dumps(said("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": 1e999}'),
+        json.dumps(user_message("tool output \u0000")),
+        json.dumps(user_message("x")).replace('"x"', '"\\ud800"'),
+        json.dumps(user_message("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": NaN}'),
+        json.dumps(user_message("x", metadata={"a": 1})).replace('{"a": 1}', '{"a": 1e999}'),
     ]
     raw = ('{"events": [' + ", ".join([good, *bad, good]) + "]}").encode()
     reply = gateway.call("POST", "/api/v1/events/batch", raw=raw, key=gateway.key())
@@ -216,20 +228,20 @@ def test_an_item_that_no_log_holds_fails_alone(gateway: Gateway, base: Base) -> 
     assert [item["status"] for item in reply.body["results"]] == [201, 422, 422, 422, 422, 201]
     fields = [item["error"]["details"]["field"] for item in reply.body["results"][1:5]]
     assert fields == ["content", "content", "metadata.a", "metadata.a"]
-    assert base.rows("select count(*) from events") == [(2,)]
+    assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
 def test_a_users_session_takes_no_name_from_the_others(gateway: Gateway) -> None:
     """Nobody can stop another's conversation by using its name, before or after."""
     service, bob = gateway.key(), gateway.key(user="user:bob")
-    theirs = said("turn", "user:alice", "agent:helper", session_id="s")
+    theirs = user_message("turn", "user:alice", "agent:helper", session_id="s")
     for _ in range(2):
         assert gateway.call("POST", "/api/v1/events", theirs, key=service).status == 201
-        mine = said("mine", "user:bob", session_id="s")
+        mine = user_message("mine", "user:bob", session_id="s")
         assert gateway.call("POST", "/api/v1/events", mine, key=bob).status == 201
-    squatted = said("first", "user:bob", session_id="t")
+    squatted = user_message("first", "user:bob", session_id="t")
     assert gateway.call("POST", "/api/v1/events", squatted, key=bob).status == 201
     late = {**theirs, "session_id": "t"}
     assert gateway.call("POST", "/api/v1/events", late, key=service).status == 201
-    other = said("x", "user:carol", session_id="s")
+    other = user_message("x", "user:carol", session_id="s")
     assert gateway.call("POST", "/api/v1/events", other, key=service).status == 422

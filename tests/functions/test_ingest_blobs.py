@@ -10,9 +10,9 @@ import pytest
 from multiformats import CID, multihash
 
 from strandline.local.aws import LocalAws, client
-from strandline.log.cid import Edge, Part, encode
+from strandline.log.cid import Edge, Part, encode_block
 from strandline.log.event_builder import NewEvent
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 
@@ -36,7 +36,7 @@ def objects(aws: LocalAws) -> dict[str, bytes]:
 
 
 def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
-    return {**said("", *who, **more), "content": None, "blob": {"cid": cid}}
+    return {**user_message("", *who, **more), "content": None, "blob": {"cid": cid}}
 
 
 def without_id(reply: Reply) -> tuple[int, dict[str, Any]]:
@@ -47,7 +47,7 @@ def without_id(reply: Reply) -> tuple[int, dict[str, Any]]:
 
 
 def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
-    gateway: Gateway, base: Base, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key("claims")
     for text, is_large in (
@@ -58,9 +58,9 @@ def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
         ("🌊" * 16_384, False),
         ("海" * 21_845 + "ab", True),
     ):
-        reply = gateway.call("POST", PATH, said(text), key=key)
+        reply = gateway.call("POST", PATH, user_message(text), key=key)
         assert reply.status == 201
-        found = base.rows(
+        found = scratch_db.rows(
             "select content, blob_cid, blob_size::int, mime_type from events"
             " where event_id::text = %s",
             reply.body["event_id"],
@@ -79,14 +79,16 @@ def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
     assert len(stored) == 3
 
 
-def test_parts_that_are_large_together_become_one_payload(gateway: Gateway, base: Base) -> None:
+def test_parts_that_are_large_together_become_one_payload(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     parts = [{"content": "a" * 40_000, "model": "m"}, {"content": "b" * 40_000}]
-    body = {**said(""), "role": "agent", "parts": parts, "content": None}
+    body = {**user_message(""), "role": "agent", "parts": parts, "content": None}
     reply = gateway.call("POST", PATH, body, key=gateway.key())
     assert reply.body["blob"]["size"] == 80_000
     read = gateway.call("GET", f"/ipfs/{reply.body['cid']}", key=gateway.key(user="user:alice"))
     assert read.status == 200
-    assert base.rows("select content from events") == [(None,)]
+    assert scratch_db.rows("select content from events") == [(None,)]
 
 
 # who may cite a blob -----------------------------------------------------------------------------
@@ -95,8 +97,8 @@ def test_parts_that_are_large_together_become_one_payload(gateway: Gateway, base
 def test_a_blob_is_cited_by_who_uploaded_it_or_sees_it(gateway: Gateway) -> None:
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
     anybody = gateway.key()
-    own = said("own " + "x" * 70_000, "user:alice")
-    shared = said("shared " + "x" * 70_000, "user:alice", "user:bob")
+    own = user_message("own " + "x" * 70_000, "user:alice")
+    shared = user_message("shared " + "x" * 70_000, "user:alice", "user:bob")
     cids = [gateway.call("POST", PATH, b, key=alice).body["blob"]["cid"] for b in (own, shared)]
     for key, cid, who, status in (
         (alice, cids[0], ["user:alice", "agent:a"], 201),
@@ -115,11 +117,11 @@ def test_a_blob_is_cited_by_who_uploaded_it_or_sees_it(gateway: Gateway) -> None
 
 
 def test_anothers_blob_is_answered_like_one_that_there_is_not(
-    gateway: Gateway, base: Base, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     text = "a secret of alice " + "x" * 70_000
     cid = other_cid(text.encode(), "raw")
-    mine = said(text, "user:alice")
+    mine = user_message(text, "user:alice")
     assert gateway.call("POST", PATH, mine, key=gateway.key(user="user:alice")).status == 201
     for key in (
         gateway.key(user="user:bob"),
@@ -148,7 +150,7 @@ def test_anothers_blob_is_answered_like_one_that_there_is_not(
             assert all(set(r.headers) == set(replies[0].headers) for r in replies)
         read = [gateway.call("GET", f"/file/{c}", key=key, query=VIEW) for c in (cid, NOWHERE)]
         assert without_id(read[0]) == without_id(read[1])
-    assert base.rows("select count(*) from events") == [(1,)]
+    assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
 VIEW = {"participants": "user:bob"}
@@ -158,8 +160,8 @@ def test_knowing_a_payloads_bytes_is_having_it(gateway: Gateway) -> None:
     """Who uploads the same bytes has them as its own, and still sees nothing of the other's."""
     text = "x" * 70_000
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
-    first = gateway.call("POST", PATH, said(text, "user:alice"), key=alice).body
-    second = gateway.call("POST", PATH, said(text, "user:bob"), key=bob).body
+    first = gateway.call("POST", PATH, user_message(text, "user:alice"), key=alice).body
+    second = gateway.call("POST", PATH, user_message(text, "user:bob"), key=bob).body
     assert first["blob"] == second["blob"]
     assert (
         gateway.call("POST", PATH, citing(first["blob"]["cid"], "user:bob"), key=bob).status == 201
@@ -170,43 +172,49 @@ def test_knowing_a_payloads_bytes_is_having_it(gateway: Gateway) -> None:
 # edges -------------------------------------------------------------------------------------------
 
 
-def test_an_edge_names_its_target_by_id_or_by_cid(gateway: Gateway, base: Base) -> None:
+def test_an_edge_names_its_target_by_id_or_by_cid(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
-    target = gateway.call("POST", PATH, said("the supporting event"), key=key).body
+    target = gateway.call("POST", PATH, user_message("the supporting event"), key=key).body
     for edge in (
         {"event_id": target["event_id"]},
         {"cid": target["cid"]},
         {"event_id": target["event_id"], "cid": target["cid"]},
     ):
-        body = said("x", edges=[{**edge, "weight": 0.25}])
+        body = user_message("x", edges=[{**edge, "weight": 0.25}])
         reply = gateway.call("POST", PATH, body, key=key).body
         read = gateway.call(
             "GET", f"{PATH}/{reply['event_id']}", key=gateway.key(user="user:alice")
         )
         wanted = {"event_id": target["event_id"], "cid": target["cid"], "weight": 0.25}
         assert read.body["edges"] == [wanted]
-    assert base.rows("select count(*) from memory_edges") == [(3,)]
+    assert scratch_db.rows("select count(*) from memory_edges") == [(3,)]
 
 
 def test_a_cid_means_the_earliest_event_that_every_reader_sees(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
-    both = said("x", "user:alice", "user:bob", speaker="user:alice")
+    both = user_message("x", "user:alice", "user:bob", speaker="user:alice")
     narrow, wide, _ = (
         gateway.call("POST", PATH, body, key=key).body
-        for body in (said("x", "user:alice"), both, both)
+        for body in (user_message("x", "user:alice"), both, both)
     )
     assert narrow["cid"] == wide["cid"]
     reply = gateway.call("POST", PATH, {**both, "edges": [{"cid": wide["cid"]}]}, key=key)
     assert reply.status == 201
-    assert base.rows("select cited_id::text from memory_edges") == [(wide["event_id"],)]
+    assert scratch_db.rows("select cited_id::text from memory_edges") == [(wide["event_id"],)]
 
 
-def test_an_edge_that_not_every_reader_may_follow_is_refused(gateway: Gateway, base: Base) -> None:
+def test_an_edge_that_not_every_reader_may_follow_is_refused(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
-    ours = gateway.call("POST", PATH, said("x", "user:alice"), key=key).body
-    theirs = gateway.call("POST", PATH, said("y", "user:bob"), key=gateway.key("other")).body
+    ours = gateway.call("POST", PATH, user_message("x", "user:alice"), key=key).body
+    theirs = gateway.call(
+        "POST", PATH, user_message("y", "user:bob"), key=gateway.key("other")
+    ).body
     wrong = {"event_id": ours["event_id"], "cid": theirs["cid"]}
     unknown = {"event_id": "01920000-0000-7000-8000-000000000000"}
     answers: list[tuple[int, dict[str, Any]]] = []
@@ -222,7 +230,7 @@ def test_an_edge_that_not_every_reader_may_follow_is_refused(gateway: Gateway, b
         ({"cid": "no cid at all"}, ["user:alice"]),
     ):
         for path in (PATH, BATCH):
-            body: dict[str, Any] = said("z", *who, edges=[edge])
+            body: dict[str, Any] = user_message("z", *who, edges=[edge])
             reply = gateway.call(
                 "POST", path, body if path == PATH else {"events": [body]}, key=key
             )
@@ -230,17 +238,19 @@ def test_an_edge_that_not_every_reader_may_follow_is_refused(gateway: Gateway, b
             answers.append((422, {**error, "request_id": ""}))
             assert error["details"]["field"] == "edges", edge
     assert all(answer == answers[0] for answer in answers)
-    assert base.rows("select count(*) from events") == [(2,)]
+    assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
-def test_one_target_twice_is_422_however_it_is_named(gateway: Gateway, base: Base) -> None:
+def test_one_target_twice_is_422_however_it_is_named(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
-    target = gateway.call("POST", PATH, said("x"), key=key).body
+    target = gateway.call("POST", PATH, user_message("x"), key=key).body
     by_id, by_cid = {"event_id": target["event_id"]}, {"cid": target["cid"]}
     for edges in ([by_id, by_id], [by_id, by_cid], [by_cid, {**by_cid, "weight": 0.5}]):
-        reply = gateway.call("POST", PATH, said("y", edges=edges), key=key)
+        reply = gateway.call("POST", PATH, user_message("y", edges=edges), key=key)
         assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
-    assert base.rows("select count(*) from events") == [(1,)]
+    assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
 # verified by others ------------------------------------------------------------------------------
@@ -268,7 +278,7 @@ def bodies(targets: list[str]) -> list[dict[str, Any]]:
         {"occurred_at": "9999-12-31T23:59:59.999999Z", "edges": list(reversed(edges))},
         {"metadata": {"a": 1}, "session_id": "s", "edges": edges[:1]},
     ]
-    return [said("Plain words.", "user:alice", "agent:helper") | shape for shape in shapes]
+    return [user_message("Plain words.", "user:alice", "agent:helper") | shape for shape in shapes]
 
 
 def row_as_block(row: tuple[Any, ...]) -> bytes:
@@ -282,14 +292,14 @@ def row_as_block(row: tuple[Any, ...]) -> bytes:
     event = object.__new__(NewEvent)
     for name, value in fields.items():
         object.__setattr__(event, name, value)
-    return encode(event, links)
+    return encode_block(event, links)
 
 
 @pytest.fixture
 def cids(gateway: Gateway) -> list[str]:
     """CIDs of stored events of every shape, some several times."""
     key = gateway.key()
-    first = [gateway.call("POST", PATH, said(str(n)), key=key).body for n in range(4)]
+    first = [gateway.call("POST", PATH, user_message(str(n)), key=key).body for n in range(4)]
     found = [event["cid"] for event in first]
     for _ in range(2):
         batch = {"events": bodies([event["event_id"] for event in first])}
@@ -316,8 +326,10 @@ def test_every_stored_block_hashes_to_its_cid_and_is_canonical(
         } | set(cids)
 
 
-def test_every_row_encodes_to_its_cid(gateway: Gateway, base: Base, cids: list[str]) -> None:
-    rows = base.rows(
+def test_every_row_encodes_to_its_cid(
+    gateway: Gateway, scratch_db: ScratchDatabase, cids: list[str]
+) -> None:
+    rows = scratch_db.rows(
         "select cid, role, type, speaker, content, parts, stop_reason, blob_cid, file_name,"
         " mime_type, occurred_at, edges from event_rows order by seq"
     )
@@ -329,7 +341,7 @@ def test_every_row_encodes_to_its_cid(gateway: Gateway, base: Base, cids: list[s
 def test_what_an_agent_said_is_in_its_block(gateway: Gateway) -> None:
     """With or without parts: two agents' messages that differ have different CIDs."""
     key = gateway.key(user="user:alice")
-    sent = [said(word, role="agent") for word in ("yes", "no")]
+    sent = [user_message(word, role="agent") for word in ("yes", "no")]
     replies = [gateway.call("POST", PATH, body, key=key).body for body in sent]
     assert replies[0]["cid"] != replies[1]["cid"]
     block = base64.b64decode(gateway.call("GET", f"/ipfs/{replies[0]['cid']}", key=key).text)

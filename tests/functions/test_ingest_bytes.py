@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from strandline.local.aws import LocalAws
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import citing, objects, uploaded
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 EMPTY = len("{}")
 
 
-def counted(base: Base) -> int:
+def counted(base: ScratchDatabase) -> int:
     """Over all scopes."""
     ((total,),) = base.rows("select coalesce(sum(stored_bytes), 0)::bigint from scopes")
     return total
@@ -31,66 +31,75 @@ def size(text: str, metadata: object = None) -> int:
     [("Plain.", {}), ("Grüße, 海", {"wörter": ["ü", 1.5, None]}), ("", {"a": {"b": [1, 2]}})],
 )
 def test_content_and_metadata_count(
-    gateway: Gateway, base: Base, text: str, metadata: dict[str, Any]
+    gateway: Gateway, scratch_db: ScratchDatabase, text: str, metadata: dict[str, Any]
 ) -> None:
-    reply = gateway.call("POST", PATH, said(text, metadata=metadata), key=gateway.key())
+    reply = gateway.call("POST", PATH, user_message(text, metadata=metadata), key=gateway.key())
     assert reply.status == 201
-    assert counted(base) == size(text, metadata)
+    assert counted(scratch_db) == size(text, metadata)
 
 
-def test_a_replay_and_a_conflict_count_nothing(gateway: Gateway, base: Base) -> None:
-    key, first = gateway.key(), said("Once.", source_event_key="1")
+def test_a_replay_and_a_conflict_count_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    key, first = gateway.key(), user_message("Once.", source_event_key="1")
     replies = [gateway.call("POST", PATH, first, key=key) for _ in range(2)]
     replies.append(gateway.call("POST", PATH, {**first, "content": "Another one."}, key=key))
     assert [reply.status for reply in replies] == [201, 201, 409]
-    assert counted(base) == size("Once.")
+    assert counted(scratch_db) == size("Once.")
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_of_a_batch_only_what_is_created_counts(gateway: Gateway, base: Base, atomic: bool) -> None:
+def test_of_a_batch_only_what_is_created_counts(
+    gateway: Gateway, scratch_db: ScratchDatabase, atomic: bool
+) -> None:
     """A new event, a double of it, two in another scope, and one that cites what does not exist."""
     edge = {"event_id": "01890a5d-ac96-774b-bcce-b302099a8057", "weight": 1.0}
     events = [
-        said("New.", source_event_key="a"),
-        said("New.", source_event_key="a"),
-        said("There.", "user:bob"),
-        said("Also there.", "user:bob"),
-        said("Refused, and long besides.", edges=[edge]),
+        user_message("New.", source_event_key="a"),
+        user_message("New.", source_event_key="a"),
+        user_message("There.", "user:bob"),
+        user_message("Also there.", "user:bob"),
+        user_message("Refused, and long besides.", edges=[edge]),
     ]
     body = {"events": events, "atomic": atomic}
     reply = gateway.call("POST", BATCH, body, key=gateway.key())
     assert reply.status == (422 if atomic else 200)
-    by_scope = dict(base.rows("select participants[1], stored_bytes from scopes"))
+    by_scope = dict(scratch_db.rows("select participants[1], stored_bytes from scopes"))
     there = size("There.") + size("Also there.")
     assert by_scope == ({} if atomic else {"agent:helper": size("New."), "user:bob": there})
 
 
-def test_a_payload_counts_for_the_request_that_brings_it(gateway: Gateway, base: Base) -> None:
+def test_a_payload_counts_for_the_request_that_brings_it(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key, text = gateway.key(), "long " * 20_000
-    brought = gateway.call("POST", PATH, said(text), key=key)
-    assert counted(base) == len(text) + EMPTY
-    cited: dict[str, object] = {**said(""), "blob": {"cid": brought.body["blob"]["cid"]}}
+    brought = gateway.call("POST", PATH, user_message(text), key=key)
+    assert counted(scratch_db) == len(text) + EMPTY
+    cited: dict[str, object] = {**user_message(""), "blob": {"cid": brought.body["blob"]["cid"]}}
     del cited["content"]
     reply = gateway.call("POST", PATH, cited, key=key)
     assert reply.status == 201, reply.text
     assert reply.body["blob"]["size"] == len(text)
-    assert counted(base) == len(text) + 2 * EMPTY
+    assert counted(scratch_db) == len(text) + 2 * EMPTY
 
 
 def test_a_payload_that_many_events_of_a_request_bring_counts_once(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, text = gateway.key(), "long " * 20_000
     begun = uploaded(gateway, key, b"put " * 20_000, mime_type="application/octet-stream")
-    events = [said(text), said(text), *(citing(begun["cid"]) for _ in range(3))]
+    events = [user_message(text), user_message(text), *(citing(begun["cid"]) for _ in range(3))]
     reply = gateway.call("POST", BATCH, {"events": events}, key=key)
     assert reply.body["stored"] == 5, reply.text
-    assert counted(base) == len(text) + 80_000 + 5 * EMPTY
+    assert counted(scratch_db) == len(text) + 80_000 + 5 * EMPTY
 
 
 def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key("refusals")
-    for event in (said("First.", source_event_key="k"), said("Here.", session_id="s")):
+    for event in (
+        user_message("First.", source_event_key="k"),
+        user_message("Here.", session_id="s"),
+    ):
         assert gateway.call("POST", PATH, event, key=key).status == 201
     before = objects(aws, "refusals/")
     for n, (refused, status) in enumerate(
@@ -100,7 +109,7 @@ def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAw
             ({"edges": [{"event_id": str(uuid.uuid4())}]}, 422),
         ]
     ):
-        long = gateway.call("POST", PATH, {**said(f"{n} " * 50_000), **refused}, key=key)
+        long = gateway.call("POST", PATH, {**user_message(f"{n} " * 50_000), **refused}, key=key)
         assert long.status == status, long.text
         begun = uploaded(gateway, key, f"{n}!".encode() * 50_000)
         cited = gateway.call("POST", PATH, {**citing(begun["cid"]), **refused}, key=key)
@@ -109,7 +118,7 @@ def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAw
 
 
 def test_a_replay_of_a_large_event_is_answered_again(gateway: Gateway) -> None:
-    key, large = gateway.key(), said("large " * 20_000, source_event_key="k")
+    key, large = gateway.key(), user_message("large " * 20_000, source_event_key="k")
     first, again = (gateway.call("POST", PATH, large, key=key) for _ in range(2))
     assert (first.status, again.status) == (201, 201)
     assert again.text == first.text

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.log.schemas import AppendRequest
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 EVENTS, BATCH = "/api/v1/events", "/api/v1/events/batch"
 MAX = 4 * 1024 * 1024
-TEXT = json.dumps(said("x"))
+TEXT = json.dumps(user_message("x"))
 
 
 def assert_refused(reply: Reply, status: int, field: str) -> None:
@@ -28,7 +28,7 @@ def assert_refused(reply: Reply, status: int, field: str) -> None:
     assert error["retryable"] is False
 
 
-def nothing_stored(base: Base) -> bool:
+def nothing_stored(base: ScratchDatabase) -> bool:
     tables = ("events", "scopes", "event_keys", "sessions", "blobs", "memory_edges", "scope_work")
     return all(base.rows(f"select count(*) from {table}") == [(0,)] for table in tables)  # noqa: S608
 
@@ -39,7 +39,7 @@ def with_field(field: str) -> str:
 
 
 def test_a_body_that_is_not_well_formed_is_refused_and_nothing_is_stored(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
     for raw in (
@@ -55,11 +55,11 @@ def test_a_body_that_is_not_well_formed_is_refused_and_nothing_is_stored(
     ):
         for path in (EVENTS, BATCH):
             assert_refused(gateway.call("POST", path, raw=raw, key=key), 400, "body")
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
 def test_what_json_can_say_and_a_log_cannot_hold_is_refused_at_its_place(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
     for field, place in (
@@ -75,10 +75,12 @@ def test_what_json_can_say_and_a_log_cannot_hold_is_refused_at_its_place(
     ):
         raw = with_field(field).encode()
         assert_refused(gateway.call("POST", EVENTS, raw=raw, key=key), 422, place)
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
-def test_a_body_deeper_than_its_limit_is_refused_however_deep(gateway: Gateway, base: Base) -> None:
+def test_a_body_deeper_than_its_limit_is_refused_however_deep(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for levels in (33, 10_000, 1_000_000):
         for path in (EVENTS, BATCH):
@@ -87,7 +89,7 @@ def test_a_body_deeper_than_its_limit_is_refused_however_deep(gateway: Gateway, 
             assert reply.status == 422
             assert path == BATCH or "32 levels" in reply.error["message"]
             assert reply.error["details"]["field"]
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
 def test_metadata_may_be_as_deep_as_a_body(gateway: Gateway) -> None:
@@ -95,7 +97,9 @@ def test_metadata_may_be_as_deep_as_a_body(gateway: Gateway) -> None:
     assert gateway.call("POST", EVENTS, raw=raw, key=gateway.key()).status == 201
 
 
-def test_a_body_over_4_mib_is_413_and_names_the_limit(gateway: Gateway, base: Base) -> None:
+def test_a_body_over_4_mib_is_413_and_names_the_limit(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for path, raw in ((EVENTS, b'"' + b"x" * (MAX - 1) + b'"'), (BATCH, b"\xff" * (MAX + 1))):
         assert len(raw) == MAX + 1
@@ -103,27 +107,27 @@ def test_a_body_over_4_mib_is_413_and_names_the_limit(gateway: Gateway, base: Ba
         assert_refused(reply, 413, "body")
         assert reply.error["details"]["limit"] == MAX
         assert str(MAX) in reply.error["message"]
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
 def test_a_body_of_exactly_4_mib_is_taken(gateway: Gateway) -> None:
-    room = MAX - len(json.dumps(said("")))
-    raw = json.dumps(said("x" * room)).encode()
+    room = MAX - len(json.dumps(user_message("")))
+    raw = json.dumps(user_message("x" * room)).encode()
     assert len(raw) == MAX
     reply = gateway.call("POST", EVENTS, raw=raw, key=gateway.key())
     assert (reply.status, reply.body["blob"]["size"]) == (201, room)
 
 
-def test_a_body_that_is_no_object_is_refused(gateway: Gateway, base: Base) -> None:
+def test_a_body_that_is_no_object_is_refused(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
-    bodies: list[object] = [[], "x", 1, True, [said("x")]]
+    bodies: list[object] = [[], "x", 1, True, [user_message("x")]]
     for body in bodies:
         for path in (EVENTS, BATCH):
             assert_refused(gateway.call("POST", path, body, key=key), 422, "body")
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
-def test_every_limit_is_kept_and_named(gateway: Gateway, base: Base) -> None:
+def test_every_limit_is_kept_and_named(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for field, value, limit in (
         ("metadata", {"a": "x" * 16_400}, "16384"),
@@ -137,21 +141,21 @@ def test_every_limit_is_kept_and_named(gateway: Gateway, base: Base) -> None:
         ("participants", ["user:" + "x" * 196], "200"),
         ("edges", [{"cid": "b" * 59}] * 65, "64"),
     ):
-        reply = gateway.call("POST", EVENTS, {**said("x"), field: value}, key=key)
+        reply = gateway.call("POST", EVENTS, {**user_message("x"), field: value}, key=key)
         assert_refused(reply, 422, field)
         assert limit in reply.error["message"], field
     for number, limit in ((0, "1"), (501, "500")):
-        reply = gateway.call("POST", BATCH, {"events": [said("x")] * number}, key=key)
+        reply = gateway.call("POST", BATCH, {"events": [user_message("x")] * number}, key=key)
         assert_refused(reply, 422, "events")
         assert limit in reply.error["message"]
     for word in ("", "k" * 501, "a\tb", "k\u00e9y"):
         headers = {"Idempotency-Key": word}
-        reply = gateway.call("POST", EVENTS, said("x"), key=key, headers=headers)
+        reply = gateway.call("POST", EVENTS, user_message("x"), key=key, headers=headers)
         assert_refused(reply, 422, "Idempotency-Key")
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)
 
 
-def test_the_longest_of_everything_is_stored(gateway: Gateway, base: Base) -> None:
+def test_the_longest_of_everything_is_stored(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """Every limit at once, in characters of four bytes that do not compress."""
 
     def longest(length: int, seed: int) -> str:
@@ -175,7 +179,7 @@ def test_the_longest_of_everything_is_stored(gateway: Gateway, base: Base) -> No
     headers = {"Idempotency-Key": "k" * 500}
     del body["source_event_key"]
     assert gateway.call("POST", EVENTS, body, key=key, headers=headers).status == 201
-    ((event_id,), *_) = base.rows("select event_id from events order by seq")
+    ((event_id,), *_) = scratch_db.rows("select event_id from events order by seq")
     read = gateway.call("GET", f"{EVENTS}/{event_id}", key=key)
     assert (read.status, read.body["metadata"]) == (200, body["metadata"])
 
@@ -239,11 +243,13 @@ OTHERWISE: st.SearchStrategy[dict[str, Any]] = CHANGES | SHAPED_PARTS | EDGES
 
 
 def shaped(fields: dict[str, Any], changes: dict[str, Any]) -> Any:
-    return said("x") | fields | changes
+    return user_message("x") | fields | changes
 
 
 BODIES: st.SearchStrategy[Any] = st.one_of(
-    JSON, st.builds(shaped, SHAPED, OTHERWISE), SHAPED.map(lambda fields: said("x") | fields)
+    JSON,
+    st.builds(shaped, SHAPED, OTHERWISE),
+    SHAPED.map(lambda fields: user_message("x") | fields),
 )
 
 
@@ -293,9 +299,11 @@ def test_no_batch_makes_the_service_fail(
     check(BATCH, {"events": bodies, "atomic": atomic})
 
 
-def test_a_query_parameter_that_no_route_knows_is_refused(gateway: Gateway, base: Base) -> None:
+def test_a_query_parameter_that_no_route_knows_is_refused(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
-    body = said("hi")
+    body = user_message("hi")
     assert_refused(gateway.call("POST", EVENTS, body, key=key, query={"dry": 1}), 422, "dry")
     assert_refused(gateway.call("GET", "/api/v1/usage", key=key, query={"x": 1}), 422, "x")
-    assert nothing_stored(base)
+    assert nothing_stored(scratch_db)

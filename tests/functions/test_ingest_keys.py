@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 REPLAYED = "Idempotent-Replayed"
@@ -46,7 +46,7 @@ def keyed(key: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("way", ["header", "field"])
 def test_a_replay_gives_the_first_answer_and_says_so(
-    gateway: Gateway, base: Base, way: str
+    gateway: Gateway, scratch_db: ScratchDatabase, way: str
 ) -> None:
     key = gateway.key()
     body = FULL if way == "header" else {**FULL, "source_event_key": "k"}
@@ -54,11 +54,11 @@ def test_a_replay_gives_the_first_answer_and_says_so(
     replies = [gateway.call("POST", PATH, body, key=key, headers=headers) for _ in range(3)]
     assert {(reply.status, reply.text) for reply in replies} == {(201, replies[0].text)}
     assert [reply.headers.get(REPLAYED) for reply in replies] == [None, "true", "true"]
-    assert base.rows("select count(*), max(seq) from events") == [(1, 1)]
+    assert scratch_db.rows("select count(*), max(seq) from events") == [(1, 1)]
 
 
 def test_a_replay_of_a_large_content_says_the_same(gateway: Gateway) -> None:
-    body = said("x" * 70_000, name="big.txt", source_event_key="k")
+    body = user_message("x" * 70_000, name="big.txt", source_event_key="k")
     first, second = (gateway.call("POST", PATH, body, key=gateway.key()) for _ in range(2))
     assert (first.text, second.headers.get(REPLAYED)) == (second.text, "true")
 
@@ -76,7 +76,7 @@ def first_and_second(field: str) -> tuple[dict[str, Any], dict[str, Any], list[s
 
 
 def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user="user:alice")
     told: dict[str, Any] = {}
@@ -91,30 +91,35 @@ def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
         told[field] = reply.error["details"]
         wanted[field] = {"fields": named, "event_id": stored.body["event_id"]}
     assert told == wanted
-    assert base.rows("select count(*) from events") == [(len(CHANGES),)]
+    assert scratch_db.rows("select count(*) from events") == [(len(CHANGES),)]
 
 
 def test_changed_edges_are_a_conflict_that_names_them(gateway: Gateway) -> None:
     key = gateway.key()
-    cited = [gateway.call("POST", PATH, said(word), key=key).body for word in ("a", "b")]
+    cited = [gateway.call("POST", PATH, user_message(word), key=key).body for word in ("a", "b")]
     one = {"event_id": cited[0]["event_id"], "weight": 0.5}
-    first = said("x", edges=[one])
+    first = user_message("x", edges=[one])
     assert gateway.call("POST", PATH, first, key=key, headers=keyed("k")).status == 201
     for edges in (
         [],
         [{**one, "weight": 0.6}],
         [{"event_id": cited[1]["event_id"], "weight": 0.5}],
     ):
-        reply = gateway.call("POST", PATH, said("x", edges=edges), key=key, headers=keyed("k"))
+        reply = gateway.call(
+            "POST", PATH, user_message("x", edges=edges), key=key, headers=keyed("k")
+        )
         assert (reply.status, reply.error["details"].get("fields")) == (409, ["edges"])
 
 
 def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
     key = gateway.key()
-    cids = [gateway.call("POST", PATH, said(c * 70_000), key=key).body["blob"]["cid"] for c in "ab"]
+    cids = [
+        gateway.call("POST", PATH, user_message(c * 70_000), key=key).body["blob"]["cid"]
+        for c in "ab"
+    ]
     statuses: list[Any] = []
     for cid in cids:
-        body = {**said(""), "content": None, "blob": {"cid": cid}}
+        body = {**user_message(""), "content": None, "blob": {"cid": cid}}
         reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
         statuses.append(
             (reply.status, reply.body.get("error", {}).get("details", {}).get("fields"))
@@ -122,72 +127,80 @@ def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
     assert statuses == [(201, None), (409, ["blob"])]
 
 
-def test_the_channel_is_part_of_a_source_event_key(gateway: Gateway, base: Base) -> None:
+def test_the_channel_is_part_of_a_source_event_key(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for channel in ("slack", "mail", "slack"):
-        body = said("x", channel=channel, source_event_key="k")
+        body = user_message("x", channel=channel, source_event_key="k")
         assert gateway.call("POST", PATH, body, key=key).status == 201
-    assert base.rows("select channel from events order by seq") == [("slack",), ("mail",)]
+    assert scratch_db.rows("select channel from events order by seq") == [("slack",), ("mail",)]
 
 
 def test_an_idempotency_key_is_a_key_of_the_channel_http(gateway: Gateway) -> None:
     key = gateway.key()
-    first = gateway.call("POST", PATH, said("x", source_event_key="k"), key=key)
-    second = gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k"))
+    first = gateway.call("POST", PATH, user_message("x", source_event_key="k"), key=key)
+    second = gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k"))
     assert (second.text, second.headers.get(REPLAYED)) == (first.text, "true")
 
 
-def test_one_request_has_one_key(gateway: Gateway, base: Base) -> None:
-    body = said("x", source_event_key="k")
+def test_one_request_has_one_key(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+    body = user_message("x", source_event_key="k")
     reply = gateway.call("POST", PATH, body, key=gateway.key(), headers=keyed("k"))
     assert (reply.status, reply.error["details"]["field"]) == (422, "source_event_key")
-    assert base.rows("select count(*) from event_keys") == [(0,)]
+    assert scratch_db.rows("select count(*) from event_keys") == [(0,)]
 
 
 def test_an_unbound_caller_who_might_not_see_the_event_is_told_nothing_of_it(
     gateway: Gateway,
 ) -> None:
     key = gateway.key()
-    first = said("x", "user:alice", "agent:helper")
+    first = user_message("x", "user:alice", "agent:helper")
     stored = gateway.call("POST", PATH, first, key=key, headers=keyed("k")).body
     for who in (["user:bob", "agent:helper"], ["user:alice", "user:bob", "agent:helper"]):
-        reply = gateway.call("POST", PATH, said("y", *who), key=key, headers=keyed("k"))
+        reply = gateway.call("POST", PATH, user_message("y", *who), key=key, headers=keyed("k"))
         assert (reply.status, reply.error["details"]) == (409, {})
         assert stored["event_id"] not in reply.text
         assert "content" not in reply.error["message"]
-    part = gateway.call("POST", PATH, said("y", "user:alice"), key=key, headers=keyed("k"))
+    part = gateway.call("POST", PATH, user_message("y", "user:alice"), key=key, headers=keyed("k"))
     assert part.error["details"]["event_id"] == stored["event_id"]
 
 
-def test_one_users_keys_tell_another_nothing(gateway: Gateway, base: Base) -> None:
+def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """Not of another bound user, not of unbound keys, not of another tenant: each has its own."""
     callers = [gateway.key(user="user:alice"), gateway.key(user="user:bob"), gateway.key()]
     callers.append(gateway.key("other"))
     for n, key in enumerate(callers):
-        body = said(f"words of {n}", "user:alice", "user:bob")
+        body = user_message(f"words of {n}", "user:alice", "user:bob")
         reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
         assert (reply.status, reply.headers.get(REPLAYED)) == (201, None)
-    assert base.rows("select count(*), count(distinct content) from events") == [(4, 4)]
+    assert scratch_db.rows("select count(*), count(distinct content) from events") == [(4, 4)]
 
 
-def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, base: Base) -> None:
+def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     for _ in range(2):
         key = gateway.key(user="user:alice")
-        assert gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k")).status == 201
-    assert base.rows("select count(*) from events") == [(1,)]
+        assert (
+            gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k")).status == 201
+        )
+    assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_without_a_key_the_same_words_are_two_events(gateway: Gateway, base: Base) -> None:
+def test_without_a_key_the_same_words_are_two_events(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for _ in range(2):
-        assert gateway.call("POST", PATH, said("x"), key=key).status == 201
-    assert base.rows("select count(*), count(distinct cid) from events") == [(2, 1)]
+        assert gateway.call("POST", PATH, user_message("x"), key=key).status == 201
+    assert scratch_db.rows("select count(*), count(distinct cid) from events") == [(2, 1)]
 
 
 def test_a_refused_request_leaves_no_key_behind(gateway: Gateway) -> None:
     key = gateway.key()
-    bad = said("x", edges=[{"cid": "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"}])
+    bad = user_message(
+        "x", edges=[{"cid": "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"}]
+    )
     reply = gateway.call("POST", PATH, bad, key=key, headers=keyed("k"))
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
-    good = gateway.call("POST", PATH, said("x"), key=key, headers=keyed("k"))
+    good = gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k"))
     assert (good.status, good.headers.get(REPLAYED)) == (201, None)

@@ -13,15 +13,15 @@ import pytest
 from moto.s3.models import s3_backends
 
 from functions.ingest.handler import lambda_handler
-from strandline.aws.blobs import Blobs, is_text
-from strandline.config import settings
-from strandline.db.database import Asker
+from strandline.aws.blobs import BlobStore, is_text
+from strandline.config import get_settings
+from strandline.db.database import Caller
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, LambdaContext
 from strandline.log import store_uploads
-from strandline.resources import Service
-from tests.support import EVENTS, Base, Gateway, Reply, said
+from strandline.resources import Resources
+from tests.support import EVENTS, Gateway, Reply, ScratchDatabase, user_message
 from tests.uploads import (
     BATCH,
     EVENTS_PATH,
@@ -68,16 +68,18 @@ def noting(calls: list[str], name: str) -> Callable[..., None]:
     return note
 
 
-def blobs() -> Blobs:
+def blobs() -> BlobStore:
     """What the ingest function puts payloads with."""
-    service: Service = importlib.import_module("functions.ingest.handler").service
+    service: Resources = importlib.import_module("functions.ingest.handler").service
     return service.blobs
 
 
 # asking ------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_request_is_told_where_to_put_its_payload(gateway: Gateway, base: Base) -> None:
+def test_a_recorded_request_is_told_where_to_put_its_payload(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     event = json.loads((EVENTS / "ingest_upload.json").read_text())
     for headers in (event["headers"], event["multiValueHeaders"]):
         one = headers is event["headers"]
@@ -94,7 +96,9 @@ def test_a_recorded_request_is_told_where_to_put_its_payload(gateway: Gateway, b
     signed = told["url"].partition("SignedHeaders=")[2].partition("&")[0].split("%3B")
     assert signed == ["content-length", "host", "if-none-match", "x-amz-checksum-sha256"]
     assert "AWS4-HMAC-SHA256" in told["url"]
-    found = base.rows("select tenant_id, writer, cid, size, mime_type, file_name from uploads")
+    found = scratch_db.rows(
+        "select tenant_id, writer, cid, size, mime_type, file_name from uploads"
+    )
     assert found == [("acme", "*", told["cid"], asked["size"], asked["mime_type"], asked["name"])]
 
 
@@ -128,11 +132,11 @@ def test_a_payload_is_named_by_its_hash_or_by_its_cid(gateway: Gateway) -> None:
     ],
 )
 def test_what_is_no_request_for_an_upload_is_422(
-    gateway: Gateway, base: Base, change: dict[str, object], field: str
+    gateway: Gateway, scratch_db: ScratchDatabase, change: dict[str, object], field: str
 ) -> None:
     reply = gateway.call("POST", UPLOADS, asking(DATA) | change, key=gateway.key())
     assert (reply.status, reply.error["details"]["field"]) == (422, field), reply.text
-    assert base.rows("select count(*) from uploads") == [(0,)]
+    assert scratch_db.rows("select count(*) from uploads") == [(0,)]
 
 
 def test_a_reader_may_not_upload(gateway: Gateway) -> None:
@@ -141,10 +145,10 @@ def test_a_reader_may_not_upload(gateway: Gateway) -> None:
 
 
 def test_more_than_is_allowed_is_413_with_the_limit_and_the_way_out(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_UPLOAD_MAX_BYTES", str(len(DATA)))
-    settings.cache_clear()
+    get_settings.cache_clear()
     key = gateway.key()
     assert gateway.call("POST", UPLOADS, asking(DATA), key=key).status == 201
     for size in (len(DATA) + 1, 2**63, 10**30):
@@ -152,25 +156,25 @@ def test_more_than_is_allowed_is_413_with_the_limit_and_the_way_out(
         assert (reply.status, reply.error["code"]) == (413, "too_large")
         assert reply.error["details"] == {"field": "size", "limit": len(DATA)}
         assert "STRANDLINE_UPLOAD_MAX_BYTES" in reply.error["message"]
-    assert base.rows("select count(*) from uploads") == [(1,)]
+    assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
 def test_content_larger_than_a_request_is_told_of_uploads(gateway: Gateway) -> None:
-    reply = gateway.call("POST", EVENTS_PATH, said("x" * 4_200_000), key=gateway.key())
+    reply = gateway.call("POST", EVENTS_PATH, user_message("x" * 4_200_000), key=gateway.key())
     assert reply.status == 413
     assert "POST /api/v1/uploads" in reply.error["message"]
 
 
 def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
-    base.rows("update tenants set stored_bytes_limit = %s", len(DATA))
+    scratch_db.rows("update tenants set stored_bytes_limit = %s", len(DATA))
     for _ in range(3):
         assert gateway.call("POST", UPLOADS, asking(DATA), key=key).status == 201
     refused = gateway.call("POST", UPLOADS, asking(b"one more"), key=key)
     assert refused.status in (413, 429), refused.text
-    assert base.rows("select count(*) from uploads") == [(1,)]
+    assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
 # putting -----------------------------------------------------------------------------------------
@@ -198,7 +202,9 @@ def test_only_the_announced_bytes_can_be_put_and_only_once(gateway: Gateway, aws
     assert objects(aws) == {pending_key("acme", begun): DATA}
 
 
-def test_a_fresh_url_leads_to_the_same_place(gateway: Gateway, base: Base, aws: LocalAws) -> None:
+def test_a_fresh_url_leads_to_the_same_place(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
+) -> None:
     key = gateway.key()
     first, again = begin(gateway, key, DATA), begin(gateway, key, DATA)
     assert first["upload_id"] == again["upload_id"]
@@ -206,21 +212,23 @@ def test_a_fresh_url_leads_to_the_same_place(gateway: Gateway, base: Base, aws: 
     assert put(again, DATA)[0] == 200
     assert put(first, DATA)[0] == 412
     assert len(objects(aws)) == 1
-    assert base.rows("select count(*) from uploads") == [(1,)]
+    assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
-def test_an_upload_about_to_be_removed_is_not_offered_again(gateway: Gateway, base: Base) -> None:
+def test_an_upload_about_to_be_removed_is_not_offered_again(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """No URL outlives what it is for, so that nothing is put where nobody looks any more."""
     key = gateway.key()
     first = begin(gateway, key, DATA)
-    base.rows("update uploads set remove_at = now() + interval '29 minutes'")
+    scratch_db.rows("update uploads set remove_at = now() + interval '29 minutes'")
     assert begin(gateway, key, DATA)["upload_id"] != first["upload_id"]
 
 
-def test_a_stored_payload_needs_no_upload(gateway: Gateway, base: Base) -> None:
+def test_a_stored_payload_needs_no_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     alice, anybody = gateway.key(user=ALICE), gateway.key()
     text = "x" * 70_000
-    told = gateway.call("POST", EVENTS_PATH, said(text, ALICE, BOB), key=alice).body["blob"]
+    told = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE, BOB), key=alice).body["blob"]
     data = text.encode()
     for key in (alice, gateway.key(user=BOB)):
         reply = gateway.call("POST", UPLOADS, asking(data), key=key)
@@ -234,7 +242,7 @@ def test_a_stored_payload_needs_no_upload(gateway: Gateway, base: Base) -> None:
     # the event's payload only among those who see it.
     for key in (gateway.key(user="user:carol"), gateway.key("other"), anybody):
         assert gateway.call("POST", UPLOADS, asking(data), key=key).status == 201
-    assert base.rows("select count(*) from uploads") == [(3,)]
+    assert scratch_db.rows("select count(*) from uploads") == [(3,)]
 
 
 # citing ------------------------------------------------------------------------------------------
@@ -242,7 +250,7 @@ def test_a_stored_payload_needs_no_upload(gateway: Gateway, base: Base) -> None:
 
 @pytest.mark.parametrize("user", [None, ALICE])
 def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
-    gateway: Gateway, base: Base, aws: LocalAws, user: str | None
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, user: str | None
 ) -> None:
     key, reader = gateway.key(user=user), gateway.key(user=ALICE)
     about = {"mime_type": "image/png", "name": "chart é.png"}
@@ -256,9 +264,9 @@ def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
     assert reply.status == 201, reply.text
     assert reply.body["blob"] == {"cid": cid, "size": len(DATA), **about}
     assert objects(aws)[f"acme/{cid}"] == DATA
-    found = base.rows("select blob_cid, blob_size, mime_type, file_name, content from events")
+    found = scratch_db.rows("select blob_cid, blob_size, mime_type, file_name, content from events")
     assert found == [(cid, len(DATA), *about.values(), None)]
-    assert base.rows("select cid, writer, size from blobs") == [(cid, user or "*", len(DATA))]
+    assert scratch_db.rows("select cid, writer, size from blobs") == [(cid, user or "*", len(DATA))]
     read = gateway.call("GET", f"/file/{cid}", key=reader)
     assert read.status == 307
     with urllib.request.urlopen(read.headers["Location"], timeout=10) as answer:  # noqa: S310
@@ -279,7 +287,7 @@ def test_what_the_event_says_of_its_payload_comes_first(gateway: Gateway) -> Non
 
 
 def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
     begun = uploaded(gateway, key, DATA)
@@ -287,13 +295,13 @@ def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
     reply = gateway.call("POST", BATCH, {"events": events}, key=key)
     assert reply.body["failed"] == 0, reply.text
     assert cite(gateway, key, begun["cid"], ALICE).status == 201
-    assert base.rows("select count(*), min(blob_size) from events") == [(3, len(DATA))]
-    assert base.rows("select count(*) from blobs") == [(1,)]
+    assert scratch_db.rows("select count(*), min(blob_size) from events") == [(3, len(DATA))]
+    assert scratch_db.rows("select count(*) from blobs") == [(1,)]
 
 
 @pytest.mark.parametrize("path", [EVENTS_PATH, BATCH])
 def test_anothers_upload_is_answered_like_one_that_there_is_not(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch, path: str
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     begun = uploaded(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
     asked: list[str] = []
@@ -317,10 +325,12 @@ def test_anothers_upload_is_answered_like_one_that_there_is_not(
         assert "blob_not_found" in str(answers[0])
         assert "POST /api/v1/uploads" in str(answers[0])
     assert asked == [], "no time is spent on asking the store either"
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_nothing_was_put_there(gateway: Gateway, base: Base, aws: LocalAws) -> None:
+def test_nothing_was_put_there(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
+) -> None:
     key = gateway.key()
     begun = begin(gateway, key, DATA)
     assert put(begun, DATA[:-1] + b"!")[0] == 400
@@ -330,14 +340,14 @@ def test_nothing_was_put_there(gateway: Gateway, base: Base, aws: LocalAws) -> N
         {"field": "blob.cid", "reason": "upload_missing", "expected_size": len(DATA)},
     )
     assert "POST /api/v1/uploads" in reply.error["message"]
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
     assert put(begun, DATA)[0] == 200
     assert cite(gateway, key, begun["cid"]).status == 201
 
 
 @pytest.mark.parametrize("there", [b"something else", DATA[:-1] + b"!", DATA + b"more", b""])
 def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
-    gateway: Gateway, base: Base, aws: LocalAws, there: bytes
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, there: bytes
 ) -> None:
     """A store that verifies nothing: our own side hashes, and makes room for the right bytes."""
     key = gateway.key()
@@ -354,7 +364,7 @@ def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
         },
     )
     assert objects(aws) == {}
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
     again = begin(gateway, key, DATA)
     assert put(again, DATA)[0] == 200
     assert cite(gateway, key, begun["cid"]).status == 201
@@ -402,52 +412,56 @@ def test_what_cannot_be_read_in_time_is_not_cited(gateway: Gateway, aws: LocalAw
     begun = begin(gateway, gateway.key(), DATA)
     put_unchecked(aws, pending_key("acme", begun), DATA)
     with pytest.raises(Unavailable, match="too slow"):
-        blobs().uploaded("acme", UUID(begun["upload_id"]), deadline=0.0)
+        blobs().inspect_upload("acme", UUID(begun["upload_id"]), deadline=0.0)
 
 
 def test_an_upload_past_its_time_is_like_none_before_and_after_it_is_removed(
-    gateway: Gateway, base: Base, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
     begun = uploaded(gateway, key, DATA)
     unknown = without_id(cite(gateway, key, NOWHERE))
-    age(base)
+    age(scratch_db)
     assert without_id(cite(gateway, key, begun["cid"])) == unknown
-    gateway.tick()
-    assert (objects(aws), base.rows("select count(*) from uploads")) == ({}, [(0,)])
+    gateway.sweep()
+    assert (objects(aws), scratch_db.rows("select count(*) from uploads")) == ({}, [(0,)])
     assert without_id(cite(gateway, key, begun["cid"])) == unknown
     assert "cite_until" in str(unknown)
 
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_bad_citation_fails_alone_or_stops_an_atomic_batch(
-    gateway: Gateway, base: Base, aws: LocalAws, atomic: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, atomic: bool
 ) -> None:
     key = gateway.key(user=ALICE)
     good, missing = uploaded(gateway, key, DATA), begin(gateway, key, b"never put")
-    target = gateway.call("POST", EVENTS_PATH, said("target", ALICE), key=key).body["event_id"]
+    target = gateway.call("POST", EVENTS_PATH, user_message("target", ALICE), key=key).body[
+        "event_id"
+    ]
     events = [
         citing(missing["cid"], ALICE, edges=[{"event_id": target}]),
-        said("plain", ALICE, edges=[{"event_id": target}]),
+        user_message("plain", ALICE, edges=[{"event_id": target}]),
         citing(good["cid"], ALICE),
     ]
     reply = gateway.call("POST", BATCH, {"events": events, "atomic": atomic}, key=key)
     results = reply.error["details"]["results"] if atomic else reply.body["results"]
     assert [r["status"] for r in results] == ([422, 424, 424] if atomic else [422, 201, 201])
     assert results[0]["error"]["details"]["reason"] == "upload_missing"
-    assert base.rows("select count(*) from events") == [(1 if atomic else 3,)]
-    assert base.rows("select count(*) from memory_edges") == [(0 if atomic else 1,)]
+    assert scratch_db.rows("select count(*) from events") == [(1 if atomic else 3,)]
+    assert scratch_db.rows("select count(*) from memory_edges") == [(0 if atomic else 1,)]
     assert (f"acme/{good['cid']}" in objects(aws)) is not atomic
 
 
-def test_a_replay_says_the_same_when_the_upload_is_long_gone(gateway: Gateway, base: Base) -> None:
+def test_a_replay_says_the_same_when_the_upload_is_long_gone(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     begun = uploaded(gateway, key, DATA, mime_type="image/png", name="a.png")
     body = citing(begun["cid"], ALICE, BOB, speaker=ALICE, source_event_key="k")
     first = gateway.call("POST", EVENTS_PATH, body, key=key)
-    age(base)
-    gateway.tick()
-    assert base.rows("select count(*) from uploads") == [(0,)]
+    age(scratch_db)
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from uploads") == [(0,)]
     again = gateway.call("POST", EVENTS_PATH, body, key=key)
     assert (again.status, again.text) == (201, first.text)
     assert again.headers["Idempotent-Replayed"] == "true"
@@ -486,7 +500,7 @@ def test_uploaded_text_is_found_by_its_words_and_cited_by_range(
         assert len(piece) <= 16 * 1024
         assert hit["event"]["event_id"] == told["event_id"]
         assert hit["event"]["content"] is None
-        gateway.tick()
+        gateway.sweep()
     (named,) = hits(gateway, key, "logbook")
     assert named["piece"]["start_char"] == 0
 
@@ -530,7 +544,9 @@ def test_what_is_text(mime_type: str | None, expected: bool) -> None:
     assert is_text(mime_type) is expected
 
 
-def test_nul_bad_bytes_and_a_cut_character_break_nothing(gateway: Gateway, base: Base) -> None:
+def test_nul_bad_bytes_and_a_cut_character_break_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     filler = b"a" * 1024 * 1024
     for data in (
@@ -548,8 +564,8 @@ def test_nul_bad_bytes_and_a_cut_character_break_nothing(gateway: Gateway, base:
         text = data.decode("utf-8", "replace")
         assert "zephyr" in text[piece["start_char"] : piece["end_char"]]
     assert hits(gateway, key, "mistral") == [], "past the first 1 MiB"
-    gateway.tick()
-    assert base.rows("select count(*) from event_vectors") == [(5,)]
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from event_vectors") == [(5,)]
 
 
 def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
@@ -557,19 +573,21 @@ def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
 ) -> None:
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
     text = "a secret zephyr " * 5000
-    told = gateway.call("POST", EVENTS_PATH, said(text, ALICE), key=alice).body["blob"]
+    told = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE), key=alice).body["blob"]
     second = cite(gateway, alice, told["cid"], ALICE, "agent:helper").body
     assert second["blob"]["mime_type"] == "text/plain; charset=utf-8"
     assert second["event_id"] in {
         hit["event"]["event_id"] for hit in hits(gateway, alice, "zephyr")
     }
     read: list[str] = []
-    monkeypatch.setattr(blobs(), "head_text", noting(read, "read"))
+    monkeypatch.setattr(blobs(), "read_text_prefix", noting(read, "read"))
     assert cite(gateway, bob, told["cid"], BOB, mime_type="text/plain").status == 422
     assert read == []
 
 
-def test_one_request_indexes_no_more_text_than_it_could_bring(gateway: Gateway, base: Base) -> None:
+def test_one_request_indexes_no_more_text_than_it_could_bring(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     events: list[dict[str, object]] = []
     for n in range(5):
@@ -581,14 +599,14 @@ def test_one_request_indexes_no_more_text_than_it_could_bring(gateway: Gateway, 
     details = reply.body["results"][4]["error"]["details"]
     assert details == {"field": "blob.cid", "limit": 4 * 1024 * 1024}
     assert gateway.call("POST", EVENTS_PATH, events[4], key=key).status == 201
-    assert base.rows("select count(*) from blobs") == [(5,)]
+    assert scratch_db.rows("select count(*) from blobs") == [(5,)]
 
 
 # the end -----------------------------------------------------------------------------------------
 
 
 def test_what_is_past_its_time_goes_and_what_is_cited_stays(
-    gateway: Gateway, base: Base, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     keys = [gateway.key(), gateway.key(user=ALICE), gateway.key("other", ALICE)]
     made: list[dict[str, Any]] = []
@@ -599,26 +617,26 @@ def test_what_is_past_its_time_goes_and_what_is_cited_stays(
         assert cite(gateway, key, cited["cid"], ALICE).status == 201
         made.append(fresh)
         for begun in (cited, never_cited, begin(gateway, key, b"never put")):
-            age(base, begun["upload_id"])
-    gateway.tick()
-    left = base.rows("select upload_id::text from uploads")
+            age(scratch_db, begun["upload_id"])
+    gateway.sweep()
+    left = scratch_db.rows("select upload_id::text from uploads")
     assert {row[0] for row in left} == {begun["upload_id"] for begun in made}
     pending = objects(aws, "_uploads/")
     assert len(pending) == 3
     assert all(any(begun["upload_id"] in name for name in pending) for begun in made)
     assert len(objects(aws)) - len(pending) == 3, "cited payloads"
     before = copy.deepcopy(objects(aws))
-    gateway.tick()
+    gateway.sweep()
     assert objects(aws) == before
 
 
 def test_one_tenants_failure_stops_no_other(
-    gateway: Gateway, base: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("acme", "broken", "zebra"):
         uploaded(gateway, gateway.key(tenant), DATA)
-    age(base)
-    sweeper: Service = importlib.import_module("functions.sweeper.handler").service
+    age(scratch_db)
+    sweeper: Resources = importlib.import_module("functions.sweeper.handler").service
     real: Callable[..., Any] = sweeper.blobs.remove_uploads
 
     def removing(tenant: str, upload_ids: Any) -> Any:
@@ -628,18 +646,18 @@ def test_one_tenants_failure_stops_no_other(
 
     with monkeypatch.context() as patch:
         patch.setattr(sweeper.blobs, "remove_uploads", removing)
-        assert gateway.tick()["jobs_failed"] == 1
-        assert base.rows("select tenant_id from uploads") == [("broken",)]
-    gateway.tick()
-    assert (base.rows("select count(*) from uploads"), objects(aws)) == ([(0,)], {})
+        assert gateway.sweep()["jobs_failed"] == 1
+        assert scratch_db.rows("select tenant_id from uploads") == [("broken",)]
+    gateway.sweep()
+    assert (scratch_db.rows("select count(*) from uploads"), objects(aws)) == ([(0,)], {})
 
 
 def test_a_row_stays_until_its_object_is_gone(
-    gateway: Gateway, base: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = uploaded(gateway, gateway.key(), DATA)
-    age(base)
-    sweeper: Service = importlib.import_module("functions.sweeper.handler").service
+    age(scratch_db)
+    sweeper: Resources = importlib.import_module("functions.sweeper.handler").service
     store: Any = sweeper.blobs
     said = {"Errors": [{"Key": pending_key("acme", begun), "Code": "InternalError"}]}
 
@@ -647,33 +665,33 @@ def test_a_row_stays_until_its_object_is_gone(
         return said
 
     monkeypatch.setattr(store._s3, "delete_objects", answering)
-    gateway.tick()
-    assert base.rows("select count(*) from uploads") == [(1,)]
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
 def test_a_sweep_is_bounded_and_the_next_goes_on(
-    gateway: Gateway, base: Base, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
     for n in range(5):
         begin(gateway, key, str(n).encode())
-    age(base)
-    monkeypatch.setattr("strandline.log.uploads.REMOVED_AT_ONCE", 2)
+    age(scratch_db)
+    monkeypatch.setattr("strandline.log.uploads.MAX_KEYS_PER_CALL", 2)
     for left in (3, 1, 0):
-        gateway.tick()
-        assert base.rows("select count(*) from uploads") == [(left,)]
+        gateway.sweep()
+        assert scratch_db.rows("select count(*) from uploads") == [(left,)]
 
 
-def test_nobody_sees_anothers_upload(gateway: Gateway, base: Base) -> None:
-    del base
+def test_nobody_sees_anothers_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+    del scratch_db
     begin(gateway, gateway.key(user=ALICE), DATA)
     for asker, found in (
-        (Asker("acme", (), ALICE), 1),
-        (Asker("acme", (BOB,), BOB), 0),
-        (Asker("acme", ()), 0),
-        (Asker("other", (), ALICE), 0),
+        (Caller("acme", (), ALICE), 1),
+        (Caller("acme", (BOB,), BOB), 0),
+        (Caller("acme", ()), 0),
+        (Caller("other", (), ALICE), 0),
     ):
-        access = gateway.database.access(asker)
+        access = gateway.database.connect_as(asker)
         wanted = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
-        (known,) = store_uploads.known(access, wanted)
+        (known,) = store_uploads.look_up_payloads(access, wanted)
         assert (known.upload_id is not None, known.citable) == (bool(found), False)

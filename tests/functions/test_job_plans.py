@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from strandline.chains import archive
-from strandline.db.database import Access, Asker, Database
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import runner
 from strandline.jobs import store as jobs_store
 from strandline.jobs.context import Tally
 from strandline.jobs.runner import Shard
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 NOW = datetime.now(UTC)
 STATES = "select tenant_id, state, reason from jobs order by created_at, tenant_id"
@@ -36,7 +36,7 @@ def tools(gateway: Gateway) -> Any:
 def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = None) -> int:
     """How many shards a run has."""
     run = run or str(uuid.uuid4())
-    return runner.plan(tools, archive, run, now, tenant).shards
+    return runner.plan_run(tools, archive, run, now, tenant).shards
 
 
 def away(times: int) -> Callable[..., str]:
@@ -54,44 +54,44 @@ def away(times: int) -> Callable[..., str]:
 
 
 def test_a_plan_that_fails_locks_nobody_out(
-    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.aws.blobs.Blobs.put_shards", away(1))
+    monkeypatch.setattr("strandline.aws.blobs.BlobStore.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools)
-    assert base.rows(STATES) == [
+    assert scratch_db.rows(STATES) == [
         ("acme", "failed", "unavailable"),
         ("globex", "failed", "unavailable"),
     ]
-    assert base.rows("select count(*) from jobs where advice <> '' and finished_at is null") == [
-        (0,)
-    ]
+    assert scratch_db.rows(
+        "select count(*) from jobs where advice <> '' and finished_at is null"
+    ) == [(0,)]
     assert plan(tools) == 2
 
 
 def test_a_plan_tried_again_takes_up_its_own_job(
-    base: Base, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What somebody started and was given an id of is what then runs."""
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        job_id = jobs_store.queue(access, "archiver", "r", NOW)
-    monkeypatch.setattr("strandline.aws.blobs.Blobs.put_shards", away(1))
+        job_id = jobs_store.enqueue(access, "archiver", "r", NOW)
+    monkeypatch.setattr("strandline.aws.blobs.BlobStore.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools, run="r", tenant="acme")
-    assert base.rows(STATES) == [("acme", "failed", "unavailable")]
+    assert scratch_db.rows(STATES) == [("acme", "failed", "unavailable")]
     assert plan(tools, run="r", tenant="acme") == 1
-    assert base.rows("select job_id, state, reason, finished_at from jobs") == [
+    assert scratch_db.rows("select job_id, state, reason, finished_at from jobs") == [
         (job_id, "running", "", None)
     ]
 
 
 def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
-    base: Base, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        jobs_store.queue(access, "archiver", "r", NOW)
+        jobs_store.enqueue(access, "archiver", "r", NOW)
 
     def broken(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
@@ -99,38 +99,43 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
     monkeypatch.setattr(archive, "plan", broken)
     with pytest.raises(RuntimeError):
         plan(tools, run="r", tenant="acme")
-    assert base.rows(STATES) == [("acme", "failed", "RuntimeError")]
+    assert scratch_db.rows(STATES) == [("acme", "failed", "RuntimeError")]
 
 
 def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
-    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = jobs_store.begin
+    real = jobs_store.begin_run
 
-    def begin(access: Access, *given: Any) -> bool:
-        if access.asker.tenant == "acme":
+    def begin(access: TenantDb, *given: Any) -> bool:
+        if access.caller.tenant == "acme":
             raise RuntimeError("the words of a memory")
         return real(access, *given)
 
-    monkeypatch.setattr(jobs_store, "begin", begin)
+    monkeypatch.setattr(jobs_store, "begin_run", begin)
     assert plan(tools) == 1
-    assert base.rows(STATES) == [("acme", "failed", "RuntimeError"), ("globex", "running", "")]
+    assert scratch_db.rows(STATES) == [
+        ("acme", "failed", "RuntimeError"),
+        ("globex", "running", ""),
+    ]
 
 
-def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(base: Base, tools: Any) -> None:
+def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
+    scratch_db: ScratchDatabase, tools: Any
+) -> None:
     """A plan that was killed after it, and a part that was: five minutes. What is at work says so,
     and keeps its tenant for as long as it takes."""
     assert plan(tools) == 2
     assert plan(tools, NOW + timedelta(minutes=4)) == 0
-    access = tools.database.access(Asker.background("acme"))
-    ((run,),) = base.rows("select run from jobs where tenant_id = 'acme'")
+    access = tools.database.access(Caller.background("acme"))
+    ((run,),) = scratch_db.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
-        held = jobs_store.take(access, "archiver", run, 0, NOW)
+        held = jobs_store.lease_shard(access, "archiver", run, 0, NOW)
     assert held is not None
     at_work = {"now": NOW + timedelta(minutes=4)}
     lease = runner.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
     lease.renew()
-    assert base.rows("select leased_until from jobs where tenant_id = 'acme'") == [
+    assert scratch_db.rows("select leased_until from jobs where tenant_id = 'acme'") == [
         (NOW + timedelta(minutes=5),)
     ], "a sign of life a minute is enough"
     for minutes in (4, 8, 12):
@@ -139,32 +144,32 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(base: Base, tools: 
         with lease.transaction():
             pass
     assert plan(tools, NOW + timedelta(minutes=16)) == 1
-    assert base.rows("select tenant_id from jobs where state = 'failed'") == [("globex",)]
+    assert scratch_db.rows("select tenant_id from jobs where state = 'failed'") == [("globex",)]
     assert plan(tools, NOW + timedelta(minutes=18), tenant="acme") == 1
     with pytest.raises(runner.LeaseLost), lease.transaction():
         pass
     lease.renewed_at = 0.0
     lease.renew()
-    assert base.rows("select count(*) from jobs where tenant_id = 'acme' and state = 'failed'") == [
-        (1,)
-    ], "who lost it takes nothing back"
+    assert scratch_db.rows(
+        "select count(*) from jobs where tenant_id = 'acme' and state = 'failed'"
+    ) == [(1,)], "who lost it takes nothing back"
 
 
 def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
-    base: Base, tools: Any, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody takes the part at the very moment at which it ends: one of them has it, and neither
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
     tally = Tally()
     real, met, threads = jobs_store.end_shard, list[Exception](), list[threading.Thread]()
-    other = Database(base.url)
+    other = Database(scratch_db.url)
 
     def take() -> None:
-        access = other.access(Asker.background("acme"))
+        access = other.connect_as(Caller.background("acme"))
         try:
             with access.transaction():
-                jobs_store.take(access, "archiver", "r", 0, NOW)
+                jobs_store.lease_shard(access, "archiver", "r", 0, NOW)
         except Exception as error:
             met.append(error)
 
@@ -173,7 +178,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
         threads[0].start()
         until = time.monotonic() + 5
         while threads[0].is_alive() and time.monotonic() < until:
-            if base.rows("select from pg_locks where not granted"):
+            if scratch_db.rows("select from pg_locks where not granted"):
                 break
             time.sleep(0.01)
         return real(*given)
@@ -181,10 +186,10 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     monkeypatch.setattr(jobs_store, "end_shard", end_shard)
     try:
         with suppress(runner.ShardFailed):
-            runner.work_on(tools, archive, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
+            runner.run_shard(tools, archive, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
     finally:
         threads[0].join()
         other.close()
     assert met == []
     assert tally.failures == 0
-    assert base.rows("select lease_no, state from job_shards") == [(2, "waiting")]
+    assert scratch_db.rows("select lease_no, state from job_shards") == [(2, "waiting")]

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from strandline.aws.run_requests import SPACING, Runs
-from strandline.aws.scheduler import Wakeups
+from strandline.aws.run_requests import MIN_SPACING, JobQueue
+from strandline.aws.scheduler import RunStarter
 from strandline.deployment import FUNCTIONS
 from strandline.jobs import control
 from strandline.jobs import store as jobs_store
@@ -19,8 +19,8 @@ from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
 from strandline.local.state_machine import StateMachine
-from strandline.resources import Service
-from tests.support import Base, Deaf, Gateway, said
+from strandline.resources import Resources
+from tests.support import Gateway, NullJobQueue, ScratchDatabase, user_message
 
 DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
 SECONDS = 30
@@ -32,18 +32,18 @@ def handlers() -> dict[str, Handler]:
     return {
         fn.name: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
         for fn in FUNCTIONS
-        if fn.every_minutes
+        if fn.min_spacing_minutes
     }
 
 
-class AtOnce(Deaf):
+class AtOnce(NullJobQueue):
     """A queue of runs whose messages the waker has read before they are sent."""
 
     def __init__(self, machine: str) -> None:
-        self.wakeups = Wakeups(machine, "no group", "no role")
+        self.wakeups = RunStarter(machine, "no group", "no role")
 
-    def start(self, job: str, tenant: str, run: str) -> None:
-        self.wakeups.start(job, run, tenant)
+    def start_run(self, job: str, tenant: str, run: str) -> None:
+        self.wakeups.start_run(job, run, tenant)
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def machine(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StateMachine]:
     """The definition that is deployed, with the real functions; the admin function knows it."""
-    with StateMachine(DEFINITION, aws.bucket, hurried=True) as running:
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as running:
         running.serve(handlers())
-        service: Service = importlib.import_module("functions.admin.handler").service
+        service: Resources = importlib.import_module("functions.admin.handler").service
         monkeypatch.setitem(service.__dict__, "runs", AtOnce(running.arn))
         yield running
 
@@ -69,14 +69,16 @@ def finished(gateway: Gateway, job_id: str, key: str) -> Any:
         time.sleep(0.05)
 
 
-def test_a_run_does_all_tenants_work(base: Base, gateway: Gateway, machine: StateMachine) -> None:
+def test_a_run_does_all_tenants_work(
+    scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
+) -> None:
     for tenant in ("acme", "globex"):
         key = gateway.key(tenant)
-        assert gateway.call("POST", "/api/v1/events", said("hello"), key=key).status == 201
+        assert gateway.call("POST", "/api/v1/events", user_message("hello"), key=key).status == 201
     ended = machine.wait(machine.start("sweeper"), SECONDS)
     assert ended["status"] == "SUCCEEDED", ended
-    assert base.rows("select count(*) from event_vectors") == [(2,)]
-    assert base.rows("select tenant_id, kind, state from jobs order by 1") == [
+    assert scratch_db.rows("select count(*) from event_vectors") == [(2,)]
+    assert scratch_db.rows("select tenant_id, kind, state from jobs order by 1") == [
         ("acme", "sweeper", "done"),
         ("globex", "sweeper", "done"),
     ]
@@ -84,13 +86,13 @@ def test_a_run_does_all_tenants_work(base: Base, gateway: Gateway, machine: Stat
 
 
 def test_nothing_due_is_no_shard_and_no_job(
-    base: Base, gateway: Gateway, machine: StateMachine
+    scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     gateway.key("acme")
     assert machine.wait(machine.start("sweeper"), SECONDS)["status"] == "SUCCEEDED"
-    base.rows("delete from jobs")
+    scratch_db.rows("delete from jobs")
     assert machine.wait(machine.start("sweeper"), SECONDS)["status"] == "SUCCEEDED"
-    assert base.rows("select count(*) from jobs") == [(0,)]
+    assert scratch_db.rows("select count(*) from jobs") == [(0,)]
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
@@ -111,18 +113,24 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -
 
 
 def test_a_shard_that_fails_is_tried_again(
-    base: Base, gateway: Gateway, machine: StateMachine, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    machine: StateMachine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries = failing(monkeypatch, 1)
     gateway.key("acme")
     assert machine.wait(machine.start("archiver"), SECONDS)["status"] == "SUCCEEDED"
     assert tries() == 2
-    assert base.rows("select state, reason from jobs") == [("done", "")]
-    assert base.rows("select lease_no from job_shards") == [(2,)]
+    assert scratch_db.rows("select state, reason from jobs") == [("done", "")]
+    assert scratch_db.rows("select lease_no from job_shards") == [(2,)]
 
 
 def test_a_shard_that_fails_stops_no_other_and_says_why(
-    base: Base, gateway: Gateway, machine: StateMachine, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    machine: StateMachine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries = failing(monkeypatch, 3)
     key, other = (gateway.key(tenant, rights=("admin",)) for tenant in ("acme", "globex"))
@@ -145,7 +153,7 @@ def test_a_shard_that_fails_stops_no_other_and_says_why(
 
 
 def test_an_admin_starts_a_job_of_their_own_tenant(
-    base: Base, gateway: Gateway, machine: StateMachine
+    scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     key = gateway.key("acme", rights=("admin",))
     gateway.key("globex")
@@ -153,16 +161,18 @@ def test_an_admin_starts_a_job_of_their_own_tenant(
     assert started.status == 202, started.text
     job = finished(gateway, started.body["job_id"], key)
     assert job["state"] == "done"
-    assert base.rows("select distinct tenant_id from jobs") == [("acme",)]
-    assert base.rows("select route, target->>'job' from audit_log where target ? 'job_id'") == [
-        ("POST /api/v1/admin/jobs/{job}", "archiver")
-    ]
+    assert scratch_db.rows("select distinct tenant_id from jobs") == [("acme",)]
+    assert scratch_db.rows(
+        "select route, target->>'job' from audit_log where target ? 'job_id'"
+    ) == [("POST /api/v1/admin/jobs/{job}", "archiver")]
 
 
-def test_one_at_a_time_in_a_tenant(base: Base, gateway: Gateway, machine: StateMachine) -> None:
+def test_one_at_a_time_in_a_tenant(
+    scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
+) -> None:
     key = gateway.key("acme", rights=("admin",))
     queued = uuid.uuid4()
-    base.rows(
+    scratch_db.rows(
         "insert into jobs (tenant_id, job_id, kind, run, state, leased_until)"
         " values ('acme', %s, 'archiver', 'another', 'running', now() + interval '1 minute')",
         queued,
@@ -170,11 +180,11 @@ def test_one_at_a_time_in_a_tenant(base: Base, gateway: Gateway, machine: StateM
     refused = gateway.call("POST", f"{JOBS}/archiver", key=key)
     assert refused.status == 409
     assert refused.error["details"]["job_id"] == str(queued)
-    gateway.run("archiver")
-    assert base.rows("select run, state from jobs") == [("another", "running")]
-    base.rows("update jobs set leased_until = now() - interval '1 second'")
-    gateway.run("archiver")
-    assert base.rows("select state, reason from jobs order by created_at") == [
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select run, state from jobs") == [("another", "running")]
+    scratch_db.rows("update jobs set leased_until = now() - interval '1 second'")
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select state, reason from jobs order by created_at") == [
         ("failed", "lease_expired"),
         ("done", ""),
     ]
@@ -192,20 +202,20 @@ def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachi
 
 
 def test_a_machine_that_is_away_leaves_a_failed_job(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service: Service = importlib.import_module("functions.admin.handler").service
-    monkeypatch.setitem(service.__dict__, "runs", Runs(""))
+    service: Resources = importlib.import_module("functions.admin.handler").service
+    monkeypatch.setitem(service.__dict__, "runs", JobQueue(""))
     key = gateway.key("acme", rights=("admin",))
     answer = gateway.call("POST", f"{JOBS}/archiver", key=key)
     assert answer.status == 503
-    assert base.rows("select state, reason from jobs") == [("failed", "not_started")]
+    assert scratch_db.rows("select state, reason from jobs") == [("failed", "not_started")]
 
 
-def test_jobs_are_listed_in_pages(base: Base, gateway: Gateway) -> None:
+def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     key = gateway.key("acme", rights=("admin",))
     for n in range(5):
-        base.rows(
+        scratch_db.rows(
             "insert into jobs (tenant_id, job_id, kind, state, created_at)"
             " values ('acme', uuidv7(), %s, 'done', now() + make_interval(secs => %s))",
             "sweeper" if n % 2 else "archiver",
@@ -224,12 +234,18 @@ def test_jobs_are_listed_in_pages(base: Base, gateway: Gateway) -> None:
 
 
 def test_the_known_jobs_are_the_functions_that_are_jobs() -> None:
-    assert set(control.JOBS) == {fn.name for fn in FUNCTIONS if fn.every_minutes}
-    minutes = {fn.name: timedelta(minutes=fn.every_minutes) for fn in FUNCTIONS if fn.every_minutes}
-    assert minutes == SPACING
+    assert set(control.JOB_NAMES) == {fn.name for fn in FUNCTIONS if fn.min_spacing_minutes}
+    minutes = {
+        fn.name: timedelta(minutes=fn.min_spacing_minutes)
+        for fn in FUNCTIONS
+        if fn.min_spacing_minutes
+    }
+    assert minutes == MIN_SPACING
 
 
-def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gateway) -> None:
+def test_what_changes_nothing_is_refused_by_its_name(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     """A body where none is read, and a kind of job that there is not."""
     key = gateway.key("acme", rights=("admin",))
     for path in (f"{JOBS}/archiver", f"{JOBS}/{uuid.uuid4()}/retry"):
@@ -237,7 +253,7 @@ def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gatewa
         assert (said.status, said.error["details"]["field"]) == (422, "tenant")
         assert gateway.call("POST", path, raw=b"{", key=key).status == 400
         assert gateway.call("POST", path, [], key=key).status == 422
-    assert base.rows("select from jobs") == []
+    assert scratch_db.rows("select from jobs") == []
     assert gateway.call("POST", f"{JOBS}/{uuid.uuid4()}/retry", {}, key=key).status == 404
     for kind in get_args(JobKind.__value__):
         assert gateway.call("GET", JOBS, query={"kind": kind}, key=key).status == 200
@@ -248,6 +264,6 @@ def test_what_changes_nothing_is_refused_by_its_name(base: Base, gateway: Gatewa
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
     assert {*get_args(JobKind.__value__)} == {
-        *(*control.JOBS, "enrich", jobs_store.CONTINUES),
-        *(jobs_store.STUCK, jobs_store.NOT_EMBEDDED),
+        *(*control.JOB_NAMES, "enrich", jobs_store.CONTINUES_KIND),
+        *(jobs_store.FOLD_KIND, jobs_store.EMBED_KIND),
     }

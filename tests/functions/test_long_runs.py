@@ -5,7 +5,7 @@ import pytest
 from strandline.local.lambda_context import LambdaContext
 from tests import support
 from tests.functions.test_sessions import begin, interact
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 from tests.uploads import BATCH, EVENTS_PATH, citing, uploaded
 
 QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"
@@ -54,7 +54,7 @@ def short_context(name: str, _seconds: float) -> LambdaContext:
 
 
 def append(gateway: Gateway, key: str, text: str) -> Reply:
-    reply = gateway.call("POST", EVENTS_PATH, said(text), key=key)
+    reply = gateway.call("POST", EVENTS_PATH, user_message(text), key=key)
     assert reply.status == 201, reply.text
     return reply
 
@@ -92,13 +92,15 @@ def test_a_large_payload_of_one_run_is_cited_in_time(
 
 @pytest.mark.parametrize("run", ["1_" * 480, "a-1-" * 240, "./" * 480, "<!-- " * 190])
 def test_no_way_in_hands_the_parser_a_long_run(
-    gateway: Gateway, base: Base, key: str, run: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, run: str
 ) -> None:
-    base.rows(_GUARDS)
+    scratch_db.rows(_GUARDS)
     append(gateway, key, run)
     name = begin(gateway, key)["session_id"]
     assert interact(gateway, key, name, user_message=run, agent_response=run).status == 201
-    batch = gateway.call("POST", BATCH, {"events": [said(run), said(f"x{run}")]}, key=key)
+    batch = gateway.call(
+        "POST", BATCH, {"events": [user_message(run), user_message(f"x{run}")]}, key=key
+    )
     assert [r["status"] for r in batch.body["results"]] == [201, 201], batch.text
     begun = uploaded(gateway, key, run.encode(), mime_type="text/plain")
     cited = citing(begun["cid"], name=run[:900].replace("/", "~"))

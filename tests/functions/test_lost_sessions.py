@@ -9,25 +9,29 @@ import pytest
 from psycopg import sql
 
 from strandline.chains import archive
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.db import database
 from strandline.errors import Unavailable
 from strandline.jobs import runner
-from strandline.llm.tasks import Reasoner
-from tests.support import APP, Base, Gateway, said
+from strandline.llm.tasks import LlmTasks
+from tests.support import APP, Gateway, ScratchDatabase, user_message
 
 SESSIONS = "from pg_stat_activity where usename = 'strandline_app' and datname = current_database()"
 
 
-def end_sessions(base: Base) -> None:
+def end_sessions(base: ScratchDatabase) -> None:
     """As the server does after a minute, or as it goes away."""
     assert base.rows(f"select pg_terminate_backend(pid, 5000) {SESSIONS}")
 
 
-def test_requests_and_sweeps_leave_sessions_that_end(base: Base, gateway: Gateway) -> None:
+def test_requests_and_sweeps_leave_sessions_that_end(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     statement = sql.SQL("alter role {} in database {} set idle_session_timeout = '1s'")
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
-        administrator.execute(statement.format(sql.Identifier(APP), sql.Identifier(base.name)))
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
+        administrator.execute(
+            statement.format(sql.Identifier(APP), sql.Identifier(scratch_db.name))
+        )
     key = gateway.key()
     who = {"participants": "user:alice"}
     asks: tuple[Callable[[], Any], ...] = (
@@ -39,56 +43,63 @@ def test_requests_and_sweeps_leave_sessions_that_end(base: Base, gateway: Gatewa
             key=key,
         ),
     )
-    assert gateway.call("POST", "/api/v1/events", said("The buoy is out."), key=key).status == 201
-    gateway.tick()
+    assert (
+        gateway.call("POST", "/api/v1/events", user_message("The buoy is out."), key=key).status
+        == 201
+    )
+    gateway.sweep()
     for ask in asks:
         assert ask().status == 200
         until = time.monotonic() + 10
-        while base.rows(f"select count(*) {SESSIONS}") != [(0,)]:
+        while scratch_db.rows(f"select count(*) {SESSIONS}") != [(0,)]:
             assert time.monotonic() < until, "a session that nobody ends"
             time.sleep(0.05)
 
 
 def test_a_sweep_outlives_its_session_while_a_model_is_asked(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take twice as long as the server waits for an idle session."""
-    monkeypatch.setattr("strandline.db.database._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.database._LIVENESS_TTL_SECONDS", 0.0)
     monkeypatch.setenv("STRANDLINE_TUNING", '{"flush_events":4}')
-    settings.cache_clear()
+    get_settings.cache_clear()
     asked: list[int] = []
-    summarise = Reasoner.summarise
+    summarise = LlmTasks.summarise
 
-    def slowly(self: Reasoner, *given: Any) -> Any:
+    def slowly(self: LlmTasks, *given: Any) -> Any:
         asked.append(1)
-        end_sessions(base)
+        end_sessions(scratch_db)
         return summarise(self, *given)
 
-    monkeypatch.setattr(Reasoner, "summarise", slowly)
+    monkeypatch.setattr(LlmTasks, "summarise", slowly)
     key = gateway.key()
     for n in range(8):
         text = f"Crane number {n} at Ostend needs a new gearbox."
-        told = gateway.call("POST", "/api/v1/events", said(text, session_id="s"), key=key)
+        told = gateway.call("POST", "/api/v1/events", user_message(text, session_id="s"), key=key)
         assert told.status == 201
-    gateway.run("sweeper")
+    gateway.run_job("sweeper")
     assert asked
-    assert base.rows("select count(*) from chains") != [(0,)]
-    assert base.rows("select state, reason from jobs") == [("done", "")]
-    assert base.rows("select state, reason from job_shards") == [("done", "")]
-    assert base.rows("select attempts, last_error from scope_work where attempts > 0") == []
+    assert scratch_db.rows("select count(*) from chains") != [(0,)]
+    assert scratch_db.rows("select state, reason from jobs") == [("done", "")]
+    assert scratch_db.rows("select state, reason from job_shards") == [("done", "")]
+    assert scratch_db.rows("select attempts, last_error from scope_work where attempts > 0") == []
 
 
 @pytest.mark.parametrize(("away", "reason"), [(0, "outcome_unknown"), (1, "not_finished")])
 def test_a_shard_whose_session_is_lost_fails_as_shards_do(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch, away: int, reason: str
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+    away: int,
+    reason: str,
 ) -> None:
     """With a reason, if the database is there again to keep it; and nothing else is raised."""
     connect, left = database.connect, [away]
 
-    def shard(tools: runner.Tools, lease: runner.Lease, *_: object) -> dict[str, int]:
+    def shard(tools: runner.JobResources, lease: runner.Lease, *_: object) -> dict[str, int]:
         with lease.transaction():
             monkeypatch.setattr(database, "connect", refuse)
-            end_sessions(base)
+            end_sessions(scratch_db)
         return {}
 
     def refuse(*given: Any) -> Any:
@@ -99,6 +110,6 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
 
     monkeypatch.setattr(archive, "shard", shard)
     gateway.key("acme")
-    gateway.run("archiver", "acme")  # which raises all but ShardFailed
-    assert base.rows("select state, reason from jobs") == [("failed", reason)]
+    gateway.run_job("archiver", "acme")  # which raises all but ShardFailed
+    assert scratch_db.rows("select state, reason from jobs") == [("failed", reason)]
     assert left == [0]

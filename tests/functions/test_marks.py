@@ -10,7 +10,7 @@ import pytest
 
 from strandline.sealing import Sealer
 from tests.functions.conftest import Told
-from tests.support import KEY_SECRET, Base, Gateway
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 QUERY, SESSION = "/api/v1/events/query", "/api/v1/sessions/dock"
 ALICE, HELPER = "user:alice", "agent:helper"
@@ -58,14 +58,14 @@ def _bytes(word: str) -> bytes:
 
 
 def test_they_show_no_counter_of_transactions(
-    gateway: Gateway, key: str, base: Base, tell: Told
+    gateway: Gateway, key: str, scratch_db: ScratchDatabase, tell: Told
 ) -> None:
     rounds = list[dict[str, str]]()
     for writes in (0, 0, 20):  # of another tenant
         for n in range(writes):
             tell(gateway.key("acme"), f"elsewhere {n}")
         rounds.append(dict(_words(gateway, key)))
-    ((xid,),) = base.rows("select pg_current_xact_id()::text")
+    ((xid,),) = scratch_db.rows("select pg_current_xact_id()::text")
     near = [str(int(xid) - n).encode() for n in range(200)]
     for words in rounds:
         for name, word in words.items():
@@ -105,7 +105,11 @@ def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
 
 
 def test_one_that_is_not_sealed_would_be_noticed(
-    gateway: Gateway, key: str, base: Base, tell: Told, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway,
+    key: str,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def plain(self: Sealer, purpose: str, tenant: str, document: object) -> str:
         del self, purpose, tenant
@@ -113,7 +117,7 @@ def test_one_that_is_not_sealed_would_be_noticed(
 
     monkeypatch.setattr(Sealer, "seal", plain)
     with pytest.raises(AssertionError):
-        test_they_show_no_counter_of_transactions(gateway, key, base, tell)
+        test_they_show_no_counter_of_transactions(gateway, key, scratch_db, tell)
 
 
 def test_every_process_of_a_deployment_reads_them(gateway: Gateway, key: str) -> None:

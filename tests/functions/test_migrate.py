@@ -18,20 +18,20 @@ from psycopg import sql
 from functions.migrate.handler import lambda_handler
 from strandline.admin import release
 from strandline.auth.authenticator import Authenticator
-from strandline.auth.credentials import Sent
+from strandline.auth.credentials import AuthRequest
 from strandline.aws import secrets
 from strandline.config_auth import AuthSettings
 from strandline.db import migrate
 from strandline.db.database import Database
-from strandline.db.migrate import Migration, migrations
+from strandline.db.migrate import Migration, list_migrations
 from strandline.errors import MigrationFailed, Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from tests.support import APP, EVENTS, KEY_SECRET, OWNER, Base, fresh_name
+from tests.support import APP, EVENTS, KEY_SECRET, OWNER, ScratchDatabase, unique_name
 
 EVENT = json.loads((EVENTS / "migrate.json").read_text())
-EVERY = [file.name for file in migrations()]
+EVERY = [file.name for file in list_migrations()]
 MASTER = {"username": "master", "password": "the master's password"}
 BOTO3: Any = boto3
 FIRST = "select key_id, scopes, revoked_at from api_keys where tenant_id = 'ops'"
@@ -72,24 +72,26 @@ def aurora() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def stage(aurora: EmbeddedPostgres) -> Iterator[Base]:
+def stage(aurora: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database of the master's, with nothing in it."""
-    name = fresh_name()
+    name = unique_name()
     with psycopg.connect(aurora.dsn(), autocommit=True) as superuser:
         statement = sql.SQL("create database {} template aurora owner master")
         superuser.execute(statement.format(sql.Identifier(name)))
-    yield Base(aurora, name)
+    yield ScratchDatabase(aurora, name)
     aurora.drop_database(name)
 
 
 @pytest.fixture
-def first_key(stage: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def first_key(
+    stage: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """The function's whole environment; gives the ARN of the operator's secret, whose value is the
     stack's placeholder."""
     del aws
     with closing(BOTO3.client("secretsmanager", region_name=REGION)) as manager:
         made = {
-            name: manager.create_secret(Name=fresh_name(), SecretString=text)["ARN"]
+            name: manager.create_secret(Name=unique_name(), SecretString=text)["ARN"]
             for name, text in {
                 "SECRETS": json.dumps({"key_secret": KEY_SECRET}),
                 "ADMINISTRATOR_SECRET": json.dumps(MASTER | {"engine": "postgres"}),
@@ -104,11 +106,11 @@ def first_key(stage: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> It
             ("KEY_SECRET", ""),  # for the monkeypatch to take it back
         }:
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
-        monkeypatch.setattr(release, "_PAUSES", ())
+        monkeypatch.setattr(release, "_RETRY_PAUSES", ())
         yield made["FIRST_KEY_SECRET"]
 
 
-def roles(stage: Base) -> dict[str, tuple[Any, ...]]:
+def roles(stage: ScratchDatabase) -> dict[str, tuple[Any, ...]]:
     rows = stage.rows(
         "select rolname, rolcanlogin, rolsuper, rolbypassrls, rolpassword is null,"
         " pg_has_role(rolname, 'rds_iam', 'member') from pg_authid"
@@ -118,21 +120,21 @@ def roles(stage: Base) -> dict[str, tuple[Any, ...]]:
 
 
 def put(secret: str, text: str) -> None:
-    secrets.write(secret, text)
+    secrets.write_secret(secret, text)
 
 
-def rights_of(stage: Base, token: str | None) -> frozenset[str]:
+def rights_of(stage: ScratchDatabase, token: str | None) -> frozenset[str]:
     """What a key may, asked as the application does."""
     place = f"host=127.0.0.1 port={stage.server.port} dbname={stage.name} user={APP}"
     with closing(Database(place, "iam")) as database:
         authenticator = Authenticator(database, AuthSettings(key_secret=KEY_SECRET))
-        principal = authenticator.principal(Sent({"x-api-key": token or ""}))
+        principal = authenticator.authenticate(AuthRequest({"x-api-key": token or ""}))
     assert principal.tenant == "ops"
     return principal.rights
 
 
 def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
-    stage: Base, first_key: str
+    stage: ScratchDatabase, first_key: str
 ) -> None:
     assert deploy() == {"applied": EVERY, "left": [], "key": "", "shards": 0}
     made = roles(stage)
@@ -144,18 +146,18 @@ def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
     assert stage.rows("select distinct tableowner from pg_tables where schemaname = 'public'") == [
         (OWNER,)
     ]
-    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
-def test_a_second_run_changes_nothing(stage: Base, first_key: str) -> None:
+def test_a_second_run_changes_nothing(stage: ScratchDatabase, first_key: str) -> None:
     deploy()
-    token, keys = secrets.read(first_key), stage.rows(FIRST)
+    token, keys = secrets.read_secret(first_key), stage.rows(FIRST)
     assert deploy()["applied"] == []
-    assert (secrets.read(first_key), stage.rows(FIRST)) == (token, keys)
+    assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
 def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
-    stage: Base, first_key: str
+    stage: ScratchDatabase, first_key: str
 ) -> None:
     start, ended = threading.Barrier(2), list[dict[str, Any]]()
 
@@ -171,14 +173,14 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
     # A long file, which others may work on too, is told by whoever ends it.
     assert sorted(name for one in ended for name in one["applied"]) == EVERY
     assert len(stage.rows(FIRST)) == 1
-    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["not stored", "stored unheard"])
 def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behind(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch, stored: bool
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
-    write = secrets.write
+    write = secrets.write_secret
 
     def fail(arn: str, text: str) -> None:
         if stored:
@@ -186,17 +188,17 @@ def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behi
         raise Unavailable("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(secrets, "write", fail)
+        broken.setattr(secrets, "write_secret", fail)
         with pytest.raises(Unavailable):
             deploy()
     assert stage.rows(FIRST) == []
     deploy()
     assert len(stage.rows(FIRST)) == 1
-    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
 def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
-    stage: Base, first_key: str
+    stage: ScratchDatabase, first_key: str
 ) -> None:
     deploy()
     stage.rows("update api_keys set revoked_at = now() where tenant_id = 'ops'")
@@ -206,26 +208,26 @@ def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
     put(first_key, "another, please")
     deploy()
     assert len(stage.rows(FIRST)) == 2
-    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
 def test_a_key_of_another_deployment_secret_is_left_alone(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
-    token, keys = secrets.read(first_key), stage.rows(FIRST)
+    token, keys = secrets.read_secret(first_key), stage.rows(FIRST)
     monkeypatch.setenv("STRANDLINE_KEY_SECRET", "another secret of thirty-two characters")
     deploy()
-    assert (secrets.read(first_key), stage.rows(FIRST)) == (token, keys)
+    assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
 def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
     text = "create table t (a text unique); insert into t values ('canary'), ('canary')"
     broken = Migration(len(EVERY) + 1, "9999_break.sql", text)
-    monkeypatch.setattr(migrate, "migrations", lambda: [*migrations(), broken])
+    monkeypatch.setattr(migrate, "list_migrations", lambda: [*list_migrations(), broken])
     with pytest.raises(MigrationFailed, match=r"9999_break.sql, t, t_a_key: Unique.*23505") as told:
         deploy()
     assert "canary" not in str(told.value)
@@ -257,7 +259,7 @@ NO_START: list[tuple[dict[str, str], dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("told", "members", "named"), NO_START, ids=[n for *_, n in NO_START])
 def test_what_no_other_function_would_start_with_fails_the_deployment(
-    stage: Base,
+    stage: ScratchDatabase,
     first_key: str,
     monkeypatch: pytest.MonkeyPatch,
     told: dict[str, str],
@@ -270,11 +272,11 @@ def test_what_no_other_function_would_start_with_fails_the_deployment(
     with pytest.raises(Misconfigured, match=named):
         deploy()
     assert stage.rows("select to_regclass('events')") == [(None,)], "nothing was begun"
-    assert not (secrets.read(first_key) or "").startswith("strandline_")
+    assert not (secrets.read_secret(first_key) or "").startswith("strandline_")
 
 
 def test_a_secret_for_jwts_that_came_early_fails_no_deployment(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del stage, first_key
     monkeypatch.setenv("STRANDLINE_JWT_SECRET", "")
@@ -294,7 +296,7 @@ def test_an_administrator_whose_secret_says_nothing_is_refused(
 
 
 def test_a_database_that_sleeps_is_waited_for(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del first_key
     connect, tries = release.connect, list[str]()
@@ -309,32 +311,32 @@ def test_a_database_that_sleeps_is_waited_for(
     with pytest.raises(Unavailable):
         deploy()
     tries.clear()
-    monkeypatch.setattr(release, "_PAUSES", (0.0,))
+    monkeypatch.setattr(release, "_RETRY_PAUSES", (0.0,))
     assert deploy()["applied"] == EVERY
     assert stage.rows("select count(*) from events") == [(0,)]
 
 
 def test_where_a_dba_made_the_roles_the_owner_is_enough(
-    base: Base, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_OWNER_DATABASE_URL", base.owner_url)
+    monkeypatch.setenv("STRANDLINE_OWNER_DATABASE_URL", scratch_db.owner_url)
     assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
 
 
 def test_a_long_migration_is_gone_on_with_by_the_state_machine(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
     text = "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'"
     number = len(EVERY) + 1
     files = [
-        *migrations(),
+        *list_migrations(),
         Migration(number, "9998_long.sql", text),
         Migration(number + 1, "9999_short.sql", "create table short (a int)"),
     ]
-    monkeypatch.setattr(migrate, "migrations", lambda: files)
+    monkeypatch.setattr(migrate, "list_migrations", lambda: files)
     with closing(BOTO3.client("sqs", region_name=REGION)) as sqs:
-        queue = sqs.create_queue(QueueName=fresh_name())["QueueUrl"]
+        queue = sqs.create_queue(QueueName=unique_name())["QueueUrl"]
         monkeypatch.setenv("STRANDLINE_RUNS_URL", queue)
         cut_off = deploy(seconds=5)
         assert cut_off["applied"] == []
@@ -354,21 +356,21 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
         files.append(Migration(number + 2, "9999_long.sql", text))
         with pytest.raises(Misconfigured, match="RUNS_URL"):
             deploy(seconds=5)
-    assert secrets.read(first_key)
+    assert secrets.read_secret(first_key)
 
 
 def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
-    stage: Base, first_key: str, monkeypatch: pytest.MonkeyPatch
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CloudFormation calls the older function once more when it undoes a deployment: were that to
     fail, so would the way back."""
     deploy()
-    files = migrations()[:-1]
-    monkeypatch.setattr(migrate, "migrations", lambda: files)
+    files = list_migrations()[:-1]
+    monkeypatch.setattr(migrate, "list_migrations", lambda: files)
     was = stage.rows("select * from schema_migrations order by 1")
     assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
     assert stage.rows("select * from schema_migrations order by 1") == was
-    assert rights_of(stage, secrets.read(first_key)) == {"operator"}
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
     stage.rows("delete from schema_migrations where number = %s", len(EVERY))
     del files[3]  # a branch that never knew it: not older, but another
     with pytest.raises(Misconfigured, match=EVERY[3]):

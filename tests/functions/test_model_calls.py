@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from strandline.config import settings
-from strandline.db.database import Asker
-from strandline.llm.types import Said, Task
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.llm.types import PromptEvent, TaskContext
 from strandline.observability import logger
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.model_server import ModelServer, completion, error, serving
 from tests.support import Gateway
 
@@ -40,18 +40,18 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 @pytest.fixture
 def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int], list[Any]]]:
     """So many questions for a tenant, by the worker's own reasoner; gives why the twin answered."""
-    settings.cache_clear()
-    service: Service = importlib.import_module("functions.worker.handler").service
+    get_settings.cache_clear()
+    service: Resources = importlib.import_module("functions.worker.handler").service
 
     def ask(tenant: str, times: int) -> list[Any]:
-        task = Task(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
-        said = [Said(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
-        fell = [service.reasoner.topic(task, said).fell_back for _ in range(times)]
-        service.reasoner.flush(service.database.access(Asker.background(tenant)))
+        task = TaskContext(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
+        said = [PromptEvent(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
+        fell = [service.llm.topic(task, said).fell_back for _ in range(times)]
+        service.llm.flush(service.database.access(Caller.background(tenant)))
         return fell
 
     yield ask
-    provider_used: Any = service.reasoner.__dict__["_provider"]
+    provider_used: Any = service.llm.__dict__["_provider"]
     provider_used.close()
 
 

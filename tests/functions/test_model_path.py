@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from strandline.llm.prompts import VERSIONS
+from strandline.llm.prompts import PROMPT_VERSIONS
 from strandline.local.lambda_context import LambdaContext
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.functions.conftest import Told
 from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 ADMIN = ("read", "write", "admin")
 JOBS = "/api/v1/admin/jobs"
@@ -49,9 +49,9 @@ def front(provider: ModelServer, gateway: Gateway) -> Iterator[Gateway]:
     del provider
     yield gateway
     for name in ("worker", "sweeper", "query"):
-        service: Service = importlib.import_module(f"functions.{name}.handler").service
+        service: Resources = importlib.import_module(f"functions.{name}.handler").service
         if "reasoner" in service.__dict__:
-            used: Any = service.reasoner.__dict__["_provider"]
+            used: Any = service.llm.__dict__["_provider"]
             used.close()
 
 
@@ -71,7 +71,7 @@ def deliver(scope: str) -> None:
     assert handler(records, LambdaContext("worker", 120)) == {"batchItemFailures": []}
 
 
-def versions(base: Base) -> list[dict[str, Any]]:
+def versions(base: ScratchDatabase) -> list[dict[str, Any]]:
     return [
         row for (row,) in base.rows("select to_jsonb(v) from chain_versions v order by version")
     ]
@@ -83,24 +83,28 @@ def by_the_model(version: dict[str, Any]) -> None:
     assert version["topic"] == RIGHT["topic"]["topic"]
     assert version["entities"] == RIGHT["entities"]["entities"]
     assert version["models"] == {
-        task: {"model": "openai:tiny", "prompt": f"{task}/{VERSIONS[task]}", "fell_back": None}
+        task: {
+            "model": "openai:tiny",
+            "prompt": f"{task}/{PROMPT_VERSIONS[task]}",
+            "fell_back": None,
+        }
         for task in RUN
     }
 
 
 def test_from_an_event_to_a_chain_by_the_model(
-    base: Base, front: Gateway, provider: ModelServer, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Told
 ) -> None:
     key = front.key(rights=ADMIN)
     scope = talk(tell, key)
     deliver(scope)
-    (version,) = versions(base)
+    (version,) = versions(scratch_db)
     by_the_model(version)
     assert version["event_count"] == 2
-    decided = base.rows(
+    decided = scratch_db.rows(
         "select body ->> 'model', body ->> 'prompt' from decisions where kind = 'continues'"
     )
-    assert decided == [("openai:tiny", f"continues/{VERSIONS['continues']}")]
+    assert decided == [("openai:tiny", f"continues/{PROMPT_VERSIONS['continues']}")]
     calls = front.call("GET", "/api/v1/model-calls", key=key).body["calls"]
     assert sorted(call["task"] for call in calls) == sorted((*RUN, "continues"))
     assert {(call["outcome"], call["job"], call["scope_id"]) for call in calls} == {
@@ -155,22 +159,24 @@ def test_a_models_markup_is_data_wherever_it_is_shown(
         assert topics == {HOSTILE["topic"]["topic"]}
 
 
-def test_calls_of_a_sweep_name_its_job(base: Base, front: Gateway, tell: Told) -> None:
+def test_calls_of_a_sweep_name_its_job(
+    scratch_db: ScratchDatabase, front: Gateway, tell: Told
+) -> None:
     talk(tell, front.key())
-    front.tick()
-    ((job_id,),) = base.rows("select job_id::text from jobs where kind = 'sweeper'")
-    assert base.rows("select distinct job from model_calls") == [(job_id,)]
-    assert len(versions(base)) == 1
+    front.sweep()
+    ((job_id,),) = scratch_db.rows("select job_id::text from jobs where kind = 'sweeper'")
+    assert scratch_db.rows("select distinct job from model_calls") == [(job_id,)]
+    assert len(versions(scratch_db)) == 1
 
 
 def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_model(
-    base: Base, front: Gateway, provider: ModelServer, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Told
 ) -> None:
     key = front.key(rights=ADMIN)
     provider.shutdown()
     provider.server_close()  # nobody listens at its address
     deliver(talk(tell, key))
-    (version,) = versions(base)
+    (version,) = versions(scratch_db)
     assert version["models"] == {
         task: {"model": "twin/3", "prompt": task, "fell_back": "unavailable"} for task in RUN
     }
@@ -188,25 +194,27 @@ def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_m
     with serving(provider.server_port):
         job = f"{JOBS}/{failed['enrich']['job_id']}"
         assert front.call("POST", f"{job}/retry", key=key).status == 202
-        front.tick()
+        front.sweep()
     assert front.call("GET", job, key=key).body["state"] == "done"
-    first, second = versions(base)
+    first, second = versions(scratch_db)
     assert first == version
     by_the_model(second)
-    calls = base.rows("select job, outcome, count(*) from model_calls group by 1, 2 order by 1")
+    calls = scratch_db.rows(
+        "select job, outcome, count(*) from model_calls group by 1, 2 order by 1"
+    )
     assert calls == [("fold", "unavailable", 4), ("retry", "ok", 3)]
 
 
 def test_who_names_topics_takes_nothing_from_the_fold(
-    base: Base, front: Gateway, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, tell: Told
 ) -> None:
     """A key bound to nobody has a rate of its own, not the scope's."""
     for key in (front.new_key(), front.new_key()):
         tell(key.token, "Mara moves the launch", session_id="s-1")
         found = front.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key.token)
         assert found.body["topics"][0]["made_by"]["model"] == "openai:tiny"
-        subjects = base.rows(
+        subjects = scratch_db.rows(
             "select subject from model_rates where subject = %s", f"key:{key.key_id}"
         )
         assert len(subjects) == 1
-    assert base.rows("select count(*) from model_rates") == [(2,)]
+    assert scratch_db.rows("select count(*) from model_rates") == [(2,)]

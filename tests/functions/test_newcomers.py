@@ -8,7 +8,7 @@ import pytest
 
 from strandline.local.lambda_context import LambdaContext
 from tests.functions.test_query import from_file
-from tests.support import Gateway, Reply, said
+from tests.support import Gateway, Reply, user_message
 
 ALICE, HELPER = "user:alice", "agent:helper"
 EVENTS, SESSION = "/api/v1/events", "/api/v1/sessions/dock"
@@ -26,7 +26,7 @@ def key(gateway: Gateway) -> str:
 
 def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
     for role in ("assistant", "agent"):
-        body = said("Done.", role=role) | {"source_event_key": "one"}
+        body = user_message("Done.", role=role) | {"source_event_key": "one"}
         reply = gateway.call("POST", EVENTS, body, key=key)
         assert reply.status == 201, reply.text  # the second is the first again
     found = gateway.call(
@@ -45,9 +45,9 @@ def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
             "participants",
             "user:alice",
         ),
-        (EVENTS, said("x", user_id="alice"), "user_id", "participants"),
-        (EVENTS, said("x", agent_id="helper"), "agent_id", "agent:helper"),
-        (EVENTS, said("x", role="tool"), "role", "observation"),
+        (EVENTS, user_message("x", user_id="alice"), "user_id", "participants"),
+        (EVENTS, user_message("x", agent_id="helper"), "agent_id", "agent:helper"),
+        (EVENTS, user_message("x", role="tool"), "role", "observation"),
         ("/api/v1/recall", {"query": "x", "user_id": "alice"}, "user_id", "participants"),
         (f"{EVENTS}/query", {"user_id": "alice"}, "user_id", "participants"),
     ],
@@ -66,8 +66,8 @@ def test_a_refusal_names_the_field_and_the_way_out(
 def _written(gateway: Gateway, key: str, path: str, when: Mapping[str, object]) -> Reply:
     message: Body = {"role": "user", "content": "x"}
     bodies: dict[str, Body] = {
-        EVENTS: said("x"),
-        f"{EVENTS}/batch": {"events": [said("x", **when)]},
+        EVENTS: user_message("x"),
+        f"{EVENTS}/batch": {"events": [user_message("x", **when)]},
         f"{SESSION}/events": message,
         f"{SESSION}/interactions": {"user_message": "x", "agent_response": "y"},
     }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.functions.conftest import Told
-from tests.support import Gateway, said
+from tests.support import Gateway, user_message
 
 ALICE, BOB = "user:alice", "user:bob"
 QUERY = "/api/v1/events/query"
@@ -17,7 +17,7 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
     key = gateway.key()
     crowds = [[ALICE, *(f"user:{n}-{m}-{EMOJI * 186}" for m in range(63))] for n in range(50)]
     for start in (0, 17, 34):
-        batch = {"events": [said("sea", *who) for who in crowds[start : start + 17]]}
+        batch = {"events": [user_message("sea", *who) for who in crowds[start : start + 17]]}
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert reply.body["failed"] == 0, reply.text[:300]
     alice, seen, cursor = gateway.key(user=ALICE), 0, None
@@ -34,7 +34,7 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
 
 def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
     odd = {f"{n}{EMOJI * 80}": 1 for n in range(20)}
-    batch = {"events": [{**said("x"), **odd} for _ in range(500)], "atomic": True}
+    batch = {"events": [{**user_message("x"), **odd} for _ in range(500)], "atomic": True}
     raw = str(batch).replace("'", '"').replace("True", "true").encode()
     reply = gateway.call("POST", "/api/v1/events/batch", raw=raw, key=gateway.key())
     assert (reply.status, reply.error["code"]) == (422, "invalid_field"), reply.text[:300]

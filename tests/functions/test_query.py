@@ -10,11 +10,11 @@ from typing import Any
 import dag_cbor
 import pytest
 
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.support import EVENTS, Base, Gateway
+from tests.support import EVENTS, Gateway, ScratchDatabase
 
 ALICE, HELPER = "user:alice", "agent:helper"
 
@@ -252,8 +252,8 @@ def test_health_needs_neither_key_nor_database(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "postgresql://strandline_app@127.0.0.1:1/none")
-    settings.cache_clear()
-    service = Service()
+    get_settings.cache_clear()
+    service = Resources()
     monkeypatch.setattr(importlib.import_module("functions.query.handler"), "service", service)
     reply = gateway.call("GET", "/health")
     assert (reply.status, reply.body) == (200, {"status": "ok"})
@@ -277,12 +277,12 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
 
 
 def test_the_dependency_map_names_a_database_that_is_down(
-    gateway: Gateway, base: Base, embedder: object, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, embedder: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "postgresql://strandline_app@127.0.0.1:1/none")
-    settings.cache_clear()
-    service = Service()
+    get_settings.cache_clear()
+    service = Resources()
     service.__dict__["embedder"] = embedder
     monkeypatch.setattr(importlib.import_module("functions.query.handler"), "service", service)
     down = gateway.call("GET", "/api/v1/health", key=key)

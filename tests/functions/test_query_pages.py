@@ -8,12 +8,12 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from strandline.db.database import Asker
-from strandline.participants import scope_id
+from strandline.db.database import Caller
+from strandline.participants import derive_scope_id
 from strandline.sealing import Sealer
 from tests.functions.conftest import Told
 from tests.strandline.store.isolation import ask
-from tests.support import KEY_SECRET, Base, Gateway, said
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
 MIB = 1024 * 1024
@@ -46,16 +46,16 @@ def scopes(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
 LISTS: dict[str, Lister] = {"memories": memories, "tree": tree, "scopes": scopes}
 
 
-def open_append(base: Base) -> psycopg.Connection[Any]:
+def open_append(base: ScratchDatabase) -> psycopg.Connection[Any]:
     """A transaction of another writer's that has stored an event in a scope of its own, and has
     not committed."""
     connection = psycopg.connect(base.url)
-    asker = Asker("acme", (), "*")
+    asker = Caller("acme", (), "*")
     ask(connection, asker.tenant, "{}", asker.writer)
     item: dict[str, object] = {
         "n": 0,
         "event_id": "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
-        "scope_id": str(scope_id("acme", ["agent:slow", ALICE])),
+        "scope_id": str(derive_scope_id("acme", ["agent:slow", ALICE])),
         "participants": ["agent:slow", ALICE],
         "session_id": "",
         "channel": "http",
@@ -80,7 +80,7 @@ def open_append(base: Base) -> psycopg.Connection[Any]:
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("name", LISTS)
 def test_pages_show_the_state_of_the_first(
-    gateway: Gateway, base: Base, tell: Told, name: str, limit: int
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, name: str, limit: int
 ) -> None:
     """While events and scopes are appended between pages, one by a transaction that began before
     the first page and commits after it."""
@@ -89,7 +89,7 @@ def test_pages_show_the_state_of_the_first(
         tell(key, f"before {n}", ALICE, f"agent:{n % 5}")
     expected = LISTS[name](gateway, key, None, 500)[0]
     assert len(expected) == (5 if name == "scopes" else 9)
-    with open_append(base) as slow:
+    with open_append(scratch_db) as slow:
         found, cursor = LISTS[name](gateway, key, None, limit)
         slow.commit()
     turns = 0
@@ -109,11 +109,11 @@ def test_pages_show_the_state_of_the_first(
 
 
 def test_without_its_mark_a_list_would_double_or_miss(
-    gateway: Gateway, base: Base, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
 ) -> None:
     """Teeth: the same cursor with a later snapshot shows the slow commit's neighbour state."""
     key = gateway.key(user=ALICE)
-    with open_append(base) as slow:
+    with open_append(scratch_db) as slow:
         for n in range(4):
             tell(key, f"before {n}", ALICE)
         _, cursor = memories(gateway, key, None, 2)
@@ -150,12 +150,12 @@ def page_through(gateway: Gateway, path: str, key: str, limit: int) -> list[list
 def big(kind: str, n: int) -> dict[str, object]:
     """An event of about 60 KB, larger on the wire than in the log."""
     if kind == "plain":
-        return said(f"{n} " + "calm sea " * 6600, ALICE)
+        return user_message(f"{n} " + "calm sea " * 6600, ALICE)
     if kind == "escaped":  # as JSON inside of JSON: a quote is two bytes, a control character six
-        return said(f"{n} " + '"\n\x01' * 20_000, ALICE)
+        return user_message(f"{n} " + '"\n\x01' * 20_000, ALICE)
     parts = [{"content": f"{n} " + "calm sea " * 3300, "model": m} for m in ("m1", "m2")]
     # Twice on the wire: as content, and by its parts.
-    return said("", ALICE, role="agent", speaker="agent:x", parts=parts) | {
+    return user_message("", ALICE, role="agent", speaker="agent:x", parts=parts) | {
         "content": None,
         "participants": [ALICE, "agent:x"],
     }
@@ -186,16 +186,18 @@ NAMES = sorted([ALICE, *(f"agent:{'🌊' * 190}{n:02}" for n in range(63))])
 def test_events_among_many_long_names_end_by_bytes_too(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for _ in range(5):
-        batch = {"events": [said("x", *NAMES) for _ in range(24)]}
+        batch = {"events": [user_message("x", *NAMES) for _ in range(24)]}
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
     listed = page_through(gateway, "/memories/list", key, 500)
     assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
 
 
-def test_scopes_of_many_long_names_end_by_bytes_too(gateway: Gateway, base: Base) -> None:
+def test_scopes_of_many_long_names_end_by_bytes_too(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(rights=("admin",))
-    with psycopg.connect(base.admin_url) as administrator:
+    with psycopg.connect(scratch_db.admin_url) as administrator:
         administrator.execute(
             "insert into scopes (tenant_id, scope_id, participants, created_at, last_recorded_at)"
             " select 'acme', gen_random_uuid(), %s, now() - n * interval '1 s', now()"
@@ -283,7 +285,9 @@ def test_a_bad_seq_is_named(gateway: Gateway) -> None:
         assert (reply.status, reply.error["details"]["field"]) == (422, "after_seq")
 
 
-def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, tell: Told) -> None:
+def test_a_clock_that_stands_still_hides_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+) -> None:
     """Where the clock says nothing, seq orders a scope's events, and ids need not agree with it."""
     key = gateway.key(user=ALICE)
     for n in range(9):
@@ -292,7 +296,7 @@ def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, t
         "set session_replication_role = replica; update events set recorded_at = '2026-01-01Z',"
         " event_id = ('00000000-0000-7000-8000-' || lpad((100 - seq)::text, 12, '0'))::uuid"
     )
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute(planted)
     for lister in (memories, tree):
         seen: list[str] = []
@@ -303,27 +307,31 @@ def test_a_clock_that_stands_still_hides_nothing(gateway: Gateway, base: Base, t
         assert len(seen) == len(set(seen)) == 9
 
 
-def test_the_feed_goes_past_what_was_erased(gateway: Gateway, base: Base, tell: Told) -> None:
+def test_the_feed_goes_past_what_was_erased(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+) -> None:
     key = gateway.key(user=ALICE)
     scopes_told = {tell(key, f"turn {n}", ALICE)["scope_id"] for n in range(6)}
     erase = (
         "update events set erased_at = now(), content = null, cid = null"
         " where seq between 2 and 4 returning 1"
     )
-    assert len(base.rows(erase)) == 3
+    assert len(scratch_db.rows(erase)) == 3
     query = {"after_seq": 1, "limit": 2}
     reply = gateway.call("GET", f"/api/v1/scopes/{scopes_told.pop()}/events", key=key, query=query)
     assert [event["seq"] for event in reply.body["events"]] == [5, 6]
     assert reply.body["next_after_seq"] == reply.body["last_seq"] == 6
 
 
-def test_lists_outlive_a_logical_restore(gateway: Gateway, base: Base, tell: Told) -> None:
+def test_lists_outlive_a_logical_restore(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+) -> None:
     """Rows of another cluster bear numbers of transactions that are yet to come here."""
     key = gateway.key(user=ALICE)
     for n in range(3):
         tell(key, f"turn {n}", ALICE, f"agent:{n}")
-    base.rows("update events set xid = '900000000'")
-    base.rows("update scopes set xid = '900000000'")
+    scratch_db.rows("update events set xid = '900000000'")
+    scratch_db.rows("update scopes set xid = '900000000'")
     for lister in (memories, tree, scopes):
         first, cursor = lister(gateway, key, None, 2)
         rest, _ = lister(gateway, key, cursor, 2)

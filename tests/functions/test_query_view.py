@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from strandline.auth import store_keys
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
 from tests.functions.conftest import Told
-from tests.support import Base, Gateway, Reply
+from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WITH_AN_ID = [
@@ -176,14 +176,16 @@ def test_every_route_takes_a_key_with_the_right_to_read(gateway: Gateway) -> Non
             assert gateway.call(method, path, body, key=key, query=query).status == 403
 
 
-def test_a_revoked_and_an_expired_key_read_nothing(gateway: Gateway, base: Base) -> None:
+def test_a_revoked_and_an_expired_key_read_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     revoked = gateway.new_key(user=ALICE)
-    access = gateway.database.access(Asker("acme", ()))
+    access = gateway.database.connect_as(Caller("acme", ()))
     with access.transaction():
-        assert store_keys.revoke(access, revoked.key_id)
+        assert store_keys.revoke_key(access, revoked.key_id)
     expired = gateway.new_key(user=ALICE)
     past = "update api_keys set expires_at = '2020-01-01' where key_id = %s"
-    base.rows(past, expired.key_id)
+    scratch_db.rows(past, expired.key_id)
     for key in (revoked.token, expired.token):
         assert gateway.call("GET", "/memories/list", key=key).status == 401
 

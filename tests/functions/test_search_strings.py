@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from strandline.log.web_search import spelled
+from strandline.log.web_search import to_websearch_query
 from tests.functions.conftest import Told
 from tests.search_strings import FIXED, rules, strings
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 ALICE, HELPER = "user:alice", "agent:helper"
 QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"
@@ -126,24 +126,24 @@ def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) ->
 
 
 def test_words_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, tenth: Callable[[int], int]
+    gateway: Gateway, key: str, scaled: Callable[[int], int]
 ) -> None:
-    texts = strings(20261, tenth(2000), 1000) + strings(20262, tenth(700), 8000)[FIXED:]
+    texts = strings(20261, scaled(2000), 1000) + strings(20262, scaled(700), 8000)[FIXED:]
     assert list(_faults(gateway, key, WORDS, texts)) == []
 
 
 def test_names_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, tenth: Callable[[int], int]
+    gateway: Gateway, key: str, scaled: Callable[[int], int]
 ) -> None:
-    texts = strings(20263, tenth(2500), 128) + strings(20264, tenth(700), 4000)[FIXED:]
+    texts = strings(20263, scaled(2500), 128) + strings(20264, scaled(700), 4000)[FIXED:]
     assert list(_faults(gateway, key, NAMES, texts)) == []
 
 
 def test_paths_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, tenth: Callable[[int], int]
+    gateway: Gateway, key: str, scaled: Callable[[int], int]
 ) -> None:
     rand, wrong = random.Random(7), list[str]()
-    for text in strings(20265, tenth(3000), 200):
+    for text in strings(20265, scaled(3000), 200):
         if any("\ud800" <= c <= "\udfff" for c in text):
             continue  # no URL can say it
         path = rand.choice(PATHS).format(quote(text, safe=""))
@@ -160,9 +160,9 @@ def _found(gateway: Gateway, key: str, text: str) -> int:
 
 
 def test_a_word_beside_rules_finds_its_event(
-    gateway: Gateway, key: str, tenth: Callable[[int], int]
+    gateway: Gateway, key: str, scaled: Callable[[int], int]
 ) -> None:
-    for rule in rules(20266, tenth(500)):
+    for rule in rules(20266, scaled(500)):
         text = f"{rule} {WORD} {rule}"
         assert _found(gateway, key, text) == 1, text
 
@@ -196,21 +196,23 @@ def test_the_syntax_of_a_web_search_stays(
     assert _found(gateway, key, text) == found
 
 
-def test_a_search_means_what_postgres_reads(base: Base, tenth: Callable[[int], int]) -> None:
+def test_a_search_means_what_postgres_reads(
+    scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+) -> None:
     """Where no dash meets another and no word is an address, the spelling is the same query."""
     meeting = ("--", "- ", "-!", "-&", "-|", " -")
     texts = [
         text
-        for text in strings(20267, tenth(20_000), 200)
+        for text in strings(20267, scaled(20_000), 200)
         if text.isprintable()
         and ":" not in text
         and not any(dashes in re.sub("[()]", "", text) for dashes in meeting)
     ]
-    assert len(texts) > tenth(2000)
-    rows = base.rows(
+    assert len(texts) > scaled(2000)
+    rows = scratch_db.rows(
         "select a, b from unnest(%s::text[], %s::text[]) t (a, b) where"
         " websearch_to_tsquery('english', a) is distinct from websearch_to_tsquery('english', b)",
         texts,
-        [spelled(text) for text in texts],
+        [to_websearch_query(text) for text in texts],
     )
     assert rows == []

@@ -21,12 +21,20 @@ from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
-from strandline.observability import METRICS, NAMESPACE, logger, measured, spread, trace_of, traced
-from strandline.resources import Service
+from strandline.observability import (
+    METRIC_NAMESPACE,
+    METRICS,
+    emf_fields,
+    logger,
+    sample_quantiles,
+    trace_context,
+    trace_id_of,
+)
+from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.stand_ins import WordEmbedder, unavailable
+from tests.strandline.services.stand_ins import WordEmbedder, fail_texts
 from tests.support import EVENTS as RECORDED
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 
 PATH, ALICE = "/api/v1/events", "user:alice"
 TRACE = "1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081"
@@ -68,7 +76,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     del gateway  # which wired the handlers before
     embedder = WordEmbedder()
     for name in ("worker", "query", "sweeper"):
-        service: Service = importlib.import_module(f"functions.{name}.handler").service
+        service: Resources = importlib.import_module(f"functions.{name}.handler").service
         monkeypatch.setitem(service.__dict__, "embedder", embedder)
     return embedder
 
@@ -77,7 +85,7 @@ def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPat
     """Let the event source take what is queued to the worker, until a job was done."""
     monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
     worker = importlib.import_module("functions.worker.handler").lambda_handler
-    poller = QueuePoller(aws.queue_url, worker)
+    poller = QueuePoller(aws.work_queue_url, worker)
     poller.start()
     until = time.monotonic() + 10
     while not lines.of("job") and time.monotonic() < until:
@@ -89,7 +97,9 @@ def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPat
 def queue(aws: LocalAws) -> LocalAws:
     """The queue, empty of what other tests sent."""
     with closing(client("sqs")) as sqs:
-        while sqs.receive_message(QueueUrl=aws.queue_url, MaxNumberOfMessages=10).get("Messages"):
+        while sqs.receive_message(QueueUrl=aws.work_queue_url, MaxNumberOfMessages=10).get(
+            "Messages"
+        ):
             pass  # who received a message has it to itself for minutes
     return aws
 
@@ -102,7 +112,7 @@ def follow(
 ) -> tuple[list[str], str]:
     """Append one event under TRACE, let queue and worker do theirs; gives what the lines with this
     id say, in order, and the scope."""
-    reply = gateway.call("POST", PATH, said("Out."), key=gateway.key(), headers=HEADERS)
+    reply = gateway.call("POST", PATH, user_message("Out."), key=gateway.key(), headers=HEADERS)
     assert reply.status == 201
     through_the_queue(queue, lines, monkeypatch)
     mine = [line for line in lines.all() if line.get("trace") == TRACE]
@@ -118,7 +128,7 @@ def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
 ) -> None:
     found, scope = follow(gateway, queue, lines, monkeypatch)
     assert found == ["request", "events embedded", "job"]
-    assert len(words.seen) == 1
+    assert len(words.embedded_texts) == 1
     (embedded,) = lines.of("events embedded")
     assert (embedded["scopes"], embedded["events"]) == ([scope], 1)
     (job,) = lines.of("job")
@@ -135,14 +145,14 @@ def test_a_hint_without_the_id_breaks_the_thread(
     """The planted fault of the test above."""
     monkeypatch.setattr(work_queue, "trace_header", str)
     assert follow(gateway, queue, lines, monkeypatch)[0] == ["request"]
-    assert len(words.seen) == 1
+    assert len(words.embedded_texts) == 1
 
 
 def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
     gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
 ) -> None:
     scope = tell(gateway.key(), "The buoy is out.")["scope_id"]
-    gateway.tick()
+    gateway.sweep()
     (request,), (embedded,), (job,) = map(lines.of, ("request", "events embedded", "job"))
     assert embedded["scopes"] == [scope]
     assert embedded["trace"] == job["trace"] != request["trace"]
@@ -163,10 +173,10 @@ def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
     ],
 )
 def test_nothing_but_a_trace_id_is_taken_from_the_caller(header: str) -> None:
-    made = trace_of(header)
+    made = trace_id_of(header)
     assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", made)
-    assert made not in (TRACE, trace_of(header)) or "\n" in header
-    assert trace_of(f"Root={TRACE}") == trace_of(HEADERS["X-Amzn-Trace-Id"]) == TRACE
+    assert made not in (TRACE, trace_id_of(header)) or "\n" in header
+    assert trace_id_of(f"Root={TRACE}") == trace_id_of(HEADERS["X-Amzn-Trace-Id"]) == TRACE
 
 
 def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
@@ -183,7 +193,7 @@ def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
 
     def send(trace: str) -> tuple[str, str]:
         headers = {"X-Amzn-Trace-Id": f"Root={trace}"}
-        reply = gateway.call("POST", PATH, said("x"), key=key, headers=headers)
+        reply = gateway.call("POST", PATH, user_message("x"), key=key, headers=headers)
         return reply.error["request_id"], trace
 
     with ThreadPoolExecutor(8) as pool:
@@ -202,7 +212,7 @@ def as_cloudwatch_reads(line: dict[str, Any]) -> dict[str, Any]:
     assert time.time() * 1000 - line["_aws"]["Timestamp"] < 60_000
     found: dict[str, Any] = {}
     for directive in line["_aws"]["CloudWatchMetrics"]:
-        assert directive["Namespace"] == NAMESPACE
+        assert directive["Namespace"] == METRIC_NAMESPACE
         for names in directive["Dimensions"]:
             assert 1 <= len(names) <= 30
             assert all(isinstance(line[name], str) and line[name] for name in names)
@@ -221,7 +231,9 @@ def test_a_request_is_measured_by_its_one_line(
 ) -> None:
     key = gateway.key()
     tell(key, "The buoy is out.")
-    gateway.call("POST", f"{PATH}/batch", {"events": [said("a"), said("b"), {}]}, key=key)
+    gateway.call(
+        "POST", f"{PATH}/batch", {"events": [user_message("a"), user_message("b"), {}]}, key=key
+    )
     asked = {"query": "buoy", "participants": [ALICE]}
     gateway.call("POST", "/api/v1/recall", asked, key=key)
     gateway.call("GET", f"/memory/{ALICE}", key=None)
@@ -238,7 +250,7 @@ def test_a_request_is_measured_by_its_one_line(
 def test_a_replay_appends_nothing(gateway: Gateway, lines: Lines) -> None:
     key, headers = gateway.key(), {"Idempotency-Key": "k"}
     for _ in range(2):
-        gateway.call("POST", PATH, said("Out."), key=key, headers=headers)
+        gateway.call("POST", PATH, user_message("Out."), key=key, headers=headers)
     assert [line["EventsAppended"] for line in lines.of("request")] == [1, 0]
 
 
@@ -246,9 +258,9 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
-    service: Service = importlib.import_module("functions.query.handler").service
+    service: Resources = importlib.import_module("functions.query.handler").service
     lost = WordEmbedder()
-    lost.before = unavailable()
+    lost.before_embed = fail_texts()
     monkeypatch.setitem(service.__dict__, "embedder", lost)
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).status == 200
 
@@ -256,26 +268,26 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
         raise QuotaExceeded("Enough.", quota="requests", retry_after=1)
 
     monkeypatch.setattr("strandline.log.routes_write.append", refuse)
-    reply = gateway.call("POST", PATH, said("x"), key=key)
+    reply = gateway.call("POST", PATH, user_message("x"), key=key)
     assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
     recall, refused = map(as_cloudwatch_reads, lines.of("request"))
     assert (recall["RecallsDegraded"], refused["RefusedByQuota"]) == (1, 1)
 
 
 def test_a_sweep_says_what_is_due_and_what_failed(
-    gateway: Gateway, base: Base, tell: Told, lines: Lines, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, lines: Lines, words: WordEmbedder
 ) -> None:
     key = gateway.key()
     tell(key, "one", ALICE)
     tell(key, "lost", ALICE, "agent:helper")
-    base.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
-    words.before = unavailable("lost")
-    gateway.tick()
+    scratch_db.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
+    words.before_embed = fail_texts("lost")
+    gateway.sweep()
     (first,) = map(as_cloudwatch_reads, lines.of("job"))
     assert (first["ScopesDue"], first["EventsEmbedded"], first["Failures"]) == (2, 1, 1)
     assert 90 <= first["OldestDueSeconds"] < 120
     assert len(first["EmbeddingMilliseconds"]) == 1
-    gateway.tick()  # nothing is due, but for what was put off
+    gateway.sweep()  # nothing is due, but for what was put off
     assert len(lines.of("job")) == 1
 
 
@@ -286,7 +298,7 @@ def test_dimensions_are_few_and_bounded(
         key = gateway.key(tenant)
         tell(key, "one", ALICE)
         gateway.call("GET", f"/memory/{tenant}", key=key, query={"participants": ALICE})
-    gateway.tick()
+    gateway.sweep()
     allowed = {"function", "route", "status_class", "job"}
     for line in [*lines.of("request"), *lines.of("job")]:
         for directive in line["_aws"]["CloudWatchMetrics"]:
@@ -297,22 +309,22 @@ def test_dimensions_are_few_and_bounded(
 
 
 def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
-    line = measured({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
+    line = emf_fields({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
     assert line["EmbeddingMilliseconds"] == [1.0] * 100
 
 
 def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
     """A hundred quantiles; CloudWatch's percentiles are those of the thousands."""
     few = [0.3, 0.1, 0.2]
-    assert spread(few) == sorted(few)
+    assert sample_quantiles(few) == sorted(few)
     many = [(n * 7919 % 10_000) / 10_000 for n in range(10_000)]
-    told = spread(many)
+    told = sample_quantiles(many)
     assert (len(told), told[0], told[-1]) == (100, 0.0, 0.9999)
     assert told == sorted(told)
     for place in (10, 50, 90):
         assert told[place] == pytest.approx(place / 99, abs=0.001)
     rare = [0.5] * 9_000 + [0.9] * 1_000
-    assert spread(rare).count(0.9) == 10
+    assert sample_quantiles(rare).count(0.9) == 10
 
 
 def test_a_fold_tells_the_cosines_that_it_went_by(
@@ -323,7 +335,7 @@ def test_a_fold_tells_the_cosines_that_it_went_by(
         tell(key, text, ALICE, session_id="s-1")
     for _ in range(3):  # a message is judged when three later ones are known
         tell(key, "hm", ALICE, session_id="s-1")
-    gateway.tick()
+    gateway.sweep()
     (job,) = map(as_cloudwatch_reads, lines.of("job"))
     gates = sum(job.get(name, 0) for name in ("GateBreak", "GateGray", "GateContinue"))
     cosines = job["SimilarityCosine"]
@@ -341,8 +353,8 @@ def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> Non
         logger.info("request", extra={"status": 200, **dimensions, **metrics})
 
     def measuring() -> None:
-        with traced(trace_of(HEADERS["X-Amzn-Trace-Id"])):
-            logger.info("request", extra={"status": 200, **measured(dimensions, metrics)})
+        with trace_context(trace_id_of(HEADERS["X-Amzn-Trace-Id"])):
+            logger.info("request", extra={"status": 200, **emf_fields(dimensions, metrics)})
 
     best = {plain: 1.0, measuring: 1.0}
     for _ in range(50):
@@ -376,7 +388,7 @@ def scraped(gateway: Gateway, key: str) -> dict[str, float]:
 
 
 def test_a_tenants_counters_are_scraped_by_its_admin(
-    gateway: Gateway, base: Base, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
 ) -> None:
     admin, key = gateway.key(rights=["admin"]), gateway.key()
     empty = scraped(gateway, admin)
@@ -385,13 +397,13 @@ def test_a_tenants_counters_are_scraped_by_its_admin(
         tell(key, f"one {n}", ALICE)
     tell(key, "two", ALICE, "agent:helper")
     tell(gateway.key("globex"), "not theirs", ALICE)
-    base.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
+    scratch_db.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
     full = scraped(gateway, admin)
     assert full["strandline_events_total"] == full["strandline_events_not_embedded"] == 4
     assert full["strandline_stored_bytes"] >= len("one 0one 1one 2two")
     assert full["strandline_scopes"] == full["strandline_scopes_due"] == 2
     assert 90 <= full["strandline_oldest_due_age_seconds"] < 120
-    gateway.tick()
+    gateway.sweep()
     after = scraped(gateway, gateway.key(rights=["admin"], user="user:nobody-in-these-scopes"))
     assert after["strandline_events_total"] == 4
     assert after["strandline_events_not_embedded"] == after["strandline_scopes_due"] == 0
@@ -412,15 +424,15 @@ def test_counters_are_no_readers(gateway: Gateway) -> None:
 
 
 def test_a_scrape_leaves_no_row_in_the_audit_trail_unless_it_is_refused(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     admin, other = gateway.key(rights=["admin"]), gateway.key()
     for _ in range(3):
         scraped(gateway, admin)
     trail = "select outcome from audit_log where route = 'GET /metrics'"
-    assert base.rows(trail) == []
+    assert scratch_db.rows(trail) == []
     gateway.call("GET", "/metrics", key=other)
-    assert base.rows(trail) == [("forbidden",)]
+    assert scratch_db.rows(trail) == [("forbidden",)]
 
 
 # the document ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Base, Gateway, Reply, said
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 SESSIONS = "/api/v1/sessions"
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -69,14 +69,16 @@ def test_a_user_and_an_agent_are_short_for_participants(gateway: Gateway) -> Non
     ],
 )
 def test_what_cannot_be_begun(
-    gateway: Gateway, base: Base, body: dict[str, object], status: int, field: str
+    gateway: Gateway, scratch_db: ScratchDatabase, body: dict[str, object], status: int, field: str
 ) -> None:
     reply = gateway.call("POST", SESSIONS, body, key=gateway.key(user=ALICE))
     assert (reply.status, reply.error["details"]["field"]) == (status, field)
-    assert base.rows("select count(*) from sessions") == [(0,)]
+    assert scratch_db.rows("select count(*) from sessions") == [(0,)]
 
 
-def test_beginning_again_gives_the_same_session(gateway: Gateway, base: Base) -> None:
+def test_beginning_again_gives_the_same_session(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     first = begin(gateway, key, "s", metadata={"a": 1})
     for more in ({}, {"metadata": {"a": 1}}):
@@ -89,7 +91,7 @@ def test_beginning_again_gives_the_same_session(gateway: Gateway, base: Base) ->
     mismatch = {"participants": [ALICE], "session_id": "s"}
     refused = gateway.call("POST", SESSIONS, mismatch, key=key)
     assert (refused.status, refused.error["details"]["field"]) == (422, "session_id")
-    assert base.rows("select session_id from sessions") == [("s",)]
+    assert scratch_db.rows("select session_id from sessions") == [("s",)]
 
 
 def test_an_append_under_a_new_name_begins_a_session_as_well(gateway: Gateway, tell: Any) -> None:
@@ -110,7 +112,7 @@ def test_names_that_stand_in_a_path_only_encoded(gateway: Gateway) -> None:
         assert gateway.call("GET", f"{SESSIONS}/{path}", key=key).status == 404
 
 
-def test_sessions_begun_at_once_are_one(gateway: Gateway, base: Base) -> None:
+def test_sessions_begun_at_once_are_one(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """The lock is the one that appends take: whoever comes second finds the first's."""
     key = gateway.key(user=ALICE)
 
@@ -119,13 +121,13 @@ def test_sessions_begun_at_once_are_one(gateway: Gateway, base: Base) -> None:
         if n % 3:
             body: dict[str, object] = {"participants": who, "session_id": "s"}
             return gateway.call("POST", SESSIONS, body, key=key).status
-        event = said("Hello.", *who, session_id="s")
+        event = user_message("Hello.", *who, session_id="s")
         return gateway.call("POST", "/api/v1/events", event, key=key).status
 
     with ThreadPoolExecutor(max_workers=6) as pool:
         statuses = list(pool.map(race, range(24)))
     assert set(statuses) == {201, 422}
-    assert base.rows("select count(*) from sessions") == [(1,)]
+    assert scratch_db.rows("select count(*) from sessions") == [(1,)]
 
 
 # who sees them -----------------------------------------------------------------------------------
@@ -190,7 +192,9 @@ def test_ones_own_session_goes_before_another_s_of_its_name(gateway: Gateway) ->
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=asked).body == shared
 
 
-def test_a_name_alone_never_leads_to_what_another_user_began(gateway: Gateway, base: Base) -> None:
+def test_a_name_alone_never_leads_to_what_another_user_began(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Else bob begins `default` with alice, and reads what she means for a session of hers."""
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
     shared = begin(gateway, bob, "default", participants=[ALICE, BOB])
@@ -206,7 +210,7 @@ def test_a_name_alone_never_leads_to_what_another_user_began(gateway: Gateway, b
         assert (reply.status, reply.error["code"]) == (409, "state_conflict"), (method, path)
         assert reply.error["details"] == {"field": "scope_id", "scope_ids": [shared["scope_id"]]}
         assert "?scope_id=" in reply.error["message"]
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
     asked = {"scope_id": shared["scope_id"]}
     path = f"{SESSIONS}/default"
     assert gateway.call("GET", path, key=alice, query=asked).body == shared
@@ -233,7 +237,9 @@ def test_another_user_s_session_hides_none_of_the_service(gateway: Gateway, othe
 # adding to them ----------------------------------------------------------------------------------
 
 
-def test_an_interaction_is_two_messages_in_order(gateway: Gateway, base: Base) -> None:
+def test_an_interaction_is_two_messages_in_order(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
     more = {"timestamp": 1_778_000_000, "metadata": {"workflow_id": "w"}}
@@ -241,7 +247,7 @@ def test_an_interaction_is_two_messages_in_order(gateway: Gateway, base: Base) -
     assert reply.status == 201
     assert "Idempotent-Replayed" not in reply.headers
     assert [reply.body[who]["seq"] for who in ("user", "agent")] == [1, 2]
-    rows = base.rows(
+    rows = scratch_db.rows(
         "select role, type, content, speaker, origin, session_id, metadata,"
         " extract(epoch from occurred_at)::int from events order by seq"
     )
@@ -254,7 +260,7 @@ def test_an_interaction_is_two_messages_in_order(gateway: Gateway, base: Base) -
 
 @pytest.mark.parametrize("by_header", [True, False])
 def test_an_interaction_is_stored_once_by_key(
-    gateway: Gateway, base: Base, by_header: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, by_header: bool
 ) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
@@ -269,7 +275,7 @@ def test_an_interaction_is_stored_once_by_key(
     first, again = send(), send()
     assert (again.status, again.body) == (201, first.body)
     assert again.headers["Idempotent-Replayed"] == "true"
-    keys = base.rows("select channel, source_event_key from event_keys order by 2")
+    keys = scratch_db.rows("select channel, source_event_key from event_keys order by 2")
     channel = "http" if by_header else "slack"
     assert keys == [(channel, "k-1#agent"), (channel, "k-1#user")]
     for more, fields in (
@@ -282,10 +288,12 @@ def test_an_interaction_is_stored_once_by_key(
         assert (other.status, other.error["code"]) == (409, "key_conflict")
         assert other.error["details"]["fields"] == fields
         assert fields[0] in other.error["message"]
-    assert base.rows("select last_seq from scopes") == [(2,)]
+    assert scratch_db.rows("select last_seq from scopes") == [(2,)]
 
 
-def test_an_interaction_is_stored_whole_or_not_at_all(gateway: Gateway, base: Base) -> None:
+def test_an_interaction_is_stored_whole_or_not_at_all(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """The agent's key is used already by another event: the user's message is not stored."""
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
@@ -293,7 +301,7 @@ def test_an_interaction_is_stored_whole_or_not_at_all(gateway: Gateway, base: Ba
     assert gateway.call("POST", f"{SESSIONS}/s/events", taken, key=key).status == 201
     refused = interact(gateway, key, "s", source_event_key="k")
     assert (refused.status, refused.error["code"]) == (409, "key_conflict")
-    assert base.rows("select content from events") == [("Mine.",)]
+    assert scratch_db.rows("select content from events") == [("Mine.",)]
 
 
 @pytest.mark.parametrize(
@@ -318,23 +326,28 @@ def test_an_interaction_is_stored_whole_or_not_at_all(gateway: Gateway, base: Ba
     ],
 )
 def test_an_interaction_s_errors_name_its_own_fields(
-    gateway: Gateway, base: Base, body: dict[str, object], status: int, field: str
+    gateway: Gateway, scratch_db: ScratchDatabase, body: dict[str, object], status: int, field: str
 ) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
     reply = gateway.call("POST", f"{SESSIONS}/s/interactions", body, key=key)
     assert (reply.status, reply.error["details"]["field"]) == (status, field)
     assert reply.error["message"].startswith(field)
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_who_speaks_is_named_where_several_may(gateway: Gateway, base: Base) -> None:
+def test_who_speaks_is_named_where_several_may(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s", participants=[ALICE, HELPER, "agent:pilot"])
     unclear = interact(gateway, key, "s")
     assert (unclear.status, unclear.error["details"]["field"]) == (422, "agent")
     assert interact(gateway, key, "s", agent="agent:pilot").status == 201
-    assert base.rows("select speaker from events order by seq") == [(ALICE,), ("agent:pilot",)]
+    assert scratch_db.rows("select speaker from events order by seq") == [
+        (ALICE,),
+        ("agent:pilot",),
+    ]
 
 
 def test_large_messages_become_payloads(gateway: Gateway) -> None:
@@ -345,7 +358,7 @@ def test_large_messages_become_payloads(gateway: Gateway) -> None:
 
 
 def test_an_event_of_any_type_takes_its_participants_from_the_session(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
     begun = begin(gateway, key, "s")
@@ -353,7 +366,7 @@ def test_an_event_of_any_type_takes_its_participants_from_the_session(
         body = {"role": role, "type": kind, "content": kind}
         reply = gateway.call("POST", f"{SESSIONS}/s/events", body, key=key)
         assert (reply.status, reply.body["scope_id"]) == (201, begun["scope_id"])
-    assert base.rows("select distinct session_id from events") == [("s",)]
+    assert scratch_db.rows("select distinct session_id from events") == [("s",)]
     headers = {"Idempotency-Key": "k"}
     answers = [
         gateway.call("POST", f"{SESSIONS}/s/events", body, key=key, headers=headers)
@@ -371,10 +384,12 @@ def test_an_event_of_any_type_takes_its_participants_from_the_session(
         assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_a_session_that_is_not_there_takes_nothing(gateway: Gateway, base: Base) -> None:
+def test_a_session_that_is_not_there_takes_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key(user=ALICE)
     assert interact(gateway, key, "s").status == 404
-    assert base.rows("select count(*) from sessions") == [(0,)]
+    assert scratch_db.rows("select count(*) from sessions") == [(0,)]
 
 
 # ending ------------------------------------------------------------------------------------------
@@ -400,17 +415,19 @@ def test_an_ended_session_is_hidden_and_its_log_stays(gateway: Gateway) -> None:
     assert kept[0] in [hit["event"]["event_id"] for hit in hits]
 
 
-def test_nothing_is_added_to_an_ended_session(gateway: Gateway, base: Base) -> None:
+def test_nothing_is_added_to_an_ended_session(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Through no route, in no batch; what was stored before is answered as before."""
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
-    before = said("Before.", session_id="s", source_event_key="k")
+    before = user_message("Before.", session_id="s", source_event_key="k")
     first = gateway.call("POST", "/api/v1/events", before, key=key)
     own = f"{SESSIONS}/s/events", {"role": "user", "content": "Before too."}
     once = {"Idempotency-Key": "once"}
     second = gateway.call("POST", *own, key=key, headers=once)
     assert gateway.call("DELETE", f"{SESSIONS}/s", key=key).status == 200
-    late = said("Late.", session_id="s")
+    late = user_message("Late.", session_id="s")
     refusals = [
         interact(gateway, key, "s"),
         gateway.call("POST", f"{SESSIONS}/s/events", {"role": "user", "content": "x"}, key=key),
@@ -420,7 +437,7 @@ def test_nothing_is_added_to_an_ended_session(gateway: Gateway, base: Base) -> N
     for refused in refusals:
         assert (refused.status, refused.error["code"]) == (409, "state_conflict")
         assert "begin another" in refused.error["message"]
-    batch = {"events": [late, said("Elsewhere.", session_id="t"), late]}
+    batch = {"events": [late, user_message("Elsewhere.", session_id="t"), late]}
     items = gateway.call("POST", "/api/v1/events/batch", batch, key=key).body["results"]
     assert [item["status"] for item in items] == [409, 201, 409]
     again = gateway.call("POST", "/api/v1/events", before, key=key)
@@ -428,7 +445,7 @@ def test_nothing_is_added_to_an_ended_session(gateway: Gateway, base: Base) -> N
     again = gateway.call("POST", *own, key=key, headers=once)
     assert (again.status, again.text) == (201, second.text)
     told = [("Before.",), ("Before too.",), ("Elsewhere.",)]
-    assert base.rows("select content from events order by seq") == told
+    assert scratch_db.rows("select content from events order by seq") == told
 
 
 def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
@@ -445,7 +462,9 @@ def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
 def test_sessions_are_listed_newest_first_page_by_page(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     begun = [begin(gateway, key, f"s-{n}") for n in range(7)]
-    events = [said("Hello.", session_id=f"batch-{n}") for n in range(4)]  # begun at one moment
+    events = [
+        user_message("Hello.", session_id=f"batch-{n}") for n in range(4)
+    ]  # begun at one moment
     assert gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).status == 200
     begin(gateway, gateway.key(user=BOB), "his", participants=[BOB, HELPER])
     assert gateway.call("DELETE", f"{SESSIONS}/s-3", key=key).status == 200

@@ -11,7 +11,7 @@ import pytest
 
 from strandline.background import sweeper
 from strandline.background.embed import embed_texts
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner
 from strandline.jobs import store as jobs_store
@@ -19,98 +19,104 @@ from strandline.jobs.context import Tally, Worker
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
 from tests.functions.conftest import Told
-from tests.support import Base, Deaf, Gateway, said
+from tests.support import Gateway, NullJobQueue, ScratchDatabase, user_message
 
 JOBS = "/api/v1/admin/jobs"
 SWEEPER: Any = sweeper
 """And its steps."""
 
 
-def test_a_lost_hint_is_found(base: Base, gateway: Gateway, tell: Told) -> None:
+def test_a_lost_hint_is_found(scratch_db: ScratchDatabase, gateway: Gateway, tell: Told) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.")
-    gateway.tick()
-    assert base.rows("select count(*) from event_vectors") == [(1,)]
-    assert base.rows("select last_seq - folded_seq from scopes") == [(0,)]
-    assert base.rows("select count(*) from scope_work") == [(0,)]
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
+    assert scratch_db.rows("select last_seq - folded_seq from scopes") == [(0,)]
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
 def test_work_that_no_row_names_is_found_once_a_day(
-    base: Base, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
 ) -> None:
     key = gateway.key()
     tell(key, "one")
-    gateway.tick()
+    gateway.sweep()
     tell(key, "two")
-    base.rows("delete from scope_work")
-    gateway.tick()
-    assert base.rows("select count(*) from event_vectors") == [(1,)]
-    base.rows("update tenants set swept_at = swept_at - interval '25 hours'")
-    gateway.tick()
-    assert base.rows("select count(*) from event_vectors") == [(2,)]
+    scratch_db.rows("delete from scope_work")
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
+    scratch_db.rows("update tenants set swept_at = swept_at - interval '25 hours'")
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from event_vectors") == [(2,)]
 
 
-def test_a_lane_gone_quiet_is_closed(base: Base, gateway: Gateway, tell: Told) -> None:
+def test_a_lane_gone_quiet_is_closed(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
-    gateway.tick()
-    assert base.rows("select count(*) from chain_events") == [(0,)]
-    base.rows("update lanes set idle_at = now() - interval '1 second'")
-    gateway.tick()
-    assert base.rows("select count(*) from chain_events") == [(1,)]
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from chain_events") == [(0,)]
+    scratch_db.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from chain_events") == [(1,)]
 
 
 def test_a_step_that_fails_holds_up_no_other(
-    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(gateway.key(), "one")
 
     def broken(*_given: Any) -> int:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr("strandline.chains.form.close_idle", broken)
-    gateway.tick()
-    assert base.rows("select count(*) from event_vectors") == [(1,)]
-    assert base.rows("select measured is not null from quotas where quota = 'stored_bytes'") in (
+    monkeypatch.setattr("strandline.chains.form.close_idle_lanes", broken)
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
+    assert scratch_db.rows(
+        "select measured is not null from quotas where quota = 'stored_bytes'"
+    ) in (
         [],
         [(True,)],
     )
-    assert base.rows("select state, reason from jobs") == [("failed", "RuntimeError")]
+    assert scratch_db.rows("select state, reason from jobs") == [("failed", "RuntimeError")]
 
 
-def test_old_jobs_are_forgotten(base: Base, gateway: Gateway) -> None:
+def test_old_jobs_are_forgotten(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     gateway.key()
-    base.rows(
+    scratch_db.rows(
         "insert into jobs (tenant_id, job_id, kind, state, finished_at) select 'acme', uuidv7(),"
         " 'archiver', 'done', now() - make_interval(days => d) from unnest(array[29, 31]) d"
     )
-    gateway.tick()
-    kinds = base.rows("select kind from jobs where finished_at < now() - interval '1 day'")
+    gateway.sweep()
+    kinds = scratch_db.rows("select kind from jobs where finished_at < now() - interval '1 day'")
     assert kinds == [("archiver",)]
 
 
-def test_a_run_that_was_not_heard_of_has_failed(base: Base, gateway: Gateway) -> None:
+def test_a_run_that_was_not_heard_of_has_failed(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     gateway.key()
-    gateway.tick()
-    base.rows(
+    gateway.sweep()
+    scratch_db.rows(
         "insert into jobs (tenant_id, job_id, kind, run, state, leased_until) values"
         " ('acme', uuidv7(), 'archiver', 'dead', 'running', now() - interval '1 second')"
     )
-    gateway.tick()
-    assert base.rows("select state, reason from jobs where run = 'dead'") == [
-        ("failed", jobs_store.ABANDONED)
+    gateway.sweep()
+    assert scratch_db.rows("select state, reason from jobs where run = 'dead'") == [
+        ("failed", jobs_store.LEASE_EXPIRED)
     ]
 
 
 def test_a_failed_model_is_asked_again(
-    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failure waits for somebody who asks, is tried by the next sweep, and is done with."""
     key = gateway.key("acme", rights=("read", "write", "admin"))
     told = tell(key, "The buoy goes out on Friday.", session_id="s-1")
-    gateway.tick()
-    base.rows("update lanes set idle_at = now() - interval '1 second'")
-    gateway.tick()
-    ((chain_id,),) = base.rows("select chain_id from chains")
-    access = gateway.database.access(Asker.background("acme"))
+    gateway.sweep()
+    scratch_db.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.sweep()
+    ((chain_id,),) = scratch_db.rows("select chain_id from chains")
+    access = gateway.database.connect_as(Caller.background("acme"))
     about: dict[str, Any] = {
         "kind": "enrich",
         "scope_id": told["scope_id"],
@@ -119,62 +125,64 @@ def test_a_failed_model_is_asked_again(
         "advice": "Try it again.",
         "ref": chain_id,
     }
-    job_id = jobs_store.note_failure(access, **about)
-    assert jobs_store.note_failure(access, **about) == job_id
+    job_id = jobs_store.record_failure(access, **about)
+    assert jobs_store.record_failure(access, **about) == job_id
 
     admin: Any = importlib.import_module("functions.admin.handler")
     started: list[str] = []
 
-    class Started(Deaf):
-        def start(self, job: str, tenant: str, run: str) -> None:
+    class Started(NullJobQueue):
+        def start_run(self, job: str, tenant: str, run: str) -> None:
             started.append(f"{job} {tenant} {bool(run)}")
 
     monkeypatch.setitem(admin.service.__dict__, "runs", Started())
     asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
     assert (asked.status, asked.body["state"], asked.body["attempts"]) == (202, "queued", 3)
     assert started == ["sweeper acme True"]
-    gateway.tick()
+    gateway.sweep()
     done = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
     assert (done["state"], done["ref"]) == ("done", str(chain_id))
     assert (done["reason"], done["advice"]) == ("", "")
-    assert base.rows("select max(version) from chain_versions") == [(2,)]
+    assert scratch_db.rows("select max(version) from chain_versions") == [(2,)]
 
 
-def test_when_a_lease_is_lost_nothing_more_is_committed(base: Base, gateway: Gateway) -> None:
+def test_when_a_lease_is_lost_nothing_more_is_committed(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     """A shard that was taken by another, and one whose job was given up."""
     gateway.key()
-    access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
+    access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
     with access.transaction():
-        assert jobs_store.begin(access, "archiver", "r", 2, now)
-        first = jobs_store.take(access, "archiver", "r", 0, now)
-        again = jobs_store.take(access, "archiver", "r", 0, now)
+        assert jobs_store.begin_run(access, "archiver", "r", 2, now)
+        first = jobs_store.lease_shard(access, "archiver", "r", 0, now)
+        again = jobs_store.lease_shard(access, "archiver", "r", 0, now)
         assert first is not None
         assert again is not None
-        assert not jobs_store.hold(access, first)
-        assert jobs_store.hold(access, again)
+        assert not jobs_store.lock_shard(access, first)
+        assert jobs_store.lock_shard(access, again)
         jobs_store.end_shard(access, again, {"things": 2}, now)
-        assert jobs_store.take(access, "archiver", "r", 0, now) is None
-        assert not jobs_store.begin(access, "archiver", "another", 1, now)
-    assert base.rows("select state from jobs") == [("running",)]
+        assert jobs_store.lease_shard(access, "archiver", "r", 0, now) is None
+        assert not jobs_store.begin_run(access, "archiver", "another", 1, now)
+    assert scratch_db.rows("select state from jobs") == [("running",)]
     with access.transaction():
-        last = jobs_store.take(access, "archiver", "r", 1, now)
+        last = jobs_store.lease_shard(access, "archiver", "r", 1, now)
         assert last is not None
         jobs_store.end_shard(access, last, {"things": 3}, now)
-    assert base.rows("select state, totals from jobs") == [("done", {"things": 5})]
+    assert scratch_db.rows("select state, totals from jobs") == [("done", {"things": 5})]
     with access.transaction():
-        assert jobs_store.begin(access, "archiver", "third", 1, now)
-        held = jobs_store.take(access, "archiver", "third", 0, now)
+        assert jobs_store.begin_run(access, "archiver", "third", 1, now)
+        held = jobs_store.lease_shard(access, "archiver", "third", 0, now)
         assert held is not None
-        assert jobs_store.expire(access, None, now + timedelta(hours=1)) == 1
-        assert not jobs_store.hold(access, held)
+        assert jobs_store.expire_leases(access, None, now + timedelta(hours=1)) == 1
+        assert not jobs_store.lock_shard(access, held)
 
 
 def test_a_failure_of_ours_holds_up_no_other_failure(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be tried is refused alone, whatever is wrong with it."""
     gateway.key()
-    base.rows(
+    scratch_db.rows(
         "insert into jobs (tenant_id, job_id, kind, state, ref) select 'acme', uuidv7(), 'enrich',"
         " 'queued', 'chain ' || n from generate_series(1, 2) n returning 1"
     )
@@ -188,69 +196,69 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
 
     monkeypatch.setattr("strandline.background.sweeper.UUID", str)
     monkeypatch.setattr("strandline.chains.form.retry_enrichment", broken)
-    gateway.tick()
+    gateway.sweep()
     assert tried == ["chain 1", "chain 2"]
-    assert base.rows("select state, reason from jobs where ref is not null order by ref") == [
+    assert scratch_db.rows("select state, reason from jobs where ref is not null order by ref") == [
         ("failed", "RuntimeError"),
         ("done", ""),
     ]
 
 
 def test_work_that_gets_on_is_gone_on_with_soon(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large import in one scope, due for more than a day; a sweep gets one batch of it done."""
     key = gateway.key()
     for _ in range(2):
-        items = [said(f"Buoy {n} reports on the weather.") for n in range(100)]
+        items = [user_message(f"Buoy {n} reports on the weather.") for n in range(100)]
         answer = gateway.call("POST", "/api/v1/events/batch", {"events": items}, key=key)
         assert answer.status == 200
-    base.rows("update scope_work set due_at = now() - interval '30 hours'")
+    scratch_db.rows("update scope_work set due_at = now() - interval '30 hours'")
     asked = "select next_sweep(null, '{}', '5 minutes', now()) - now()"
-    base.rows("update quotas set leased = 0")
-    assert base.rows(asked) == [(None,)], "a day late"
+    scratch_db.rows("update quotas set leased = 0")
+    assert scratch_db.rows(asked) == [(None,)], "a day late"
 
     def after_a_batch(worker: Worker) -> bool:
-        return worker.tally.events > 0
+        return worker.tally.embedded_events > 0
 
-    monkeypatch.setattr(Worker, "out_of_time", after_a_batch)
-    totals = gateway.run("sweeper", "acme")
-    assert base.rows("select embedded_seq from scope_progress") == [(128,)]
+    monkeypatch.setattr(Worker, "is_out_of_time", after_a_batch)
+    totals = gateway.run_job("sweeper", "acme")
+    assert scratch_db.rows("select embedded_seq from scope_progress") == [(128,)]
     assert totals["events_embedded"] == 128
-    ((pause,),) = base.rows(asked)
+    ((pause,),) = scratch_db.rows(asked)
     assert pause <= timedelta(minutes=5)
 
 
 def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
-    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it is known: not when a lease that nobody took would end."""
     key = gateway.key(rights=["read", "write", "admin"])
     told = tell(key, "The buoy goes out on Friday.")
-    gateway.tick()
-    access = gateway.database.access(Asker.background("acme"))
+    gateway.sweep()
+    access = gateway.database.connect_as(Caller.background("acme"))
     who = ["agent:helper", "user:alice"]
     ids = [
-        jobs_store.note_failure(
+        jobs_store.record_failure(
             access, kind="enrich", scope_id=told["scope_id"], participants=who,
             reason="unavailable", advice="Try it again.", ref=uuid4(),
         )
         for _ in range(3)
     ]  # fmt: skip
-    base.rows("update jobs set created_at = created_at - interval '3 days'")
+    scratch_db.rows("update jobs set created_at = created_at - interval '3 days'")
     admin: Any = importlib.import_module("functions.admin.handler")
-    monkeypatch.setitem(admin.service.__dict__, "runs", Deaf())
-    base.rows("update lanes set idle_at = now() + interval '1 day'")
-    base.rows("update quotas set leased = 0")
+    monkeypatch.setitem(admin.service.__dict__, "runs", NullJobQueue())
+    scratch_db.rows("update lanes set idle_at = now() + interval '1 day'")
+    scratch_db.rows("update quotas set leased = 0")
     for job_id in ids:
         asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
         assert (asked.status, asked.body["state"]) == (202, "queued")
-    ((ahead,),) = base.rows("select next_sweep(null, '{}', '10 seconds', now()) - now()")
+    ((ahead,),) = scratch_db.rows("select next_sweep(null, '{}', '10 seconds', now()) - now()")
     assert ahead <= timedelta(seconds=10)
 
 
 def test_a_sweep_that_lost_its_lease_stops(
-    base: Base, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first step took too long, and another run has the tenant's job."""
     monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
@@ -262,58 +270,58 @@ def test_a_sweep_that_lost_its_lease_stops(
         return handler.lambda_handler(event, LambdaContext("sweeper", 900))
 
     def slow(*_: object) -> int:
-        base.rows("update jobs set leased_until = now() - interval '1 second'")
+        scratch_db.rows("update jobs set leased_until = now() - interval '1 second'")
         assert step("plan", "B", tenant="acme")["shards"] == 1
         return 0
 
     assert step("plan", "A", tenant="acme")["shards"] == 1
     monkeypatch.setattr(sweeper, "_STEPS", (slow, *SWEEPER._STEPS[1:]))
     step("shard", "A", tenant="acme", shard=0)
-    assert base.rows("select count(*) from event_vectors") == [(0,)]
-    assert base.rows("select run, state from jobs order by run") == [
+    assert scratch_db.rows("select count(*) from event_vectors") == [(0,)]
+    assert scratch_db.rows("select run, state from jobs order by run") == [
         ("A", "failed"),
         ("B", "running"),
     ]
     monkeypatch.setattr(sweeper, "_STEPS", SWEEPER._STEPS[1:])
     step("shard", "B", tenant="acme", shard=0)
-    assert base.rows("select count(*) from event_vectors") == [(1,)]
+    assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
 
 
 def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
-    base: Base, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step of a sweep that goes on and on, and a model that is asked one by one."""
     monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
-    monkeypatch.setattr(sweeper, "_ROWS", 1)
+    monkeypatch.setattr(sweeper, "_ROWS_PER_COMMIT", 1)
     gateway.key()
     service: Any = importlib.import_module("functions.sweeper.handler").service
-    access, now = gateway.database.access(Asker.background("acme")), datetime.now(UTC)
+    access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
 
     def five(*_: object) -> list[str]:
         return [f"user:{n}" for n in range(5)]
 
-    monkeypatch.setattr(store_uploads, "writers", five)
+    monkeypatch.setattr(store_uploads, "list_writers", five)
 
     def again(*_: object) -> int:
         tried.append(1)
         if len(tried) == 3:
-            base.rows("update jobs set state = 'failed'")
+            scratch_db.rows("update jobs set state = 'failed'")
         return 1
 
-    monkeypatch.setattr("strandline.chains.fold_recalls.rewarm", again)
+    monkeypatch.setattr("strandline.chains.fold_recalls.recompute_heat_times", again)
     monkeypatch.setattr("strandline.chains.fold_recalls.prune", again)
-    monkeypatch.setattr("strandline.log.uploads._remove", again)
+    monkeypatch.setattr("strandline.log.uploads._remove_uploads", again)
     for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
         tried: list[int] = []
-        base.rows("delete from jobs")
+        scratch_db.rows("delete from jobs")
         with access.transaction():
-            jobs_store.begin(access, "sweeper", "r", 1, now)
-            held = jobs_store.take(access, "sweeper", "r", 0, now)
+            jobs_store.begin_run(access, "sweeper", "r", 1, now)
+            held = jobs_store.lease_shard(access, "sweeper", "r", 0, now)
         assert held is not None
         lease = runner.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
         step(service, lease, now)
         assert (step.__name__, len(tried)) == (step.__name__, 3)
-        assert lease.lost
+        assert lease.is_lost
 
     renewed: list[str] = []
 

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from strandline.config import settings
-from strandline.db.database import Asker
-from strandline.errors import Unavailable, Unsure
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.errors import OutcomeUnknown, Unavailable
 from strandline.log import store_uploads
 from strandline.tenants import store_quotas
 from strandline.tenants.store_quotas import Limits
-from tests.support import EVENTS, Base, Gateway, Reply, said
+from tests.support import EVENTS, Gateway, Reply, ScratchDatabase, user_message
 
 POST, BATCH, USAGE = "/api/v1/events", "/api/v1/events/batch", "/api/v1/usage"
 
@@ -24,13 +24,13 @@ def slow(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Gateway:
     """A deployment whose limits give ten minutes' worth at once, and then next to nothing while a
     test runs."""
     monkeypatch.setenv("STRANDLINE_TENANT_BURST_SECONDS", "600")
-    settings.cache_clear()
+    get_settings.cache_clear()
     return gateway
 
 
 def limit(gateway: Gateway, tenant: str = "acme", **limits: int) -> None:
     """As an operator does, before the tenant was leased anything."""
-    access = gateway.database.access(Asker.background(tenant))
+    access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
         assert store_quotas.set_limits(access, Limits(**limits))
 
@@ -60,7 +60,9 @@ def test_requests_over_the_limit_are_429_that_names_the_quota(slow: Gateway) -> 
     limit(gateway, requests_per_minute=1)
     paths = ("/memories/list", "/api/v1/scopes")
     answers = [gateway.call("GET", paths[n % 2], key=key) for n in range(8)]
-    answers += [gateway.call("POST", POST, said("tide", "user:alice"), key=key) for _ in range(8)]
+    answers += [
+        gateway.call("POST", POST, user_message("tide", "user:alice"), key=key) for _ in range(8)
+    ]
     assert [reply.status for reply in answers[:10]] == [200] * 8 + [201] * 2
     for reply in answers[10:]:
         assert is_refused(reply, "requests") <= 60
@@ -76,33 +78,35 @@ def test_a_refused_request_is_not_even_parsed(gateway: Gateway) -> None:
     is_refused(gateway.call("POST", POST, raw=b"{", key=key), "requests", waiting_helps=False)
 
 
-def test_a_batch_over_the_limit_stores_nothing(slow: Gateway, base: Base) -> None:
+def test_a_batch_over_the_limit_stores_nothing(slow: Gateway, scratch_db: ScratchDatabase) -> None:
     """All or nothing, not the part that would have fitted; what fits afterwards is stored."""
     gateway, key = slow, slow.key()
     limit(gateway, appends_per_minute=1)
-    four, seven = ([said(f"tide {n}") for n in range(many)] for many in (4, 7))
+    four, seven = ([user_message(f"tide {n}") for n in range(many)] for many in (4, 7))
     assert gateway.call("POST", BATCH, {"events": four}, key=key).body["stored"] == 4
     is_refused(gateway.call("POST", BATCH, {"events": seven}, key=key), "appends")
     is_refused(gateway.call("POST", BATCH, {"events": seven, "atomic": True}, key=key), "appends")
-    assert base.rows("select count(*) from events") == [(4,)]
+    assert scratch_db.rows("select count(*) from events") == [(4,)]
     assert gateway.call("POST", BATCH, {"events": four}, key=key).body["stored"] == 4
-    assert base.rows("select count(*) from events") == [(8,)]
+    assert scratch_db.rows("select count(*) from events") == [(8,)]
 
 
-def test_more_than_a_quota_ever_gives_is_said_plainly(slow: Gateway, base: Base) -> None:
+def test_more_than_a_quota_ever_gives_is_said_plainly(
+    slow: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Waiting would not help, so the answer is not one that says to wait."""
     gateway, key = slow, slow.key()
     limit(gateway, appends_per_minute=1, stored_bytes=1000)
-    batch = {"events": [said(f"tide {n}") for n in range(11)]}
+    batch = {"events": [user_message(f"tide {n}") for n in range(11)]}
     for _ in range(2):  # also when it is remembered
         reply = gateway.call("POST", BATCH, batch, key=key)
         assert (reply.status, reply.error["retryable"]) == (413, False)
         assert "Retry-After" not in reply.headers
         assert reply.error["details"] == {"quota": "appends", "limit": 1, "at_once": 10}
         assert "send less at once" in reply.error["message"]
-    reply = gateway.call("POST", POST, said("x" * 1001), key=key)
+    reply = gateway.call("POST", POST, user_message("x" * 1001), key=key)
     assert (reply.status, reply.error["details"]["quota"]) == (413, "stored_bytes")
-    assert base.rows("select count(*) from events") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
 def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
@@ -110,29 +114,36 @@ def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
     spent by ten events, whatever else was sent."""
     gateway, key = slow, slow.key()
     limit(gateway, appends_per_minute=1)
-    keyed = [said(f"tide {n}", source_event_key=f"k{n}") for n in range(8)]
+    keyed = [user_message(f"tide {n}", source_event_key=f"k{n}") for n in range(8)]
     assert gateway.call("POST", BATCH, {"events": keyed}, key=key).body["stored"] == 8
     for _ in range(5):
         replay = gateway.call("POST", BATCH, {"events": keyed[:2]}, key=key)
         assert replay.headers["Idempotent-Replayed"] == "true"
-        conflict = said("another", source_event_key="k0")
+        conflict = user_message("another", source_event_key="k0")
         assert gateway.call("POST", POST, conflict, key=key).status == 409
-        undone = {"events": [said("new"), conflict], "atomic": True}
+        undone = {"events": [user_message("new"), conflict], "atomic": True}
         assert gateway.call("POST", BATCH, undone, key=key).status == 422
         assert gateway.call("POST", POST, {"participants": []}, key=key).status == 422
-    assert gateway.call("POST", BATCH, {"events": [said("a"), said("b")]}, key=key).status == 200
-    is_refused(gateway.call("POST", POST, said("c"), key=key), "appends")
+    assert (
+        gateway.call(
+            "POST", BATCH, {"events": [user_message("a"), user_message("b")]}, key=key
+        ).status
+        == 200
+    )
+    is_refused(gateway.call("POST", POST, user_message("c"), key=key), "appends")
 
 
-def test_stored_bytes_are_spent_before_anything_is_stored(gateway: Gateway, base: Base) -> None:
+def test_stored_bytes_are_spent_before_anything_is_stored(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Payloads too; nothing reaches the payload store that the quota does not allow."""
     key = gateway.key()
     limit(gateway, stored_bytes=200_000)
-    assert gateway.call("POST", POST, said("x" * 100_000), key=key).status == 201
-    reply = gateway.call("POST", POST, said("y" * 100_001), key=key)
+    assert gateway.call("POST", POST, user_message("x" * 100_000), key=key).status == 201
+    reply = gateway.call("POST", POST, user_message("y" * 100_001), key=key)
     is_refused(reply, "stored_bytes", waiting_helps=False)
     assert "operator" in reply.error["message"]
-    assert base.rows("select count(*), sum(size) from blobs") == [(1, 100_000)]
+    assert scratch_db.rows("select count(*), sum(size) from blobs") == [(1, 100_000)]
     told = use(gateway, key)["stored_bytes"]
     assert told["used"] + told["remaining"] == told["limit"] == 200_000
     assert 100_000 < told["used"] < 100_000 + 1000
@@ -141,7 +152,7 @@ def test_stored_bytes_are_spent_before_anything_is_stored(gateway: Gateway, base
 def test_usage_tells_limits_and_use(gateway: Gateway) -> None:
     key = gateway.key()
     limit(gateway, requests_per_minute=600)
-    gateway.call("POST", BATCH, {"events": [said("a"), said("b")]}, key=key)
+    gateway.call("POST", BATCH, {"events": [user_message("a"), user_message("b")]}, key=key)
     told = use(gateway, key)
     assert list(told) == ["requests", "appends", "stored_bytes"]
     requests, appends, stored = told.values()
@@ -186,50 +197,58 @@ def test_a_deployments_default_holds_where_no_operator_spoke(
     """Settings are defaults; an operator's word goes before them."""
     monkeypatch.setenv("STRANDLINE_TENANT_APPENDS_PER_MINUTE", "6")
     monkeypatch.setenv("STRANDLINE_TENANT_BURST_SECONDS", "20")
-    settings.cache_clear()
+    get_settings.cache_clear()
     key, favoured = gateway.key(), gateway.key("globex")
     limit(gateway, "globex", appends_per_minute=600)
-    batch = {"events": [said("a"), said("b"), said("c")]}
+    batch = {"events": [user_message("a"), user_message("b"), user_message("c")]}
     assert gateway.call("POST", BATCH, batch, key=key).error["details"]["at_once"] == 2
     assert gateway.call("POST", BATCH, batch, key=favoured).status == 200
 
 
-def test_the_sweep_sets_the_level_to_the_truth(gateway: Gateway, base: Base) -> None:
+def test_the_sweep_sets_the_level_to_the_truth(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """What was leased by instances that are gone comes back; what may be on its way stays."""
     key = gateway.key()
     limit(gateway, stored_bytes=10**9)
-    gateway.call("POST", POST, said("x" * 1000, metadata={}), key=key)
-    gateway.call("POST", POST, said("y" * 70_000, metadata={}), key=key)
+    gateway.call("POST", POST, user_message("x" * 1000, metadata={}), key=key)
+    gateway.call("POST", POST, user_message("y" * 70_000, metadata={}), key=key)
     truth = 1000 + 70_000 + 2 * len("{}")
-    (leased,) = base.rows("select level from quotas where quota = 'stored_bytes'")[0]
+    (leased,) = scratch_db.rows("select level from quotas where quota = 'stored_bytes'")[0]
     assert leased == 1_000_000, "a slice of the level"
-    gateway.tick()
+    gateway.sweep()
     assert use(gateway, key)["stored_bytes"]["used"] == leased, "the slice may yet be spent"
-    base.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
-    gateway.tick()
+    scratch_db.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
+    gateway.sweep()
     assert use(gateway, key)["stored_bytes"]["used"] == leased, "counted again too soon"
-    base.rows("update quotas set measured_at = measured_at - interval '11 minutes'")
-    gateway.tick()
+    scratch_db.rows("update quotas set measured_at = measured_at - interval '11 minutes'")
+    gateway.sweep()
     assert use(gateway, key)["stored_bytes"]["used"] == truth
     stored = gateway.call("GET", USAGE, key=key).body["stored"]
     assert (stored["bytes"], stored["scopes"], stored["events"]) == (truth, 1, 2)
-    assert base.rows("select * from tenants_to_measure(now(), 100)") == [], "nothing has changed"
+    assert scratch_db.rows("select * from tenants_to_measure(now(), 100)") == [], (
+        "nothing has changed"
+    )
 
 
-def test_counting_leaves_room_for_what_is_free(gateway: Gateway, base: Base) -> None:
+def test_counting_leaves_room_for_what_is_free(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """What was just stored is counted once, not as stored and as on its way."""
     key = gateway.key()
     limit(gateway, stored_bytes=1_000_000)
     upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 550_000}
     assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == 201
-    gateway.tick()
-    assert base.rows("select measured from quotas where measured_at is not null") == [(550_000,)]
+    gateway.sweep()
+    assert scratch_db.rows("select measured from quotas where measured_at is not null") == [
+        (550_000,)
+    ]
     assert 550_000 <= use(gateway, key)["stored_bytes"]["used"] <= 550_000 + 1000
-    assert gateway.call("POST", POST, said("x" * 100_000), key=key).status == 201
+    assert gateway.call("POST", POST, user_message("x" * 100_000), key=key).status == 201
 
 
 @pytest.mark.parametrize(
-    ("failure", "again"), [(Unavailable, 201), (RuntimeError, 201), (Unsure, 429)]
+    ("failure", "again"), [(Unavailable, 201), (RuntimeError, 201), (OutcomeUnknown, 429)]
 )
 def test_an_upload_that_was_not_begun_costs_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, failure: type[Exception], again: int
@@ -243,60 +262,65 @@ def test_an_upload_that_was_not_begun_costs_nothing(
     limit(gateway, stored_bytes=10_000)
     upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 6000}
     with monkeypatch.context() as broken:
-        broken.setattr(store_uploads, "begin", fail)
+        broken.setattr(store_uploads, "create_upload", fail)
         assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status >= 500
     assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == again
 
 
-def test_an_upload_is_paid_for_once(gateway: Gateway, base: Base) -> None:
+def test_an_upload_is_paid_for_once(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """When it is begun; not again when an event cites it. Until then it counts as stored."""
     key, data = gateway.key(), b"a payload of some length " * 1000
     limit(gateway, stored_bytes=10**9)
     asked = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
     upload = gateway.call("POST", "/api/v1/uploads", asked, key=key)
     assert upload.status == 201, upload.text
-    measure(gateway, base)
+    measure(gateway, scratch_db)
     assert use(gateway, key)["stored_bytes"]["used"] == len(data)
     put = urllib.request.Request(  # noqa: S310 - local S3
         upload.body["url"], data, upload.body["headers"], method="PUT"
     )
     with urllib.request.urlopen(put) as stored:  # noqa: S310
         assert stored.status == 200
-    body = {**said(""), "blob": {"cid": upload.body["cid"]}, "content": None, "metadata": {}}
+    body = {
+        **user_message(""),
+        "blob": {"cid": upload.body["cid"]},
+        "content": None,
+        "metadata": {},
+    }
     assert gateway.call("POST", POST, body, key=key).status == 201
-    measure(gateway, base)
+    measure(gateway, scratch_db)
     assert use(gateway, key)["stored_bytes"]["used"] == len(data) + len("{}")
 
 
-def measure(gateway: Gateway, base: Base) -> None:
+def measure(gateway: Gateway, base: ScratchDatabase) -> None:
     """Sweep, as if all leases and counts had been long ago."""
     base.rows(
         "update quotas set recent_since = recent_since - interval '6 minutes', measured_at = null"
     )
-    gateway.tick()
+    gateway.sweep()
 
 
 def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
-    gateway: Gateway, base: Base, caplog: pytest.LogCaptureFixture
+    gateway: Gateway, scratch_db: ScratchDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     for tenant in ("acme", "globex"):
-        gateway.call("POST", POST, said("a", metadata={}), key=gateway.key(tenant))
-    base.rows(
+        gateway.call("POST", POST, user_message("a", metadata={}), key=gateway.key(tenant))
+    scratch_db.rows(
         "create function fail() returns trigger language plpgsql as"
         " $$ begin raise exception 'no'; end $$"
     )
-    base.rows(
+    scratch_db.rows(
         "create trigger fail before update of measured on quotas for each row"
         " when (new.tenant_id = 'acme') execute function fail()"
     )
-    gateway.tick()
+    gateway.sweep()
     found = "select tenant_id from quotas where measured is not null"
-    assert base.rows(found) == [("globex",)]
+    assert scratch_db.rows(found) == [("globex",)]
     assert "sweep failed" in caplog.text
 
 
 def test_a_replay_is_answered_whatever_the_quota(gateway: Gateway) -> None:
-    key, event = gateway.key(), said("x" * 400, source_event_key="k")
+    key, event = gateway.key(), user_message("x" * 400, source_event_key="k")
     limit(gateway, stored_bytes=500)
     first = gateway.call("POST", POST, event, key=key)
     assert first.status == 201, first.text

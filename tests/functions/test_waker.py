@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.run_requests import SPACING, Runs, slot_of
-from strandline.aws.scheduler import Wakeups
-from strandline.background.schedule_handler import Waker
-from strandline.deployment import DAILY_SWEEP
+from strandline.aws.run_requests import MIN_SPACING, JobQueue, next_slot
+from strandline.aws.scheduler import RunStarter
+from strandline.background.schedule_handler import RunScheduler
+from strandline.deployment import DAILY_SWEEP_SCHEDULE
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.schedule_starter import GROUP, ROLE, Ticker, daily
+from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.state_machine import StateMachine
 from tests.functions.conftest import Told
-from tests.support import EVENTS, Base, Gateway
+from tests.support import EVENTS, Gateway, ScratchDatabase
 
 NOW = datetime(2026, 11, 21, 20, 0, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -35,7 +35,7 @@ class Asked:
     def __init__(self) -> None:
         self.inputs: list[dict[str, Any]] = []
         self.now = NOW
-        self.ticker: Ticker
+        self.ticker: LocalScheduler
 
     def __call__(self, event: dict[str, Any], context: object) -> dict[str, Any]:
         self.inputs.append(event["input"])
@@ -46,7 +46,7 @@ class Asked:
 def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     """A state machine whose jobs do nothing, a waker and a ticker at NOW, or later."""
     function = Asked()
-    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"sweeper": function, "archiver": function})
         for name, value in {
             "STATE_MACHINE": machine.arn,
@@ -55,10 +55,10 @@ def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         }.items():
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
         handler = importlib.import_module("functions.waker.handler")
-        monkeypatch.setattr(handler, "waker", Waker(lambda: NOW))
-        function.ticker = Ticker(lambda: function.now)
+        monkeypatch.setattr(handler, "waker", RunScheduler(lambda: NOW))
+        function.ticker = LocalScheduler(lambda: function.now)
         yield function
-        machine.settle()
+        machine.wait_for_runs()
         with closing(client("scheduler")) as scheduler:
             scheduler.delete_schedule_group(Name=GROUP)
 
@@ -175,7 +175,7 @@ def test_a_poisoned_message_goes_back_alone(asked: Asked, body: str) -> None:
 
 def test_what_aws_refuses_goes_back_alone(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     handler: Any = importlib.import_module("functions.waker.handler")
-    handler.waker.__dict__["wakeups"] = Wakeups("arn:aws:states:us-east-1:1:no", GROUP, ROLE)
+    handler.waker.__dict__["wakeups"] = RunStarter("arn:aws:states:us-east-1:1:no", GROUP, ROLE)
     run = json.dumps({"job": "archiver", "run": "r"})
     assert wake(run, wish(NOW + 5 * MINUTE)) == ["m0"]
 
@@ -185,20 +185,20 @@ def test_a_waker_that_is_not_configured_names_what_it_needs(
 ) -> None:
     monkeypatch.setenv("STRANDLINE_WAKEUP_GROUP", "g")
     with pytest.raises(Misconfigured, match="STATE_MACHINE, STRANDLINE_WAKEUP_ROLE"):
-        Wakeups.from_environment()
+        RunStarter.from_environment()
 
 
 def test_slots_are_whole_and_never_too_near() -> None:
-    five = SPACING["sweeper"]
+    five = MIN_SPACING["sweeper"]
     for seconds in range(0, 1200, 7):
         now = NOW + timedelta(seconds=seconds)
         for due in (now - timedelta(days=2), now, now + MINUTE, now + 7 * MINUTE):
-            slot = slot_of(due, now, five)
+            slot = next_slot(due, now, five)
             assert slot.timestamp() % 300 == 0
             assert slot >= due
             assert slot - max(due, now - MINUTE) + MINUTE >= MINUTE
             assert MINUTE <= slot - now <= max(due - now, MINUTE) + five
-    assert slot_of(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
+    assert next_slot(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
 
 
 def sent(aws: LocalAws, url: str) -> list[dict[str, Any]]:
@@ -213,16 +213,16 @@ def sent(aws: LocalAws, url: str) -> list[dict[str, Any]]:
 
 
 def test_a_process_wishes_for_a_slot_once(aws: LocalAws) -> None:
-    runs = Runs(aws.runs_url)
+    runs = JobQueue(aws.job_queue_url)
     for _ in range(3):
-        runs.wish("sweeper", NOW, NOW)
-    runs.wish("sweeper", NOW + 30 * MINUTE, NOW)
-    runs.wish("archiver", NOW, NOW)
-    assert runs.is_near("sweeper", NOW)
-    assert runs.is_near("sweeper", NOW + 2 * MINUTE)
-    assert not runs.is_near("sweeper", NOW + 4 * MINUTE), "that run may have begun already"
-    runs.wish("sweeper", NOW, NOW + 10 * MINUTE)
-    wished = [(one["job"], one["at"][11:16]) for one in sent(aws, aws.runs_url)]
+        runs.request_run("sweeper", NOW, NOW)
+    runs.request_run("sweeper", NOW + 30 * MINUTE, NOW)
+    runs.request_run("archiver", NOW, NOW)
+    assert runs.is_run_requested("sweeper", NOW)
+    assert runs.is_run_requested("sweeper", NOW + 2 * MINUTE)
+    assert not runs.is_run_requested("sweeper", NOW + 4 * MINUTE), "that run may have begun already"
+    runs.request_run("sweeper", NOW, NOW + 10 * MINUTE)
+    wished = [(one["job"], one["at"][11:16]) for one in sent(aws, aws.job_queue_url)]
     assert wished == [
         ("sweeper", "20:05"),
         ("sweeper", "20:35"),
@@ -232,29 +232,29 @@ def test_a_process_wishes_for_a_slot_once(aws: LocalAws) -> None:
 
 
 def test_a_queue_that_is_away_costs_a_warning_and_an_admin_a_503(aws: LocalAws) -> None:
-    runs = Runs(aws.runs_url + "-gone")
-    runs.wish("sweeper", NOW, NOW)
-    assert not runs.is_near("sweeper", NOW), "it is tried again"
+    runs = JobQueue(aws.job_queue_url + "-gone")
+    runs.request_run("sweeper", NOW, NOW)
+    assert not runs.is_run_requested("sweeper", NOW), "it is tried again"
     with pytest.raises(Unavailable):
-        runs.start("sweeper", "acme", "r")
+        runs.start_run("sweeper", "acme", "r")
     with pytest.raises(Unavailable, match="STRANDLINE_RUNS_URL"):
-        Runs("").start("sweeper", "acme", "r")
-    Runs("").wish("sweeper", NOW, NOW)
+        JobQueue("").start_run("sweeper", "acme", "r")
+    JobQueue("").request_run("sweeper", NOW, NOW)
 
 
 @pytest.fixture
 def wishing(gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker and jobs have a queue of runs."""
-    sent(aws, aws.runs_url)
+    sent(aws, aws.job_queue_url)
     for name in ("worker", "sweeper", "archiver"):
         service = importlib.import_module(f"functions.{name}.handler").service
-        monkeypatch.setitem(service.__dict__, "runs", Runs(aws.runs_url))
+        monkeypatch.setitem(service.__dict__, "runs", JobQueue(aws.job_queue_url))
 
 
 def wished(aws: LocalAws) -> dict[str, timedelta]:
     """The earliest wish for each job, from now."""
     found: dict[str, timedelta] = {}
-    for one in sent(aws, aws.runs_url):
+    for one in sent(aws, aws.job_queue_url):
         ahead = datetime.fromisoformat(one["at"]) - datetime.now(UTC)
         found[one["job"]] = min(ahead, found.get(one["job"], ahead))
     return found
@@ -262,23 +262,23 @@ def wished(aws: LocalAws) -> dict[str, timedelta]:
 
 @pytest.mark.usefixtures("wishing")
 def test_worker_and_jobs_end_by_wishing_for_what_comes_next(
-    base: Base, gateway: Gateway, aws: LocalAws, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws, tell: Told
 ) -> None:
     said = tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
-    gateway.tick()
+    gateway.sweep()
     ahead = wished(aws)["sweeper"]
     assert 9 * MINUTE < ahead < 17 * MINUTE, "the bytes are to be counted"
-    base.rows("update quotas set measured = level")
+    scratch_db.rows("update quotas set measured = level")
     handler = importlib.import_module("functions.worker.handler").lambda_handler
     hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": [said["scope_id"]]})}
     handler({"Records": [hint]}, LambdaContext("worker", 120))
     coming = wished(aws)
     assert 29 * MINUTE < coming["sweeper"] < 36 * MINUTE, "the lane falls idle"
     assert timedelta(hours=24) < coming["archiver"] < timedelta(hours=31), "payloads are looked at"
-    base.rows("update lanes set idle_at = now() - interval '1 second'")
-    gateway.tick()
-    base.rows("update quotas set measured = level")
-    gateway.tick()
+    scratch_db.rows("update lanes set idle_at = now() - interval '1 second'")
+    gateway.sweep()
+    scratch_db.rows("update quotas set measured = level")
+    gateway.sweep()
     assert wished(aws).get("sweeper") is None
 
 
@@ -291,13 +291,13 @@ def test_a_plan_that_fails_is_tried_again(
     def broken(*_: object, **__: object) -> Any:
         raise Unavailable("The database cannot be reached.")
 
-    monkeypatch.setattr("strandline.jobs.store.tenants_to_sweep", broken)
+    monkeypatch.setattr("strandline.jobs.store.list_tenants_to_sweep", broken)
     with pytest.raises(Unavailable):
-        gateway.tick()
+        gateway.sweep()
     assert "sweeper" not in wished(aws), "the database says that there is nothing to do"
-    monkeypatch.setattr("strandline.jobs.store_due.next_runs", broken)
+    monkeypatch.setattr("strandline.jobs.store_due.find_next_runs", broken)
     with pytest.raises(Unavailable):
-        gateway.tick()
+        gateway.sweep()
     assert timedelta(minutes=59) < wished(aws)["sweeper"] < timedelta(minutes=66)
 
 
@@ -308,14 +308,16 @@ order by n
 """
 
 
-def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(base: Base) -> None:
-    tries = [None if at is None else float(at) for (at,) in base.rows(TRIES)]
+def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(
+    scratch_db: ScratchDatabase,
+) -> None:
+    tries = [None if at is None else float(at) for (at,) in scratch_db.rows(TRIES)]
     assert set(tries[:1440]) == {300.0 * 2**n for n in range(9)} | {300.0 * 2**9}
     assert all(at is not None and at >= 60 * n for n, at in enumerate(tries[:1440]))
     assert set(tries[1440:]) == {None}
 
 
-def test_a_day_of_sweeps_begins_with_the_daily_one(base: Base) -> None:
+def test_a_day_of_sweeps_begins_with_the_daily_one(scratch_db: ScratchDatabase) -> None:
     asked = "select swept_day(%s::timestamptz) at time zone 'UTC'"
     for now, day in (
         ("2026-11-21T03:28:59Z", "2026-11-20 03:29"),
@@ -323,7 +325,7 @@ def test_a_day_of_sweeps_begins_with_the_daily_one(base: Base) -> None:
         ("2026-11-21T03:30:00Z", "2026-11-21 03:29"),
         ("2026-11-22T03:28:00Z", "2026-11-21 03:29"),
     ):
-        ((found,),) = base.rows(asked, now)
+        ((found,),) = scratch_db.rows(asked, now)
         assert f"{found:%Y-%m-%d %H:%M}" == day
 
 
@@ -332,10 +334,15 @@ def test_the_ticker_starts_what_is_due_by_its_clock(asked: Asked) -> None:
     wake(wish(NOW + 5 * MINUTE), wish(NOW + 60 * MINUTE))
     for hours, left, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):
         asked.now = NOW + timedelta(hours=hours)
-        asked.ticker.look()
+        asked.ticker.fire_due()
         assert (len(schedules()), len(executions())) == (left, started)
-    daily("morning", DAILY_SWEEP, os.environ["STRANDLINE_STATE_MACHINE"], '{"job": "sweeper"}')
+    create_daily_schedule(
+        "morning",
+        DAILY_SWEEP_SCHEDULE,
+        os.environ["STRANDLINE_STATE_MACHINE"],
+        '{"job": "sweeper"}',
+    )
     for hours, started in ((7, 2), (8, 3), (24, 3), (31, 3), (32, 4)):
         asked.now = NOW + timedelta(hours=hours)
-        asked.ticker.look()
+        asked.ticker.fire_due()
         assert (len(schedules()), len(executions())) == (1, started)

@@ -19,15 +19,15 @@ from cryptography import x509
 from strandline.admin import certificates
 from strandline.auth import authenticator, ttl_cache
 from strandline.auth.principals import Principal
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Misconfigured
 from strandline.http.app import Request, Route
-from strandline.resources import Service
-from strandline.tenants.store_audit import Act
+from strandline.resources import Resources
+from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.strandline.test_auth_jwt import forged
-from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, ec_key, jwk, jwks, rsa_key, token
 
 EVENTS, HEALTH = "/api/v1/events", "/api/v1/health"
@@ -45,7 +45,7 @@ type TurnOn = Callable[..., Gateway]
 @pytest.fixture
 def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> Iterator[TurnOn]:
     """Start every function again with these ways in, and no others."""
-    started: list[Service] = []
+    started: list[Resources] = []
 
     def turn_on(*ways: Mapping[str, str], **more: str) -> Gateway:
         wanted = dict(itertools.chain(OFF.items(), *(way.items() for way in ways), more.items()))
@@ -61,8 +61,8 @@ def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) ->
 
 def enter(gateway: Gateway, subject: str = ALICE, tenant: str = "acme", **more: Any) -> Any:
     """Let a subject stand for a tenant."""
-    access = gateway.database.access(Asker(tenant, ()))
-    return certificates.enter(access, Act("a test"), subject=subject, **more)
+    access = gateway.database.connect_as(Caller(tenant, ()))
+    return certificates.add_certificate(access, AuditContext("a test"), subject=subject, **more)
 
 
 def bearer(**claims: object) -> dict[str, str]:
@@ -70,7 +70,7 @@ def bearer(**claims: object) -> dict[str, str]:
 
 
 def append(gateway: Gateway, **more: Any) -> Reply:
-    return gateway.call("POST", EVENTS, said("x"), **more)
+    return gateway.call("POST", EVENTS, user_message("x"), **more)
 
 
 # which ways are on -------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ def test_the_matrix_of_ways(
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
     if not chosen:
         with pytest.raises(Misconfigured, match=r"KEY_SECRET.*JWT_SECRET.*CLIENT_CERTIFICATES"):
-            Service(api=True)
+            Resources(load_auth=True)
         with pytest.raises(Misconfigured):
             append(gateway, key=key)
         return
-    Service(api=True)
+    Resources(load_auth=True)
     monkeypatch.delenv("AWS_LAMBDA_FUNCTION_NAME")
     enter(gateway, user="user:alice")
     for sent in itertools.product((False, True), repeat=3):
@@ -196,25 +196,27 @@ def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
         assert gateway.call("GET", place, headers=headers).status == 200
         assert gateway.call("GET", place, headers=bearer(user_id="bob")).status == 404
         assert gateway.call("GET", place, headers=bearer(scope="write")).status == 403
-    others = gateway.call("POST", EVENTS, said("x", "user:bob"), headers=bearer())
+    others = gateway.call("POST", EVENTS, user_message("x", "user:bob"), headers=bearer())
     assert others.status == 403, "it writes into scopes of its user alone"
     for claim in ({"tenant_id": "globex"}, {"user_id": "bob"}):
-        repeated = gateway.call("POST", EVENTS, said("x", **claim), headers=bearer())
+        repeated = gateway.call("POST", EVENTS, user_message("x", **claim), headers=bearer())
         assert (repeated.status, repeated.error["details"]["field"]) == (403, next(iter(claim)))
     assert append(gateway, key=token()).status == 401, "X-API-Key is for API keys"
 
 
-def test_no_jwt_makes_a_tenant(on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_jwt_makes_a_tenant(
+    on: TurnOn, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unknown is 403, and so for less than a minute after it was made; and the other way round."""
     now = [1000.0]
     monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     gateway = on(KEYS, JWT)
-    before = base.rows("select tenant_id from tenants")
+    before = scratch_db.rows("select tenant_id from tenants")
     for name in ("acme", "Acme", "acme' or true --", "../acme", "*", "a" * 64, "\u00e4"):
         for _ in range(2):
             refused = append(gateway, headers=bearer(tenant_id=name))
             assert (refused.status, refused.error["code"]) == (403, "forbidden")
-    assert base.rows("select tenant_id from tenants") == before == []
+    assert scratch_db.rows("select tenant_id from tenants") == before == []
     gateway.key("acme")
     assert append(gateway, headers=bearer()).status == 403, "what was looked up is believed"
     now[0] += 51
@@ -317,7 +319,7 @@ def test_its_time_is_looked_at_again(on: TurnOn, begins: timedelta, ends: timede
     enter(gateway)
     made = certificate(ALICE, begins=begins, ends=ends)
     for path in (EVENTS, HEALTH):
-        method, body = ("GET", None) if path == HEALTH else ("POST", said("x"))
+        method, body = ("GET", None) if path == HEALTH else ("POST", user_message("x"))
         assert gateway.call(method, path, body, certificate=made).status == 401
 
 
@@ -352,7 +354,7 @@ def test_no_header_is_a_certificate(on: TurnOn) -> None:
     for name in SPOOFS:
         for value in (pem, pem.replace("\n", "%0A"), ALICE, f'Subject="{ALICE}"'):
             assert append(gateway, headers={name: value}).status == 401, name
-        inside = {**said("x"), name: pem, "clientCert": {"clientCertPem": pem}}
+        inside = {**user_message("x"), name: pem, "clientCert": {"clientCertPem": pem}}
         assert gateway.call("POST", EVENTS, inside, query={name: pem}).status == 401, name
 
 
@@ -405,15 +407,15 @@ def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
     assert again.certificate_id != entered.certificate_id, "a revoked one is free to be entered"
 
 
-def test_a_row_may_end_before_its_certificates(on: TurnOn, base: Base) -> None:
+def test_a_row_may_end_before_its_certificates(on: TurnOn, scratch_db: ScratchDatabase) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
-    base.rows("update certificate_principals set expires_at = now() - interval '1 second'")
+    scratch_db.rows("update certificate_principals set expires_at = now() - interval '1 second'")
     refused = append(gateway, certificate=certificate(ALICE))
     assert (refused.status, "expired" in refused.error["message"]) == (401, True)
 
 
-def test_operators_enter_list_and_revoke_them(on: TurnOn, base: Base) -> None:
+def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDatabase) -> None:
     gateway = on(KEYS, BY_CERTIFICATE)
     gateway.key("acme")
     gateway.key("globex")
@@ -450,7 +452,7 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, base: Base) -> None:
     assert gateway.call("GET", place.replace("acme", "globex"), key=operator).status == 404
     assert gateway.call("DELETE", place.replace("acme", "globex"), key=operator).status == 404
     assert gateway.call("GET", place, key=gateway.key(rights=["admin"])).status == 403
-    trail = base.rows(
+    trail = scratch_db.rows(
         "select target, details from audit_log where tenant_id = 'acme' and route like 'POST%%'"
         " and outcome = 'done' order by at"
     )
@@ -461,7 +463,9 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, base: Base) -> None:
     assert "alice,O" not in json.dumps(trail)
 
 
-def test_what_an_operator_does_by_certificate_names_it(on: TurnOn, base: Base) -> None:
+def test_what_an_operator_does_by_certificate_names_it(
+    on: TurnOn, scratch_db: ScratchDatabase
+) -> None:
     gateway = on(BY_CERTIFICATE)
     entered = enter(gateway, "CN=ops", "ops", rights=["operator"])
     wanted = {"tenant_id": "acme"}
@@ -469,7 +473,7 @@ def test_what_an_operator_does_by_certificate_names_it(on: TurnOn, base: Base) -
     made = gateway.call("POST", "/api/v1/admin/tenants", wanted, certificate=shown)
     assert made.status == 201
     row = "select actor_tenant, actor_key_id from audit_log where tenant_id = 'acme'"
-    assert base.rows(row) == [("ops", entered.certificate_id.hex)]
+    assert scratch_db.rows(row) == [("ops", entered.certificate_id.hex)]
     for path in ("keys", f"keys/{'0' * 32}/rotate"):
         refused = gateway.call("POST", f"/api/v1/admin/tenants/acme/{path}", {}, certificate=shown)
         assert refused.status == (409 if path == "keys" else 404)
@@ -518,7 +522,7 @@ def test_required_all_each_narrows_the_others(on: TurnOn) -> None:
         assert refused.status == 403
         assert words in refused.error["message"]
     both: dict[str, Any] = {"key": key, "certificate": certificate(ALICE)}
-    beyond = gateway.call("POST", EVENTS, said("x", "user:bob"), headers=bearer(), **both)
+    beyond = gateway.call("POST", EVENTS, user_message("x", "user:bob"), headers=bearer(), **both)
     assert beyond.status == 403, "the user of one binds all"
     one_header = {"Authorization": f"Bearer {key}", "X-JWT-Token": token()}
     assert append(gateway, headers=one_header, certificate=certificate(ALICE)).status == 201
@@ -530,7 +534,7 @@ def _first_of_all(one: Principal, other: Principal) -> Principal:
 
 
 def test_one_that_does_not_narrow_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authenticator, "_together", _first_of_all)
+    monkeypatch.setattr(authenticator, "_intersect", _first_of_all)
     with pytest.raises(AssertionError):
         test_required_all_each_narrows_the_others(on)
 
@@ -539,9 +543,9 @@ def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.Monk
     from strandline.auth import client_certificates, x509_names
 
     monkeypatch.setattr(
-        client_certificates.Certificates,
+        client_certificates.CertificateAuth,
         "check",
-        lambda _, pem: x509_names.read(pem),  # pyright: ignore
+        lambda _, pem: x509_names.read_certificate(pem),  # pyright: ignore
     )
     with pytest.raises(AssertionError):
         test_its_time_is_looked_at_again(on, timedelta(days=-2), timedelta(seconds=-1))
@@ -551,7 +555,7 @@ def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.Monk
 
 
 def interleaved(
-    gateway: Gateway, base: Base, turns: int, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, base: ScratchDatabase, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """Two tenants of three users each by turns on warm handlers, every seventh append failing
     half-way: what one met of the other."""
@@ -561,18 +565,18 @@ def interleaved(
     fails = [False]
 
     def serve(request: Request) -> Any:
-        done = real.serve(request)
+        done = real.handler(request)
         if fails[0]:
             raise RuntimeError("half-way: after the principal, before the answer")
         return done
 
-    monkeypatch.setitem(ingest.ROUTES, name, replace(real, serve=serve))
+    monkeypatch.setitem(ingest.ROUTES, name, replace(real, handler=serve))
     met: list[str] = []
     for turn in range(turns):
         tenant, other = ("acme", "globex")[:: 1 if turn % 2 else -1]
         user, fails[0] = f"u{turn // 2 % 3}", turn % 7 == 0
         headers = bearer(tenant_id=tenant, user_id=user)
-        body = said(f"of {tenant}, {user}.", f"user:{user}")
+        body = user_message(f"of {tenant}, {user}.", f"user:{user}")
         told = gateway.call("POST", EVENTS, body, headers=headers)
         met += [told.text] if told.status != (500 if fails[0] else 201) else []
         seen = gateway.call("GET", "/memories/list", query={"limit": 3}, headers=headers).text
@@ -589,17 +593,20 @@ def _two_tenants(on: TurnOn) -> Gateway:
 
 
 def test_nothing_of_one_request_is_left_for_the_next(
-    on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch, tenth: Callable[[int], int]
+    on: TurnOn,
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    scaled: Callable[[int], int],
 ) -> None:
-    assert interleaved(_two_tenants(on), base, tenth(2000), monkeypatch) == []
+    assert interleaved(_two_tenants(on), scratch_db, scaled(2000), monkeypatch) == []
 
 
 def test_what_is_left_over_is_noticed(
-    on: TurnOn, base: Base, monkeypatch: pytest.MonkeyPatch
+    on: TurnOn, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: who asked first is believed to ask for ever."""
     kept: list[Principal] = []
-    real = authenticator.Authenticator.principal
+    real = authenticator.Authenticator.authenticate
 
     def principal(
         checker: authenticator.Authenticator, sent: Any, deadline: Any = None
@@ -607,5 +614,5 @@ def test_what_is_left_over_is_noticed(
         kept.append(real(checker, sent, deadline))
         return kept[0]
 
-    monkeypatch.setattr(authenticator.Authenticator, "principal", principal)
-    assert interleaved(_two_tenants(on), base, 10, monkeypatch) != []
+    monkeypatch.setattr(authenticator.Authenticator, "authenticate", principal)
+    assert interleaved(_two_tenants(on), scratch_db, 10, monkeypatch) != []

@@ -9,10 +9,10 @@ import pytest
 
 from strandline.db.database import Database
 from strandline.local.lambda_context import LambdaContext
-from strandline.resources import Service
+from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.stand_ins import WordEmbedder, unavailable
-from tests.support import EVENTS, Base, Gateway
+from tests.strandline.services.stand_ins import WordEmbedder, fail_texts
+from tests.support import EVENTS, Gateway, ScratchDatabase
 
 ALICE = "user:alice"
 
@@ -22,7 +22,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     """The worker's embedder, in this test."""
     del gateway  # which wired the handlers before
     embedder = WordEmbedder()
-    service: Service = importlib.import_module("functions.worker.handler").service
+    service: Resources = importlib.import_module("functions.worker.handler").service
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
     return embedder
 
@@ -48,7 +48,7 @@ def work(event: dict[str, Any], seconds: float = 120) -> list[str]:
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
-def unembedded(base: Base) -> int:
+def unembedded(base: ScratchDatabase) -> int:
     return base.rows(
         "select count(*) from events e left join event_vectors v using (tenant_id, event_id)"
         " where v.event_id is null"
@@ -56,7 +56,7 @@ def unembedded(base: Base) -> int:
 
 
 def test_a_recorded_batch_is_worked_through(
-    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, words: WordEmbedder
 ) -> None:
     event = json.loads((EVENTS / "worker.json").read_text())
     assert work(event) == [], "a scope that nobody knows is no failure"
@@ -64,10 +64,10 @@ def test_a_recorded_batch_is_worked_through(
     for record in event["Records"]:  # the same hint twice, as a standard queue may deliver it
         record["body"] = hint(receipt["scope_id"])
     assert work(event) == []
-    assert unembedded(base) == 0
-    assert len(words.seen) == 1
+    assert unembedded(scratch_db) == 0
+    assert len(words.embedded_texts) == 1
     assert work(event) == []
-    assert len(words.seen) == 1
+    assert len(words.embedded_texts) == 1
 
 
 MALFORMED = [
@@ -90,39 +90,39 @@ MALFORMED = [
 
 
 def test_a_message_that_is_no_hint_fails_alone(
-    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, words: WordEmbedder
 ) -> None:
     key = gateway.key()
     for n, body in enumerate(MALFORMED):
         first = hint(tell(key, f"one {n}", ALICE)["scope_id"])
         last = hint(tell(key, f"two {n}", ALICE, "agent:helper")["scope_id"])
         assert work(batch(first, body, last)) == ["m1"], body[:40]
-        assert unembedded(base) == 0, body[:40]
-    assert len(words.seen) == 2 * len(MALFORMED)
+        assert unembedded(scratch_db) == 0, body[:40]
+    assert len(words.embedded_texts) == 2 * len(MALFORMED)
 
 
 def test_a_record_without_a_body_fails_alone(gateway: Gateway, words: WordEmbedder) -> None:
     event = batch("", hint("8f14e45f-ceea-867a-9a36-dedd4bea2543"))
     del event["Records"][0]["body"]
     assert work(event) == ["m0"]
-    assert words.seen == []
+    assert words.embedded_texts == []
 
 
 def test_a_scope_whose_model_is_away_goes_back_and_the_others_are_done(
-    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, words: WordEmbedder
 ) -> None:
     key = gateway.key()
     bodies = [hint(tell(key, f"of {w}", ALICE, w)["scope_id"]) for w in ("agent:a", "agent:lost")]
-    words.before = unavailable("agent:lost")
+    words.before_embed = fail_texts("agent:lost")
     assert work(batch(bodies[1], bodies[0])) == ["m0"]
     kept = "select attempts, last_error, due_at > now() from scope_work"
     error = "embedding_unavailable: the endpoint does not answer"
-    assert base.rows(kept) == [(1, error, True)]
-    assert unembedded(base) == 1
+    assert scratch_db.rows(kept) == [(1, error, True)]
+    assert unembedded(scratch_db) == 1
 
 
 def test_a_fault_of_ours_fails_its_message_alone(
-    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, words: WordEmbedder
 ) -> None:
     """What no error of ours describes is a fault: it may not take nine other messages with it."""
     key = gateway.key()
@@ -132,27 +132,27 @@ def test_a_fault_of_ours_fails_its_message_alone(
         if "agent:a" in texts[0]:
             raise MemoryError
 
-    words.before = fault
+    words.before_embed = fault
     assert work(batch(*bodies)) == ["m0"]
-    assert unembedded(base) == 1
+    assert unembedded(scratch_db) == 1
 
 
 def test_an_empty_batch_is_no_sweep(
-    gateway: Gateway, base: Base, tell: Told, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, words: WordEmbedder
 ) -> None:
     tell(gateway.key(), "due", ALICE)
     empty: list[dict[str, Any]] = [{"Records": []}, {}]
     for event in empty:
         assert work(event) == []
-    assert (unembedded(base), words.seen) == (1, [])
+    assert (unembedded(scratch_db), words.embedded_texts) == (1, [])
 
 
 def test_a_database_that_is_away_gives_every_message_back(
     gateway: Gateway, tell: Told, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "The buoy is out.")
-    service: Service = importlib.import_module("functions.worker.handler").service
+    service: Resources = importlib.import_module("functions.worker.handler").service
     away = Database("postgresql://strandline_app@127.0.0.1:1/none")
     monkeypatch.setitem(service.__dict__, "database", away)
     assert work(batch(hint(receipt["scope_id"]), hint(receipt["scope_id"]))) == ["m0", "m1"]
-    assert words.seen == []
+    assert words.embedded_texts == []

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 from botocore.config import Config
 
-from infra.permissions import Resources, bedrock_models
+from infra.permissions import ResourceArns, bedrock_models
 from strandline.aws import clients as aws_clients
 from strandline.aws.sigv4 import Signer
-from strandline.deployment import Fn
+from strandline.deployment import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from tests.infra import written
 from tests.infra.written import Asks
@@ -34,9 +34,9 @@ STATE_MACHINE = ARN.format("states", "stateMachine:strandline-jobs")
 STARTER = f"arn:aws:iam::{ACCOUNT_ID}:role/strandline-starter"
 
 
-def stage(bucket: str, secrets: Mapping[str, str]) -> Resources:
+def stage(bucket: str, secrets: Mapping[str, str]) -> ResourceArns:
     """What a stage has, whose bucket this is, and whose secrets have these ARNs."""
-    return Resources(
+    return ResourceArns(
         bucket=f"arn:aws:s3:::{bucket}",
         hints=ARN.format("sqs", "strandline"),
         runs=ARN.format("sqs", "strandline-runs"),
@@ -218,7 +218,7 @@ class Ear:
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """To all clients from now on, and to what is signed without one."""
         patch.setattr(aws_clients, "client", self.client)
-        sign = Signer.post_headers
+        sign = Signer.sign_post
 
         def signed(signer: Signer, service: str, url: str, body: bytes, *more: Any) -> Any:
             self._hear(more[0]["x-amz-target"].partition(".")[2], json.loads(body))
@@ -230,8 +230,8 @@ class Ear:
             self.asked.add(Asked(self.function, "rds-db:connect", user_arn))
             return PASSWORDS[user]  # which a database here takes for it
 
-        patch.setattr(Signer, "post_headers", signed)
-        patch.setattr(Signer, "database_token", token)
+        patch.setattr(Signer, "sign_post", signed)
+        patch.setattr(Signer, "sign_database_token", token)
 
     def _hear(self, operation: str, params: Mapping[str, Any]) -> None:
         self.operations.add(operation)
@@ -260,7 +260,7 @@ class Ear:
 _make = aws_clients.client
 
 
-def by_lambda(fn: Fn, stage: Resources) -> Iterator[Asked]:
+def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[Asked]:
     """What Lambda itself asks in this function's name."""
     group = ARN.format("logs", f"log-group:/aws/lambda/{stage.function_prefix}{fn.name}")
     yield from (Asked(fn.name, action, f"{group}:log-stream:1") for action in WRITTEN)

@@ -15,7 +15,7 @@ os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.load_settings import made
+from infra.load_settings import build_settings
 from infra.stack import StrandlineStack
 from strandline.deployment import Layer
 
@@ -80,7 +80,7 @@ class StandIns:
         (made / "handler.py").write_text(f"# {name}\n")
         return made
 
-    def unzipped(self, directory: Path) -> int:
+    def unzipped_size(self, directory: Path) -> int:
         """As large as the test says."""
         del directory
         return self._size
@@ -89,7 +89,7 @@ class StandIns:
 def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> StrandlineStack:
     """The stack of these settings, in an app of its own."""
     app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
-    return StrandlineStack(app, made(given), StandIns(directory / "assets", size))
+    return StrandlineStack(app, build_settings(given), StandIns(directory / "assets", size))
 
 
 class Made(NamedTuple):

@@ -15,19 +15,19 @@ from openapi_schema_validator import OAS31Validator
 
 from infra import api
 from infra.api import Api
-from infra.load_settings import made
-from strandline.config import Settings, settings
-from strandline.deployment import FUNCTIONS, Fn, routes
+from infra.load_settings import build_settings
+from strandline.config import ServiceSettings, get_settings
+from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured, NotFound
 from strandline.http import app as http_app
 from strandline.http import gateway_responses
-from strandline.http.gateway_responses import ANSWERS, REQUEST_ID
+from strandline.http.gateway_responses import REQUEST_ID, RESPONSES
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from tests import support
 from tests.functions import contract
 from tests.strandline.local.test_http_server import call, served
-from tests.support import Gateway, said
+from tests.support import Gateway, user_message
 
 type Resources = Mapping[str, Any]
 PAGE, OTHER = "https://app.example", "https://other.example"
@@ -36,7 +36,7 @@ TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "3sL
 
 
 @functools.cache
-def _made(given: str, functions: tuple[Fn, ...]) -> Resources:
+def _made(given: str, functions: tuple[FunctionSpec, ...]) -> Resources:
     stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
     code = lambda_.Code.from_inline("nothing")
     handlers: dict[str, lambda_.Alias] = {}
@@ -48,11 +48,11 @@ def _made(given: str, functions: tuple[Fn, ...]) -> Resources:
         handlers[fn.name] = lambda_.Alias(
             stack, f"{fn.name}Live", alias_name="live", version=version
         )
-    Api(stack, "Api", made(json.loads(given)), handlers, functions=functions)
+    Api(stack, "Api", build_settings(json.loads(given)), handlers, functions=functions)
     return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
 
 
-def resources(functions: Sequence[Fn] = FUNCTIONS, **given: object) -> Resources:
+def resources(functions: Sequence[FunctionSpec] = FUNCTIONS, **given: object) -> Resources:
     """The API's part of a template, made once for each settings."""
     return _made(json.dumps(given, sort_keys=True), tuple(fn for fn in functions if fn.routes))
 
@@ -94,14 +94,14 @@ def _function(uri: dict[str, Any]) -> str:
 
 
 def test_every_route_goes_to_its_function_and_nothing_else_is_open() -> None:
-    assert served_by(resources()) == routes()
+    assert served_by(resources()) == route_table()
 
 
 def test_with_origins_every_path_has_its_preflight() -> None:
     table = served_by(resources(cors_origins=[PAGE]))
-    assert table == routes(preflights=True)
+    assert table == route_table(preflights=True)
     assert {r for r in table if r.startswith("OPTIONS")} == {
-        f"OPTIONS {route.partition(' ')[2]}" for route in routes()
+        f"OPTIONS {route.partition(' ')[2]}" for route in route_table()
     }
 
 
@@ -113,10 +113,10 @@ def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
 
 
 def test_what_api_gateway_would_not_serve_is_refused() -> None:
-    many = Fn("many", 128, 29, frozenset(), tuple(f"GET /r{n}" for n in range(300)))
+    many = FunctionSpec("many", 128, 29, frozenset(), tuple(f"GET /r{n}" for n in range(300)))
     with pytest.raises(Exception, match="301 resources"):
         resources((many,))
-    slow = Fn("slow", 128, 30, frozenset(), ("GET /slow",))
+    slow = FunctionSpec("slow", 128, 30, frozenset(), ("GET /slow",))
     with pytest.raises(Exception, match="slow: timeout 30 s"):
         resources((slow,))
 
@@ -126,11 +126,13 @@ def test_a_changed_route_or_answer_is_deployed(monkeypatch: pytest.MonkeyPatch) 
         (name,) = [n for n, r in found.items() if r["Type"] == "AWS::ApiGateway::Deployment"]
         return name
 
-    one = Fn("one", 128, 29, frozenset(), ("GET /one",))
+    one = FunctionSpec("one", 128, 29, frozenset(), ("GET /one",))
     before = deployment(resources((one,)))
     assert deployment(resources((replace(one, routes=("GET /one", "PUT /one")),))) != before
     reworded = replace(gateway_responses.TIMEOUT, message="Too late.")
-    monkeypatch.setattr(gateway_responses, "ANSWERS", {**ANSWERS, "INTEGRATION_TIMEOUT": reworded})
+    monkeypatch.setattr(
+        gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": reworded}
+    )
     assert deployment(resources((one,), stage="again")) != before
 
 
@@ -148,7 +150,7 @@ def check_error(body: str) -> dict[str, Any]:
 
 def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> None:
     found = of(resources(), "ApiGateway::GatewayResponse")
-    assert {answer["ResponseType"] for answer in found} == set(ANSWERS)
+    assert {answer["ResponseType"] for answer in found} == set(RESPONSES)
     for answer in found:
         template = answer["ResponseTemplates"]["application/json"]
         error = check_error(template.replace(REQUEST_ID, "3b9c"))
@@ -167,10 +169,10 @@ def test_an_answer_of_another_shape_is_noticed() -> None:
 
 def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
     own = {kind.code: status for kind, status in http_app.STATUS.items()}
-    for kind, answer in ANSWERS.items():
+    for kind, answer in RESPONSES.items():
         if answer.status and answer.code in own and kind != "INTEGRATION_FAILURE":
             assert own[answer.code] == answer.status, kind
-    assert ANSWERS["MISSING_AUTHENTICATION_TOKEN"].status == 404
+    assert RESPONSES["MISSING_AUTHENTICATION_TOKEN"].status == 404
 
 
 # the ways in -------------------------------------------------------------------------------------
@@ -272,7 +274,7 @@ def test_a_base_path_changes_nothing(
 def test_a_page_of_nothing_but_quotes_fits_into_an_answer(gateway: Gateway) -> None:
     """What is escaped in our JSON is escaped once more in Lambda's."""
     key = gateway.key()
-    events = [said('"' * 60_000) for _ in range(30)]
+    events = [user_message('"' * 60_000) for _ in range(30)]
     assert gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).status == 200
     answers: list[dict[str, Any]] = []
     handler = importlib.import_module("functions.query.handler")
@@ -301,7 +303,7 @@ def handlers(preflights: bool) -> dict[str, Handler]:
     """The real ones, by route."""
     return {
         route: importlib.import_module(f"functions.{name}.handler").lambda_handler
-        for route, name in routes(preflights=preflights).items()
+        for route, name in route_table(preflights=preflights).items()
     }
 
 
@@ -310,8 +312,8 @@ def port(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The real handlers behind the local gateway, with two origins permitted."""
     del gateway  # which wired them
     monkeypatch.setenv("STRANDLINE_CORS_ORIGINS", f"{PAGE} https://two.example")
-    settings.cache_clear()
-    with served(GatewayApp(handlers(True), origins=settings().cors_origins)) as number:
+    get_settings.cache_clear()
+    with served(GatewayApp(handlers(True), origins=get_settings().cors_origins)) as number:
         yield number
 
 
@@ -322,7 +324,7 @@ def test_a_page_of_a_permitted_origin_may_call(gateway: Gateway, port: int) -> N
     assert preflight.headers["access-control-allow-origin"] == PAGE
     assert "X-API-Key" in preflight.headers["access-control-allow-headers"]
     sent = {"Origin": PAGE, "X-API-Key": gateway.key()}
-    answer = call(port, "POST", "/api/v1/events", json.dumps(said("Out.")).encode(), sent)
+    answer = call(port, "POST", "/api/v1/events", json.dumps(user_message("Out.")).encode(), sent)
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (201, PAGE)
     assert "Idempotent-Replayed" in answer.headers["access-control-expose-headers"]
     refused = call(port, "GET", "/api/v1/usage", None, {"Origin": PAGE})
@@ -348,16 +350,22 @@ def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
 
 def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
     document = contract.document()
-    methods = {route.partition(" ")[0] for route in routes()}
-    assert methods <= set(gateway_responses.PREFLIGHT["Access-Control-Allow-Methods"].split(", "))
-    allowed = gateway_responses.PREFLIGHT["Access-Control-Allow-Headers"].lower().split(", ")
+    methods = {route.partition(" ")[0] for route in route_table()}
+    assert methods <= set(
+        gateway_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Methods"].split(", ")
+    )
+    allowed = (
+        gateway_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].lower().split(", ")
+    )
     operations = contract.operations().values()
     asked = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
     schemes = document["components"]["securitySchemes"].values()
     asked |= {s["name"] for s in schemes if "name" in s}
     assert {name.lower() for name in asked} <= set(allowed)
     exposed = (
-        gateway_responses.shared(("*",), None)["Access-Control-Expose-Headers"].lower().split(", ")
+        gateway_responses.cors_headers(("*",), None)["Access-Control-Expose-Headers"]
+        .lower()
+        .split(", ")
     )
     given = {
         name.lower()
@@ -374,10 +382,12 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
     given = {"STRANDLINE_CORS_ORIGINS": origin, "STRANDLINE_KEY_SECRET": "k" * 32}
     required = {"STRANDLINE_DATABASE_URL": "host=x", "STRANDLINE_BUCKET": "b"}
     with pytest.raises(Misconfigured, match="CORS_ORIGINS"):
-        Settings.from_env(given | required)
+        ServiceSettings.from_env(given | required)
 
 
 def test_one_origin_stands_in_the_template_and_several_are_all() -> None:
-    assert gateway_responses.shared_by_gateway([PAGE])["Access-Control-Allow-Origin"] == PAGE
-    assert gateway_responses.shared_by_gateway([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
-    assert gateway_responses.shared_by_gateway([]) == {}
+    assert gateway_responses.gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"] == PAGE
+    assert (
+        gateway_responses.gateway_cors_headers([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
+    )
+    assert gateway_responses.gateway_cors_headers([]) == {}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.permissions import Grant, Resources, bedrock_models, grants
-from strandline.deployment import FUNCTIONS, Fn
+from infra.permissions import Grant, ResourceArns, bedrock_models, list_grants
+from strandline.deployment import FUNCTIONS, FunctionSpec
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
@@ -22,7 +22,7 @@ from tests.infra.calls import ARN, ATTACHED, CLUSTER, MODEL, Asked, Ear, by_lamb
 from tests.infra.stacks import Template, properties, template
 from tests.infra.turns import take
 from tests.infra.written import Asks, Place
-from tests.support import TEMPLATE, Base, fresh_name
+from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
 KEY = ARN.format("kms", "key/1")
 PARTS = ("_uploads/*", "_jobs/*")
@@ -34,33 +34,33 @@ EACH = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
 @pytest.fixture(scope="module")
 def turns(
     server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder
-) -> Iterator[tuple[Ear, Resources]]:
+) -> Iterator[tuple[Ear, ResourceArns]]:
     """What all functions asked, each at everything that it does, and of what stage."""
-    name = fresh_name()
+    name = unique_name()
     server.clone_database(TEMPLATE, name)
     with pytest.MonkeyPatch.context() as patch:
-        heard = take(Base(server, name), aws, embedder, patch)
+        heard = take(ScratchDatabase(server, name), aws, embedder, patch)
     yield heard
     server.drop_database(name)
 
 
 @pytest.fixture
-def ear(turns: tuple[Ear, Resources]) -> Ear:
+def ear(turns: tuple[Ear, ResourceArns]) -> Ear:
     return turns[0]
 
 
 @pytest.fixture(params=[None, KEY], ids=["AWS's keys", "a key of one's own"])
-def stage(request: pytest.FixtureRequest, turns: tuple[Ear, Resources]) -> Resources:
+def stage(request: pytest.FixtureRequest, turns: tuple[Ear, ResourceArns]) -> ResourceArns:
     return replace(turns[1], key=request.param)
 
 
-def asked_of(fn: Fn, ear: Ear, stage: Resources) -> set[Asked]:
+def asked_of(fn: FunctionSpec, ear: Ear, stage: ResourceArns) -> set[Asked]:
     """What was heard of a function, what Lambda asks in its name, and what a key needs."""
     asked = {one for one in ear.asked if one.function == fn.name} | {*by_lambda(fn, stage)}
     return asked if stage.key is None else asked | {*on_the_key(asked, stage.key)}
 
 
-def allowed(granted: Sequence[Grant], fn: Fn) -> set[Asked]:
+def allowed(granted: Sequence[Grant], fn: FunctionSpec) -> set[Asked]:
     """Grants, one action on one pattern of resources each."""
     return {
         Asked(fn.name, action, resource, only(**grant.conditions) if grant.conditions else "")
@@ -93,19 +93,19 @@ def faults(granted: set[Asked], asked: set[Asked]) -> list[str]:
 
 @EACH
 def test_a_role_is_allowed_what_is_asked_in_its_name_and_no_more(
-    fn: Fn, ear: Ear, stage: Resources
+    fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
     assert fn.name in ear.heard, "a function without a turn: let it have one in turns.py"
-    assert not faults(allowed(grants(fn, stage), fn), asked_of(fn, ear, stage))
+    assert not faults(allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage))
 
 
 @EACH
 def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
-    fn: Fn, ear: Ear, stage: Resources
+    fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
     """Planted, one at a time: every single grant taken away, or moved to another resource, or
     freed of its condition."""
-    granted, asked = allowed(grants(fn, stage), fn), asked_of(fn, ear, stage)
+    granted, asked = allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage)
     for grant in granted:
         rest = granted - {grant}
         assert any(fault.startswith("missing") for fault in faults(rest, asked))
@@ -126,11 +126,11 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
         assert f"needless: {needless}" in faults(granted | {needless}, asked)
 
 
-def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: Resources) -> None:
+def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns) -> None:
     for name, action in (("ingest", "s3:DeleteObject"), ("sweeper", "s3:PutObject")):
         fn = next(fn for fn in FUNCTIONS if fn.name == name)
         wide = Asked(name, action, f"{stage.bucket}/*")
-        assert faults(allowed(grants(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)) == [
+        assert faults(allowed(list_grants(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)) == [
             f"too wide: {wide}"
         ]
 
@@ -276,20 +276,20 @@ def test_clients_are_made_in_one_place(text: str) -> None:
         assert len(written.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
 
 
-def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resources) -> None:
+def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: ResourceArns) -> None:
     for fn in FUNCTIONS:
-        for one in allowed(grants(fn, stage), fn):
+        for one in allowed(list_grants(fn, stage), fn):
             assert "*" not in one.action, one
             if "*" in one.resource.removesuffix("/*").removesuffix(":*"):
                 assert (one.resource, one.action in ATTACHED) == ("*", True), one
 
 
 def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
-    turns: tuple[Ear, Resources],
+    turns: tuple[Ear, ResourceArns],
 ) -> None:
     stage = replace(turns[1], models=(), network=False)
     for fn in FUNCTIONS:
-        actions = {one.action.partition(":")[0] for one in allowed(grants(fn, stage), fn)}
+        actions = {one.action.partition(":")[0] for one in allowed(list_grants(fn, stage), fn)}
         assert not {"bedrock", "ec2", "kms"} & actions
 
 
@@ -325,7 +325,7 @@ def spelt(value: Any) -> str:
             return value
 
 
-def told(found: Template, fn: Fn) -> dict[str, str]:
+def told(found: Template, fn: FunctionSpec) -> dict[str, str]:
     """What the stack tells a function."""
     (given,) = (
         p
@@ -338,7 +338,7 @@ def told(found: Template, fn: Fn) -> dict[str, str]:
     }
 
 
-def deployed(found: Template, fn: Fn, stage: Resources) -> set[Asked]:
+def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Asked]:
     """What the function's role is allowed in the template: of what the function is told of, as
     the recorded stage calls it."""
     everything: dict[str, str] = {}
@@ -400,7 +400,7 @@ def found() -> Template:
 
 @EACH
 def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
-    fn: Fn, turns: tuple[Ear, Resources], found: Template
+    fn: FunctionSpec, turns: tuple[Ear, ResourceArns], found: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)
     asked = asked_of(fn, ear, stage)
@@ -415,7 +415,7 @@ def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
 
 
 def test_a_policy_beside_the_role_or_another_queue_is_noticed(
-    turns: tuple[Ear, Resources], found: Template
+    turns: tuple[Ear, ResourceArns], found: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)
     worker = next(fn for fn in FUNCTIONS if fn.name == "worker")

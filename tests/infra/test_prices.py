@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra import prices
-from infra.load_settings import made
+from infra.load_settings import build_settings
 from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, Item, total
 from tests.infra.stacks import CONTEXT
 from tests.infra.test_watch import alarms, stats
@@ -13,9 +13,9 @@ from tests.infra.test_watch import alarms, stats
 
 def test_the_documents_tables_are_what_the_script_gives() -> None:
     text = DOCUMENT.read_text()
-    assert prices.written(text) == text, "make prices"
+    assert prices.update_readme(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
-        prices.written(text.replace(prices.END, ""))
+        prices.update_readme(text.replace(prices.END, ""))
 
 
 def test_the_readmes_price_is_the_tables(repository: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
     dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
-    assert prices.written(text) != text
+    assert prices.update_readme(text) != text
 
 
 def test_idle_by_hand() -> None:
@@ -42,7 +42,7 @@ def test_idle_by_hand() -> None:
 
 
 def test_prod_is_priced_as_it_ships() -> None:
-    prod = made(CONTEXT["stages"]["prod"])
+    prod = build_settings(CONTEXT["stages"]["prod"])
     assert prod.min_capacity * (1 + prod.readers) == prices.PROD_UNITS
     assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
     assert total(prices.PROD) == pytest.approx(87.60)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from infra.load_settings import made, read
-from infra.settings import Refused, StackSettings
+from infra.load_settings import build_settings, load_settings
+from infra.settings import SettingsError, StackSettings
 from strandline.deployment import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -79,21 +79,21 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=[words[:40] for _, words in REFUSED])
 def test_what_cannot_be_made_is_refused_in_words(given: Mapping[str, Any], words: str) -> None:
-    with pytest.raises(Refused, match=words) as refused:
-        made(given)
+    with pytest.raises(SettingsError, match=words) as refused:
+        build_settings(given)
     assert "Value error" not in str(refused.value)
 
 
 def test_who_folds_asks_a_model_from_four_threads() -> None:
     """And each of them has its connection; the twin is asked in one."""
-    assert made(BUSY).reserved == {"worker": 55}
-    assert made({"settings": ASKS}).service.llm_provider == "bedrock"
-    assert {fn.name for fn in FUNCTIONS if fn.connections == 4} == {"worker", "sweeper"}
+    assert build_settings(BUSY).reserved == {"worker": 55}
+    assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
+    assert {fn.name for fn in FUNCTIONS if fn.max_connections == 4} == {"worker", "sweeper"}
 
 
 def test_no_refusal_repeats_a_secret() -> None:
-    with pytest.raises(Refused) as refused:
-        made({"settings": {"llm_api_key": "sk-very-secret"}})
+    with pytest.raises(SettingsError) as refused:
+        build_settings({"settings": {"llm_api_key": "sk-very-secret"}})
     assert "sk-very-secret" not in str(refused.value)
 
 
@@ -104,7 +104,7 @@ def test_no_refusal_repeats_a_secret() -> None:
 def test_connections_are_those_of_aurora_s_table(low: float, high: float, connections: int) -> None:
     """189, 823, 1,669, 3,360 and 5,000 there: never more than it, and at most 1 % less."""
     few = dict.fromkeys(("ingest", "query"), 10)
-    given = made({"min_capacity": low, "max_capacity": high, "reserved": few})
+    given = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
     assert given.database_connections == connections
 
 
@@ -115,13 +115,13 @@ def context(**given: object) -> Mapping[str, Any]:
 
 
 def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() -> None:
-    dev, prod = read(context()), read(context(stage="prod"))
+    dev, prod = load_settings(context()), load_settings(context(stage="prod"))
     assert (dev.stack_name, prod.stack_name) == ("strandline-dev", "strandline-prod")
-    assert dev.pauses
+    assert dev.can_pause
     assert prod.min_capacity > 0
     assert prod.deletion_protection
     asked = context(stage="prod", name="second", readers="2", proxy="true", tags='{"a": "b"}')
-    told = read(asked)
+    told = load_settings(asked)
     assert (told.stack_name, told.readers, told.proxy) == ("second", 2, True)
     assert told.tags == {"a": "b"}
 
@@ -162,33 +162,35 @@ def as_written(value: object) -> str:
 
 def test_every_field_may_come_from_the_command_line() -> None:
     """Where everything is text."""
-    plain = made({}).model_dump()
+    plain = build_settings({}).model_dump()
     values = {n: WRITTEN.get(n, plain[n]) for n in StackSettings.model_fields}
-    given = read(context(**{n: as_written(v) for n, v in values.items()}))
-    assert given == made(values)
+    given = load_settings(context(**{n: as_written(v) for n, v in values.items()}))
+    assert given == build_settings(values)
     assert (given.log_days, given.key, given.readers) == (7, True, 0)
 
 
 def test_a_slip_of_the_command_line_is_no_default() -> None:
-    with pytest.raises(Refused, match=r"-c nettwork: .*did you mean network\?"):
-        read(context(nettwork="nat"))
-    with pytest.raises(Refused, match=r"-c colour: .*configuration\.md"):
-        read(context(colour="blue"))
-    with pytest.raises(Refused, match="-c tags: is no JSON"):
-        read(context(tags='{"team": }'))
-    with pytest.raises(Refused, match="log_days: CloudWatch keeps logs for one of 1, 3, 5"):
-        read(context(log_days="8"))
+    with pytest.raises(SettingsError, match=r"-c nettwork: .*did you mean network\?"):
+        load_settings(context(nettwork="nat"))
+    with pytest.raises(SettingsError, match=r"-c colour: .*configuration\.md"):
+        load_settings(context(colour="blue"))
+    with pytest.raises(SettingsError, match="-c tags: is no JSON"):
+        load_settings(context(tags='{"team": }'))
+    with pytest.raises(SettingsError, match="log_days: CloudWatch keeps logs for one of 1, 3, 5"):
+        load_settings(context(log_days="8"))
 
 
 def test_jwts_may_be_signed_by_what_lies_in_the_secret() -> None:
-    assert made({"settings": JWT}).service.takes_jwts
-    keys = made({"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}).service
+    assert build_settings({"settings": JWT}).service_settings.jwt_enabled
+    keys = build_settings({"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}).service_settings
     assert (keys.jwt_algorithms, keys.jwt_secret) == (("ES256", "EdDSA"), None)
 
 
 def test_an_unknown_stage_names_those_there_are() -> None:
-    with pytest.raises(Refused, match=r"stage tset is not in cdk.json \(there are: dev, prod\)"):
-        read(context(stage="tset"))
+    with pytest.raises(
+        SettingsError, match=r"stage tset is not in cdk.json \(there are: dev, prod\)"
+    ):
+        load_settings(context(stage="tset"))
 
 
 def rows(of: type[BaseModel], within: str = "") -> list[str]:

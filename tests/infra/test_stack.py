@@ -14,8 +14,8 @@ import pytest
 from aws_cdk import aws_iam, aws_sqs
 
 from infra.jobs import DEFINITION
-from infra.settings import Refused
-from strandline.deployment import DAILY_SWEEP, FUNCTIONS
+from infra.settings import SettingsError
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import hurts
@@ -186,7 +186,7 @@ def test_every_function_is_as_the_table_says() -> None:
         given = ours[f"strandline-dev-{fn.name}"]
         assert (given["Runtime"], given["Architectures"]) == ("python3.13", ["arm64"])
         assert (given["MemorySize"], given["Timeout"]) == (fn.memory, fn.timeout)
-        assert given.get("ReservedConcurrentExecutions", 0) == fn.reserved
+        assert given.get("ReservedConcurrentExecutions", 0) == fn.reserved_concurrency
         assert len(given["Layers"]) == len(fn.layers)
         assert ("VpcConfig" in given) is bool({"database", "owner"} & fn.needs)
         assert "TracingConfig" not in given
@@ -292,7 +292,7 @@ def test_a_release_of_other_layers_migrates_again(tmp_path: Path) -> None:
 
 def test_schedules_are_the_daily_sweep_alone() -> None:
     given = only(template(), "Scheduler::Schedule")
-    assert given["ScheduleExpression"] == DAILY_SWEEP
+    assert given["ScheduleExpression"] == DAILY_SWEEP_SCHEDULE
     assert json.loads(given["Target"]["Input"]) == {"job": "sweeper"}
     assert "AWS::Events::Rule" not in {r["Type"] for r in template()["Resources"].values()}
 
@@ -380,7 +380,7 @@ def test_a_key_of_one_s_own_is_everywhere() -> None:
 
 def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        Refused, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
+        SettingsError, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
     ):
         stack(tmp_path, {}, size=70 * 2**20)
     stack(tmp_path / "fits", {}, size=62 * 2**20)

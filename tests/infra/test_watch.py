@@ -14,11 +14,11 @@ from aws_cdk import aws_rds as rds
 from aws_cdk import aws_sqs as sqs
 
 from infra import monitoring
-from infra.load_settings import made
-from infra.monitoring import Watch, Watched
-from strandline.config import settings
+from infra.load_settings import build_settings
+from infra.monitoring import MonitoredResources, Monitoring
+from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
-from strandline.observability import NAMESPACE, logger
+from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
 from tests.functions.conftest import Told, tell
 from tests.functions.test_model_path import deliver, talk
@@ -35,7 +35,7 @@ PREFIX = "strandline-dev-"
 
 @functools.cache
 def _made(given: str) -> Mapping[str, Any]:
-    settings = made(json.loads(given))
+    settings = build_settings(json.loads(given))
     stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
     cluster = rds.DatabaseCluster.from_database_cluster_attributes(
         stack, "Db", cluster_identifier="strandline-dev"
@@ -44,7 +44,7 @@ def _made(given: str) -> Mapping[str, Any]:
         name: (sqs.Queue(stack, name), sqs.Queue(stack, f"dead-{name}"))
         for name in ("hints", "runs")
     }
-    watched = Watched(
+    watched = MonitoredResources(
         api={"ApiName": settings.stack_name, "Stage": "api"},
         queues=cast(Any, queues),
         cluster=cluster,
@@ -52,7 +52,7 @@ def _made(given: str) -> Mapping[str, Any]:
         schedules=settings.stack_name,
         prefix=PREFIX,
     )
-    Watch(stack, "Watch", settings, watched)
+    Monitoring(stack, "Watch", settings, watched)
     return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
 
 
@@ -83,7 +83,7 @@ def watching(found: Mapping[str, dict[str, Any]]) -> set[Watching]:
         )
         for alarm in found.values()
         for metric in stats(alarm)
-        if metric["Namespace"] == NAMESPACE
+        if metric["Namespace"] == METRIC_NAMESPACE
     }
 
 
@@ -110,7 +110,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 def printed(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]:
     """What the very handler that prints in Lambda prints from here on."""
     del provider, gateway
-    settings.cache_clear()
+    get_settings.cache_clear()
     stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
     before = handler.setStream(stream)
     yield stream
@@ -152,8 +152,8 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     provider.script = [error(500)] * 20
     deliver(scope)  # the worker, which leaves the model alone after the first
     ask()
-    gateway.run("sweeper", "acme")
-    gateway.run("archiver", "acme")
+    gateway.run_job("sweeper", "acme")
+    gateway.run_job("archiver", "acme")
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds; its line is made as the worker's is.

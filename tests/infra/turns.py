@@ -13,30 +13,30 @@ import pytest
 from moto.s3.models import s3_backends
 from psycopg.conninfo import conninfo_to_dict
 
-from infra.permissions import Resources
+from infra.permissions import ResourceArns
 from strandline.apidocs import openapi
-from strandline.background.schedule_handler import Waker
-from strandline.config import settings
+from strandline.background.schedule_handler import RunScheduler
+from strandline.config import get_settings
 from strandline.db import migrate
 from strandline.db.migrate import Migration
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
-from strandline.resources import Service
+from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.story import Story
 from tests.infra.calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import APP, KEY_SECRET, OWNER, Base, Gateway, said
+from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
 
 EVENTS = "/api/v1/events"
 
 
 def take(
-    base: Base, aws: LocalAws, embedder: Embedder, patch: pytest.MonkeyPatch
-) -> tuple[Ear, Resources]:
+    base: ScratchDatabase, aws: LocalAws, embedder: Embedder, patch: pytest.MonkeyPatch
+) -> tuple[Ear, ResourceArns]:
     """Let each have its turns; gives what was heard, and of what stage."""
     embedder.embed(["warm"], timeout=60.0)
     with closing(client("secretsmanager", region_name=REGION)) as manager:
@@ -62,7 +62,7 @@ def take(
     return ear, stage(aws.bucket, secrets)
 
 
-def _secret_texts(base: Base) -> Mapping[str, str]:
+def _secret_texts(base: ScratchDatabase) -> Mapping[str, str]:
     superuser = conninfo_to_dict(base.admin_url)
     administrator = {"username": superuser["user"], "password": superuser["password"]}
     return {
@@ -72,7 +72,9 @@ def _secret_texts(base: Base) -> Mapping[str, str]:
     }
 
 
-def _environment(base: Base, aws: LocalAws, secrets: Mapping[str, str]) -> Mapping[str, str]:
+def _environment(
+    base: ScratchDatabase, aws: LocalAws, secrets: Mapping[str, str]
+) -> Mapping[str, str]:
     """What the stack tells its functions, all of them at once."""
     place = f"host=127.0.0.1 port={base.server.port} dbname={base.name}"
     return {
@@ -81,8 +83,8 @@ def _environment(base: Base, aws: LocalAws, secrets: Mapping[str, str]) -> Mappi
         "SECRETS": secrets["secrets"],
         "KEY_SECRET": "",  # from the secret; here for the patch to take it back
         "BUCKET": aws.bucket,
-        "QUEUE_URL": aws.queue_url,
-        "RUNS_URL": aws.runs_url,
+        "QUEUE_URL": aws.work_queue_url,
+        "RUNS_URL": aws.job_queue_url,
         "OWNER_DATABASE_URL": f"{place} user={OWNER}",
         "ADMINISTRATOR_DATABASE_URL": place,
         "ADMINISTRATOR_SECRET": secrets["administrator_secret"],
@@ -95,17 +97,17 @@ def _environment(base: Base, aws: LocalAws, secrets: Mapping[str, str]) -> Mappi
 
 @contextmanager
 def _serving(
-    ear: Ear, base: Base, embedder: Embedder, patch: pytest.MonkeyPatch
+    ear: Ear, base: ScratchDatabase, embedder: Embedder, patch: pytest.MonkeyPatch
 ) -> Generator[Gateway]:
     """The functions with services begun as in Lambda."""
     patch.setenv("AWS_LAMBDA_FUNCTION_NAME", "any")
-    services: list[Service] = []
+    services: list[Resources] = []
     for fn in FUNCTIONS:
         if "database" in fn.needs:
             patch.setenv("STRANDLINE_KEY_SECRET", "")
-            settings.cache_clear()
+            get_settings.cache_clear()
             with ear.of(fn.name):
-                service = Service()
+                service = Resources()
             service.__dict__["embedder"] = embedder
             services.append(service)
             handler = importlib.import_module(f"functions.{fn.name}.handler")
@@ -121,21 +123,21 @@ def _serving(
 def _migrate(patch: pytest.MonkeyPatch) -> None:
     """A release whose last migration takes longer than the function lives."""
     handler: Any = importlib.import_module("functions.migrate.handler")
-    files = migrate.migrations()
+    files = migrate.list_migrations()
     long = Migration(
         len(files) + 1,
         "9999_long.sql",
         "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'",
     )
     with patch.context() as planted:
-        planted.setattr(migrate, "migrations", lambda: [*files, long])
+        planted.setattr(migrate, "list_migrations", lambda: [*files, long])
         assert handler.lambda_handler({}, LambdaContext("migrate", 5))["left"] == [long.name]
 
 
 def _over_http(front: Gateway) -> None:
     """Every route, by the examples of the document."""
     story = Story(front)
-    for example in openapi.examples():
+    for example in openapi.load_examples():
         story.tell(example)
 
 
@@ -149,15 +151,15 @@ def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
     with patch.context() as planted:
         away = SimpleNamespace(send_message_batch=refused)
         planted.setattr(handler.service.hints, "_sqs", away)
-        alone = said("Nobody hints at it.", "user:alone")
+        alone = user_message("Nobody hints at it.", "user:alone")
         assert front.call("POST", EVENTS, alone, key=front.key()).status == 201
 
 
-def _uploads(base: Base, aws: LocalAws, front: Gateway) -> None:
+def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """Payloads of all ways in: large content, uploads that are there, are not, or are not as
     announced, and of a store that verified nothing."""
     key = front.key()
-    large = said("The tide table. " * 5000)
+    large = user_message("The tide table. " * 5000)
     assert front.call("POST", EVENTS, large, key=key).status == 201
     missing = b"never put"
     begin(front, key, missing)
@@ -173,7 +175,7 @@ def _uploads(base: Base, aws: LocalAws, front: Gateway) -> None:
     age(base)
 
 
-def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
+def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
     _hint(base)
@@ -187,7 +189,7 @@ def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
     _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
     for job in ("archiver", "archiver", "sweeper"):
-        front.run(job, "acme")
+        front.run_job(job, "acme")
         # What nobody cites goes at the second look.
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
         # The end of a run that comes twice finds its list forgotten.
@@ -198,16 +200,19 @@ def _background(base: Base, aws: LocalAws, front: Gateway) -> None:
 def _talk_on(front: Gateway) -> None:
     """What came before is judged when enough has come after it."""
     for n in range(DEFAULTS.ahead_events + 1):
-        assert front.call("POST", EVENTS, said(f"And then {n}?"), key=front.key()).status == 201
+        assert (
+            front.call("POST", EVENTS, user_message(f"And then {n}?"), key=front.key()).status
+            == 201
+        )
 
 
-def _with_bedrock(base: Base, front: Gateway, patch: pytest.MonkeyPatch) -> None:
+def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPatch) -> None:
     """What asks a language model, with one of Bedrock's: until its minute is over, and a scope has
     to wait for the next."""
     said_of = {"PROVIDER": "bedrock", "MODEL": MODEL, "CALLS_PER_MINUTE": "4", "FAILURES": "1000"}
     for name, value in said_of.items():
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
-    settings.cache_clear()
+    get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
     for name in ("query", "worker", "sweeper"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
@@ -215,7 +220,7 @@ def _with_bedrock(base: Base, front: Gateway, patch: pytest.MonkeyPatch) -> None
         if name != "query":  # in a space without calibration every pair of messages is a question
             handler.service.__dict__["embedder"] = WordEmbedder("words/16", 16)
         for n in range(8):
-            talk = said(f"Is the tide high at {n}?", f"user:{name}", session_id=name)
+            talk = user_message(f"Is the tide high at {n}?", f"user:{name}", session_id=name)
             assert front.call("POST", EVENTS, talk, key=key).status == 201
         if name == "query":
             asked = front.call("GET", f"/api/v1/sessions/{name}/analysis/topics", key=key)
@@ -225,10 +230,10 @@ def _with_bedrock(base: Base, front: Gateway, patch: pytest.MonkeyPatch) -> None
         else:
             base.rows("delete from model_rates")
             base.rows("delete from jobs")
-            front.run("sweeper", "acme")
+            front.run_job("sweeper", "acme")
 
 
-def _hint(base: Base) -> None:
+def _hint(base: ScratchDatabase) -> None:
     """The worker's turn, for all that is due."""
     worker: Any = importlib.import_module("functions.worker.handler")
     scopes = [scope for (scope,) in base.rows("select distinct scope_id::text from scope_work")]
@@ -240,7 +245,7 @@ def _hint(base: Base) -> None:
 def _wake(patch: pytest.MonkeyPatch) -> None:
     """Wishes for a run now, and for one later."""
     handler: Any = importlib.import_module("functions.waker.handler")
-    patch.setattr(handler, "waker", Waker())
+    patch.setattr(handler, "waker", RunScheduler())
     later = datetime.now(UTC) + timedelta(hours=1)
     wishes = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
     records = [{"messageId": str(time.monotonic()), "body": json.dumps(wish)} for wish in wishes]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from infra import app
-from infra.settings import Refused
+from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
 from strandline.deployment import FUNCTIONS
@@ -26,7 +26,7 @@ EVERYWHERE = [(arch, name) for arch in build.ARCHES for name in build.LAYERS]
 
 def site(arch: build.Arch, name: build.Layer) -> Path:
     """What is laid out under /opt/python."""
-    return build.layer_dir(arch, name) / "python"
+    return build.layer_directory(arch, name) / "python"
 
 
 def files(directory: Path) -> Iterator[Path]:
@@ -54,14 +54,14 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
     found = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}
     assert found == wanted
     for fn in FUNCTIONS:
-        handler = build.function_dir(fn.name) / "handler.py"
+        handler = build.function_directory(fn.name) / "handler.py"
         assert handler.read_bytes() == (repository / f"functions/{fn.name}/handler.py").read_bytes()
 
 
 def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
-    assert build.stale("arm64") == []
-    assert app.built() == app.Built()
+    assert build.find_stale("arm64") == []
+    assert app.load_assets() == app.BuildAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
     assert (build.ROOT / "shared/strandline/config.py") in domain
     read = Path.read_bytes
@@ -70,12 +70,12 @@ def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) 
         return read(path) + (b"#" if path.name == "config.py" else b"")
 
     monkeypatch.setattr(Path, "read_bytes", edited)
-    assert build.stale("arm64") == [build.layer_dir("arm64", "domain")]
-    with pytest.raises(Refused, match=r"\(domain\): run make synth"):
-        app.built()
+    assert build.find_stale("arm64") == [build.layer_directory("arm64", "domain")]
+    with pytest.raises(SettingsError, match=r"\(domain\): run make synth"):
+        app.load_assets()
     monkeypatch.undo()
     monkeypatch.setattr(build, "BUILD", build.BUILD / "nowhere")
-    assert len(build.stale("arm64")) == len(build.LAYERS) + len(build.functions())
+    assert len(build.find_stale("arm64")) == len(build.LAYERS) + len(build.list_functions())
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
@@ -88,13 +88,13 @@ def test_the_model_is_in_its_layer_alone(arch: build.Arch) -> None:
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_no_two_layers_have_the_same_file(arch: build.Arch) -> None:
     """/opt is all of them, one over the other."""
-    seen = [path for name in build.LAYERS for path in files(build.layer_dir(arch, name))]
+    seen = [path for name in build.LAYERS for path in files(build.layer_directory(arch, name))]
     assert len(seen) == len(set(seen))
 
 
 @pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
 def test_every_file_would_load_in_lambda(arch: build.Arch, name: build.Layer) -> None:
-    assert elf.faults(build.layer_dir(arch, name), arch) == []
+    assert elf.find_faults(build.layer_directory(arch, name), arch) == []
     libraries = [path for path in files(site(arch, name)) if ".so" in path.suffixes]
     assert (name == "domain") is not bool(libraries)
 
@@ -102,8 +102,8 @@ def test_every_file_would_load_in_lambda(arch: build.Arch, name: build.Layer) ->
 def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
     (library,) = site("x86_64", "deps").glob("_cffi_backend*.so")
     shutil.copy(library, tmp_path)
-    assert elf.faults(tmp_path, "x86_64") == []
-    assert [fault.rpartition(": ")[2] for fault in elf.faults(tmp_path, "arm64")] == [
+    assert elf.find_faults(tmp_path, "x86_64") == []
+    assert [fault.rpartition(": ")[2] for fault in elf.find_faults(tmp_path, "arm64")] == [
         "of another machine (62)"
     ]
 
@@ -117,17 +117,17 @@ def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, planted: b
     data = library.read_bytes()
     assert there in data
     (tmp_path / library.name).write_bytes(data.replace(there, planted))
-    found = elf.faults(tmp_path, "arm64")
+    found = elf.find_faults(tmp_path, "arm64")
     assert found == [f"{tmp_path / library.name}: needs {planted[:-1].decode()}"]
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_each_function_is_within_lambdas_limit(arch: build.Arch) -> None:
     """250 MB of layers and asset, unzipped."""
-    layers = {name: unzipped(build.layer_dir(arch, name)) for name in build.LAYERS}
+    layers = {name: unzipped(build.layer_directory(arch, name)) for name in build.LAYERS}
     for fn in FUNCTIONS:
         without = 0 if "model" in fn.needs else layers["model"]
-        size = sum(layers.values()) - without + unzipped(build.function_dir(fn.name))
+        size = sum(layers.values()) - without + unzipped(build.function_directory(fn.name))
         assert size < 250 * MB, fn.name
 
 
@@ -224,42 +224,44 @@ def test_every_service_that_is_called_is_shipped() -> None:
 
 
 def test_the_roots_of_rds_are_there_and_in_force() -> None:
-    bundle = site("arm64", "deps") / Path(build.CERTIFICATES).relative_to("/opt/python")
+    bundle = site("arm64", "deps") / Path(build.CERTIFICATES_PATH).relative_to("/opt/python")
     text = bundle.read_text("utf-8")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=bundle)  # as libpq does
     roots = [
-        certificates.read(pem)
+        certificates.read_certificate(pem)
         for pem in re.findall(r"-----BEGIN.+?END CERTIFICATE-----\n", text, re.DOTALL)
     ]
     assert len(context.get_ca_certs()) == len(roots) > 50
-    assert all(root.ends > datetime.now(UTC) and root.subject == root.issuer for root in roots)
+    assert all(
+        root.expires_at > datetime.now(UTC) and root.subject == root.issuer for root in roots
+    )
     units = [dict(root.subject).get("organizationalUnitName") for root in roots]
     assert units.count("Amazon RDS") == len(roots) - 5  # the others are RDS Proxy's
     assert "Permission is hereby granted" in text
 
 
 def test_certificates_of_somebody_else_are_refused(tmp_path: Path, repository: Path) -> None:
-    for source in certificates.sources(repository):
+    for source in certificates.source_files(repository):
         copy = tmp_path / source.relative_to(repository)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, copy)
-    databases, proxies, _ = certificates.sources(tmp_path)
+    databases, proxies, _ = certificates.source_files(tmp_path)
     shutil.copy(proxies, databases)
     with pytest.raises(SystemExit, match="somebody else"):
-        certificates.bundle(tmp_path)
+        certificates.build_bundle(tmp_path)
     databases.unlink()
     with pytest.raises(SystemExit, match="npm ci"):
-        certificates.bundle(tmp_path)
+        certificates.build_bundle(tmp_path)
 
 
 def test_what_ships_is_what_was_tested(repository: Path) -> None:
     """Every lock lies within the development's."""
-    everything = install.pins((repository / "requirements" / "dev.lock").read_text())
+    everything = install.parse_pins((repository / "requirements" / "dev.lock").read_text())
     locks = sorted((repository / "requirements").glob("*.lock"))
     assert {lock.stem for lock in locks} == {"dev", "infra", "model", "run", "runtime"}
     for lock in locks:
-        pinned = install.pins(lock.read_text())
+        pinned = install.parse_pins(lock.read_text())
         assert len(pinned) > 30
         assert pinned <= everything, lock
 
@@ -267,10 +269,10 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
 def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(repository: Path) -> None:
     def names(lock: str) -> set[str]:
         text = (repository / "requirements" / f"{lock}.lock").read_text()
-        return {pin.partition("==")[0] for pin in install.pins(text)}
+        return {pin.partition("==")[0] for pin in install.parse_pins(text)}
 
     run = names("run")
-    unused = contents.LEFT_OUT - {"click", "pyyaml"}  # flask and moto import these
+    unused = contents.EXCLUDED_PACKAGES - {"click", "pyyaml"}  # flask and moto import these
     assert (names("runtime") | names("model")) - unused <= run
     assert not run & unused
     assert not run & {"aws-cdk-lib", "cfn-lint", "playwright", "pyright", "pytest", "ruff", "sympy"}
@@ -283,8 +285,8 @@ def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: A
     directory, lock = tmp_path / "venv", tmp_path / "some.lock"
 
     class Noted(install.Setup):
-        def _call(self, what: str, arguments: list[str]) -> None:
-            calls.append(what)
+        def _call(self, step: str, arguments: list[str]) -> None:
+            calls.append(step)
 
     def set_up(*pins: str) -> list[str]:
         calls.clear()
@@ -303,5 +305,5 @@ def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: A
     link = tmp_path / "link"
     link.symlink_to(directory)
     lock.write_text("d==1 \\\n")
-    with pytest.raises(install.Failed, match="is a link"):
+    with pytest.raises(install.SetupError, match="is a link"):
         Noted(link, lock).run()

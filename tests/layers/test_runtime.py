@@ -14,7 +14,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.schedule_starter import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
 from tests.lambda_runtime import Answer, LambdaFunction
-from tests.support import EVENTS, Base, Gateway, said
+from tests.support import EVENTS, Gateway, ScratchDatabase, user_message
 
 pytestmark = pytest.mark.usefixtures("built")
 
@@ -34,7 +34,7 @@ def body(answer: Answer, status: int = 200) -> Any:
     return json.loads(answer.payload["body"] or "null")
 
 
-def recalled(answer: Answer, base: Base) -> None:
+def recalled(answer: Answer, base: ScratchDatabase) -> None:
     """By words and, out of the model layer, by meaning."""
     del base
     found = body(answer)
@@ -42,18 +42,18 @@ def recalled(answer: Answer, base: Base) -> None:
     assert "battery" in found["hits"][0]["event"]["content"]
 
 
-def embedded(answer: Answer, base: Base) -> None:
+def embedded(answer: Answer, base: ScratchDatabase) -> None:
     assert answer.payload == {"batchItemFailures": []}
     assert base.rows("select count(*) from event_vectors") == [(1,)]
 
 
-def migrated(answer: Answer, base: Base) -> None:
+def migrated(answer: Answer, base: ScratchDatabase) -> None:
     """Nothing was left to do: it compared every file of the layer with what the database has."""
     assert answer.payload["applied"] == []
     assert base.rows("select count(*) > 15 from schema_migrations") == [(True,)]
 
 
-def woken(answer: Answer, base: Base) -> None:
+def woken(answer: Answer, base: ScratchDatabase) -> None:
     """One whose time is over, and one that somebody asked for."""
     del base
     assert answer.payload == {"batchItemFailures": []}
@@ -63,12 +63,12 @@ def woken(answer: Answer, base: Base) -> None:
     assert {run["name"] for run in begun} == {"sweeper-20261121T200500Z", _RUN}
 
 
-def planned(answer: Answer, base: Base) -> None:
+def planned(answer: Answer, base: ScratchDatabase) -> None:
     del base
     assert answer.payload["shards"] == 1
 
 
-EXPECTED: Mapping[str, Callable[[Answer, Base], object]] = {
+EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "admin.json": lambda answer, _: body(answer)["keys"],
     "archiver.json": planned,
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
@@ -87,7 +87,9 @@ EXPECTED: Mapping[str, Callable[[Answer, Base], object]] = {
 
 
 @pytest.fixture
-def environment(gateway: Gateway, base: Base, aws: LocalAws) -> Iterator[dict[str, str]]:
+def environment(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
+) -> Iterator[dict[str, str]]:
     """What the stack tells a function, of this test's database, bucket, queue and state machine."""
     del gateway
     told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
@@ -95,7 +97,7 @@ def environment(gateway: Gateway, base: Base, aws: LocalAws) -> Iterator[dict[st
         idle: Mapping[str, Any] = {"key": "", "shards": 0}
         machine.serve(dict.fromkeys(("sweeper", "archiver"), lambda _event, _context: {**idle}))
         yield told | {
-            "STRANDLINE_OWNER_DATABASE_URL": base.owner_url,
+            "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,
             "STRANDLINE_WAKEUP_GROUP": GROUP,
             "STRANDLINE_WAKEUP_ROLE": ROLE,
@@ -112,7 +114,7 @@ def recorded(gateway: Gateway) -> Callable[[Path], Any]:
     told = gateway.call(
         "POST",
         "/api/v1/events",
-        said("The harbour buoy gets its new battery on Friday."),
+        user_message("The harbour buoy gets its new battery on Friday."),
         key=gateway.key(),
     ).body
 
@@ -126,7 +128,10 @@ def recorded(gateway: Gateway) -> Callable[[Path], Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_answers_from_what_was_built(
-    name: str, environment: dict[str, str], recorded: Callable[[Path], Any], base: Base
+    name: str,
+    environment: dict[str, str],
+    recorded: Callable[[Path], Any],
+    scratch_db: ScratchDatabase,
 ) -> None:
     """One process, all its recorded events: a row without one, or an event of which nobody says
     what is to be seen, fails."""
@@ -136,7 +141,7 @@ def test_a_function_answers_from_what_was_built(
         for file in files:
             answer = function.invoke(recorded(file))
             assert not answer.failed, f"{answer.payload}\n{function.output()}"
-            assert EXPECTED[file.name](answer, base) is not False
+            assert EXPECTED[file.name](answer, scratch_db) is not False
         assert '"level":"ERROR"' not in function.output()
 
 

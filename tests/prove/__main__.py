@@ -20,7 +20,7 @@ from tests.prove.parts import Part
 SUMMARY = "Run every proof at its full size, each within a bound of its own."
 MINUTE = 60
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
-TOGETHER = (
+PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 11),
     ("fold", "tests/prove/test_fold.py", 7),
     ("isolation", "tests/strandline/store", 4),
@@ -39,7 +39,7 @@ TOGETHER = (
     ("browser", "tests/browser", 3),
 )
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
-ALONE = (
+SEQUENTIAL = (
     ("fold rate", "tests/prove/test_fold_rate.py", 6),
     ("crash", "tests/prove/test_crash.py", 4),
     ("idle", "tests/prove/test_idle.py", 4),
@@ -48,13 +48,13 @@ ALONE = (
     ("neighbour", "tests/prove/test_neighbour.py", 6),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 10, 8
-CASES_WITHIN = 20_000
+CASES_IN_TIME = 20_000
 """More cases than these may take as much longer."""
 
 
 def all_parts(cases: int) -> list[Part]:
     """What `make prove` runs, in order."""
-    longer = max(1.0, cases / CASES_WITHIN)
+    longer = max(1.0, cases / CASES_IN_TIME)
     shares = [
         Part(
             f"cases {share + 1} of 2",
@@ -66,9 +66,12 @@ def all_parts(cases: int) -> list[Part]:
     upgrade = (sys.executable, "-m", "tests.prove.upgrade")
     return [
         *shares,
-        *(Part(name, _pytest(tests), bound * MINUTE) for name, tests, bound in TOGETHER),
+        *(Part(name, _pytest(tests), bound * MINUTE) for name, tests, bound in PARALLEL),
         Part("upgrade", upgrade, UPGRADE_MINUTES * MINUTE),
-        *(Part(name, _pytest(tests), bound * MINUTE, alone=True) for name, tests, bound in ALONE),
+        *(
+            Part(name, _pytest(tests), bound * MINUTE, runs_alone=True)
+            for name, tests, bound in SEQUENTIAL
+        ),
     ]
 
 
@@ -83,28 +86,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=CASES, help="requests that are made up")
     parser.add_argument("--list", action="store_true", help="name the parts and their bounds")
     parser.add_argument("parts", nargs="*", metavar="PART", help="by default all")
-    asked = parser.parse_args(arguments)
-    known = all_parts(asked.cases)
-    unknown = set(asked.parts) - {part.name for part in known}
+    options = parser.parse_args(arguments)
+    every_part = all_parts(options.cases)
+    unknown = set(options.parts) - {part.name for part in every_part}
     if unknown:
         print(f"make prove: no part {', '.join(sorted(unknown))}; --list names them")
         return 2
-    chosen = [part for part in known if not asked.parts or part.name in asked.parts]
-    if asked.list:
-        for part in chosen:
+    selected = [part for part in every_part if not options.parts or part.name in options.parts]
+    if options.list:
+        for part in selected:
             print(f"{part.name:16} at most {part.seconds / MINUTE:g} minutes")
         return 0
-    with tempfile.TemporaryDirectory(prefix="strandline-prove-") as place:
-        ended = parts.run(chosen, Path(place))
-    print(parts.table(ended))
-    sent = parts.cases(ended)
-    both = [part.name for part in chosen].count
-    if both("cases 1 of 2") and both("cases 2 of 2"):
-        print(f"{sent:,} cases were sent")
-        if sent < asked.cases:
-            print(f"make prove: {asked.cases:,} cases were to be sent")
+    with tempfile.TemporaryDirectory(prefix="strandline-prove-") as directory:
+        results = parts.run_parts(selected, Path(directory))
+    print(parts.render_table(results))
+    case_count = parts.count_cases(results)
+    count_named = [part.name for part in selected].count
+    if count_named("cases 1 of 2") and count_named("cases 2 of 2"):
+        print(f"{case_count:,} cases were sent")
+        if case_count < options.cases:
+            print(f"make prove: {options.cases:,} cases were to be sent")
             return 1
-    return 0 if all(one.passed for one in ended) else 1
+    return 0 if all(result.has_passed for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from uuid import UUID
 import psycopg
 from pgvector import HalfVector
 
-from tests.support import Base
+from tests.support import ScratchDatabase
 
 TENANT, OTHER = "acme", "globex"
 SPACE, DIMENSIONS = "crowd/384", 384
-WIDE, NARROW, GONE, HELPER = "user:wide", "user:narrow", "user:gone", "agent:helper"
+WIDE, NARROW, SILENT, HELPER = "user:wide", "user:narrow", "user:gone", "agent:helper"
 """In a quarter of the scopes; in five; in a quarter, which all fell silent early; in all."""
 UPLOADER = "user:uploader"
 """Who asked for half of the uploads, a tenth of which are past their time."""
@@ -20,7 +20,7 @@ COMMON, RARE = "harbour", "zebrafish"
 
 
 @dataclass(frozen=True)
-class Crowd:
+class LargeTenant:
     """How much was laid down, and some of it by name."""
 
     events: int
@@ -36,17 +36,17 @@ class Crowd:
     """A payload of two in seven of the scopes."""
     upload_cid: str
     """Of a hundredth of the uploads of UPLOADER, each under its own name."""
-    chained: UUID
+    chained_scope_id: UUID
     """A scope of WIDE's with a chain."""
 
 
-def lay_down(base: Base, events: int, scopes: int) -> Crowd:
+def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
     """Fill the database as the superuser, without triggers: rows as append and worker leave them,
     all embedded but the last of every fiftieth scope; a chain for every ten events, of which every
     twentieth was recalled just now; one chain of a scope holds all its events. The other tenant
     gets a tenth."""
-    chance = random.Random(3)
-    pool = [HalfVector([chance.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
+    rng = random.Random(3)
+    pool = [HalfVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
     with psycopg.connect(base.admin_url) as administrator:
         administrator.execute("set local session_replication_role = replica")
         administrator.execute("set local work_mem = '256MB'")
@@ -65,19 +65,19 @@ def lay_down(base: Base, events: int, scopes: int) -> Crowd:
                 "rare": RARE,
                 "uploader": UPLOADER,
             }
-            for statement in _FILL:
+            for statement in _FILL_STATEMENTS:
                 administrator.execute(statement, params)
         administrator.execute(_OTHER_TENANTS, {"tenants": max(scopes // 4, 1000)})
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute("vacuum analyze")
-        named = administrator.execute(_NAMES, {"tenant": TENANT}).fetchone()
-    assert named is not None
-    return Crowd(events, scopes, *named)
+        named_rows = administrator.execute(_FIND_NAMED, {"tenant": TENANT}).fetchone()
+    assert named_rows is not None
+    return LargeTenant(events, scopes, *named_rows)
 
 
 # Scope n of N: the first quarter speaks in the first quarter of the time and never again (GONE is
 # in all of it), every fourth one has WIDE in it. A tenth of the events falls into few, busy scopes.
-_FILL = (
+_FILL_STATEMENTS = (
     "insert into tenants (tenant_id) values (%(tenant)s)",
     """
     create temp table scope_plan on commit drop as
@@ -285,7 +285,7 @@ from (select tenant_id from made union all values ('acme'), ('globex')) t,
     unnest(array['requests', 'appends', 'stored_bytes']) quota
 """
 
-_NAMES = """
+_FIND_NAMED = """
 select s.scope_id, s.participants, e.event_id, e.cid, b.blob_cid, 'cid-shared', 'cid-upload-0',
     c.scope_id
 from (select scope_id, participants from scopes

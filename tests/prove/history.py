@@ -11,58 +11,58 @@ from uuid import UUID
 
 from strandline.auth import store_keys
 from strandline.auth.principals import Principal
-from strandline.aws.blobs import Blobs
-from strandline.aws.work_queue import Hints
-from strandline.db.database import Asker, Database
+from strandline.aws.blobs import BlobStore
+from strandline.aws.work_queue import WorkQueue
+from strandline.db.database import Caller, Database
 from strandline.log import event_builder
 from strandline.log import store as log_store
-from strandline.log.append import Appended, append
+from strandline.log.append import AppendResult, append
 from strandline.log.event_builder import NewEvent
 from strandline.log.schemas import AppendRequest, Receipt
-from strandline.schemas import validated
-from strandline.tenants.quotas import Quotas
-from tests.support import PLENTY, Base, said
+from strandline.schemas import validate
+from strandline.tenants.quotas import QuotaManager
+from tests.support import UNLIMITED, ScratchDatabase, user_message
 
 TENANT = "acme"
 WRITER = Principal(TENANT, None, frozenset({"write"}))
-EVERYTHING = Asker.background(TENANT)
+BACKGROUND = Caller.background(TENANT)
 _REQUEST = AppendRequest
 
 
 @dataclass(frozen=True)
-class Op:
+class AppendOp:
     """One append. Its content is its name: two ops that are not the same request never share it."""
 
     content: str
-    who: tuple[str, ...]
+    participants: tuple[str, ...]
     key: str | None = None
     session: str | None = None
 
     def request(self) -> tuple[object, str | None]:
         """As the service takes it: the body, and the Idempotency-Key."""
-        more = {} if self.session is None else {"session_id": self.session}
-        return said(self.content, *self.who, **more), self.key
+        session_field = {} if self.session is None else {"session_id": self.session}
+        return user_message(self.content, *self.participants, **session_field), self.key
 
 
 @dataclass(frozen=True)
-class Acked:
+class AckedAppend:
     """An append that was acknowledged."""
 
-    op: Op
+    op: AppendOp
     receipt: Receipt
-    replayed: bool
+    is_replay: bool
 
 
 @dataclass
 class History:
     """What all clients did. Lists and sets grow by one atomic call, so threads may share one."""
 
-    invoked: set[Op] = field(default_factory=set[Op])
+    invoked: set[AppendOp] = field(default_factory=set[AppendOp])
     """Whatever may have been stored; written down before it is sent."""
-    acked: list[Acked] = field(default_factory=list[Acked])
-    unknown: list[Op] = field(default_factory=list[Op])
+    acked: list[AckedAppend] = field(default_factory=list[AckedAppend])
+    unknown: list[AppendOp] = field(default_factory=list[AppendOp])
     """Neither acknowledged nor refused: may be there once, or not at all."""
-    undone: list[Op] = field(default_factory=list[Op])
+    rolled_back: list[AppendOp] = field(default_factory=list[AppendOp])
     """Rolled back by us. Not invoked: only another call may have stored them."""
 
 
@@ -90,7 +90,7 @@ class Findings:
     disordered: list[str] = field(default_factory=list[str])
 
 
-def stored_in(base: Base) -> list[Stored]:
+def stored_in(base: ScratchDatabase) -> list[Stored]:
     """The log, read as the superuser, whom no policy hides anything from."""
     rows = base.rows(
         "select e.scope_id, e.seq, e.event_id, e.cid, e.content, e.recorded_at,"
@@ -102,112 +102,118 @@ def stored_in(base: Base) -> list[Stored]:
     return [Stored(*row) for row in rows]
 
 
-def judge(history: History, log: Sequence[Stored]) -> Findings:
+def check_log(history: History, log: Sequence[Stored]) -> Findings:
     """acknowledged ⊆ stored ⊆ invoked, nothing twice, and every scope's seq 1..n with a clock that
     never falls. An unknown outcome may be there once or not at all."""
-    found = Findings()
+    findings = Findings()
     by_id = {event.event_id: event for event in log}
     for ack in history.acked:
-        event, said_so = by_id.get(ack.receipt.event_id), ack.receipt
-        receipt = (ack.op.content, said_so.scope_id, said_so.seq, said_so.cid, said_so.recorded_at)
-        if event is None or receipt != (
+        event, receipt = by_id.get(ack.receipt.event_id), ack.receipt
+        acknowledged = (
+            ack.op.content,
+            receipt.scope_id,
+            receipt.seq,
+            receipt.cid,
+            receipt.recorded_at,
+        )
+        if event is None or acknowledged != (
             (event.content, event.scope_id, event.seq, event.cid, event.recorded_at)
         ):
-            found.lost.append(ack.op.content)
+            findings.lost.append(ack.op.content)
     invoked = {(op.content, op.key) for op in history.invoked}
-    found.invented += [e.content for e in log if (e.content, e.key) not in invoked]
-    found.doubled += _twice(e.content for e in log)
-    found.doubled += _twice(e.key for e in log if e.key is not None)
-    found.doubled += _twice(a.op.content for a in history.acked if not a.replayed)
-    found.disordered += _disorder(log)
-    return found
+    findings.invented += [e.content for e in log if (e.content, e.key) not in invoked]
+    findings.doubled += _duplicates(e.content for e in log)
+    findings.doubled += _duplicates(e.key for e in log if e.key is not None)
+    findings.doubled += _duplicates(a.op.content for a in history.acked if not a.is_replay)
+    findings.disordered += _order_faults(log)
+    return findings
 
 
-def _twice(names: Iterable[str]) -> list[str]:
+def _duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def _disorder(log: Sequence[Stored]) -> list[str]:
+def _order_faults(log: Sequence[Stored]) -> list[str]:
     scopes: defaultdict[UUID, list[Stored]] = defaultdict(list)
     for event in log:
         scopes[event.scope_id].append(event)
-    wrong: list[str] = []
+    faults: list[str] = []
     for scope_id, members in scopes.items():
-        seqs, clock = [e.seq for e in members], [e.recorded_at for e in members]
+        seqs, times = [e.seq for e in members], [e.recorded_at for e in members]
         if seqs != list(range(1, members[0].last_seq + 1)):
-            wrong.append(f"{scope_id}: seq is not 1..{members[0].last_seq}")
-        if clock != sorted(clock):
-            wrong.append(f"{scope_id}: recorded_at falls")
-    return wrong
+            faults.append(f"{scope_id}: seq is not 1..{members[0].last_seq}")
+        if times != sorted(times):
+            faults.append(f"{scope_id}: recorded_at falls")
+    return faults
 
 
 class Client:
     """One writer with a connection of its own; says in `history` what it does."""
 
-    def __init__(self, url: str, blobs: Blobs, history: History) -> None:
+    def __init__(self, url: str, blobs: BlobStore, history: History) -> None:
         self.database = Database(url)
         self.created = 0
         self._blobs = blobs
-        self._quotas = Quotas(self.database, PLENTY)
+        self._quotas = QuotaManager(self.database, UNLIMITED)
         self._history = history
 
-    def append(self, ops: Sequence[Op]) -> list[Appended]:
+    def append(self, ops: Sequence[AppendOp]) -> list[AppendResult]:
         """Through the service. Raises Unavailable or Unsure."""
         self._history.invoked.update(ops)
         requests = [op.request() for op in ops]
-        results = append(self.database, self._blobs, Hints(""), self._quotas, WRITER, requests)
+        results = append(self.database, self._blobs, WorkQueue(""), self._quotas, WRITER, requests)
         for op, result in zip(ops, results, strict=True):
             assert result.receipt is not None, f"{op} was refused: {result.error!r}"
-            self._history.acked.append(Acked(op, result.receipt, result.replayed))
-            self.created += not result.replayed
+            self._history.acked.append(AckedAppend(op, result.receipt, result.is_replay))
+            self.created += not result.is_replay
         return results
 
-    def append_late(self, ops: Sequence[Op], seconds: float) -> None:
+    def append_late(self, ops: Sequence[AppendOp], seconds: float) -> None:
         """Commit, and acknowledge, only `seconds` after the append function returned."""
         self._history.invoked.update(ops)
-        access = self.database.access(EVERYTHING)
+        access = self.database.connect_as(BACKGROUND)
         with access.transaction():
-            outcomes = log_store.append(access, drafted(ops), atomic=False)
+            outcomes = log_store.append_events(access, build_events(ops), atomic=False)
             time.sleep(seconds)
-        for op, said_so in zip(ops, outcomes, strict=True):
-            assert said_so.outcome in ("created", "replayed"), f"{op}: {said_so.outcome}"
-            receipt = Receipt.model_validate({**vars(said_so), "blob": None})
-            self._history.acked.append(Acked(op, receipt, said_so.outcome == "replayed"))
-            self.created += said_so.outcome == "created"
+        for op, outcome in zip(ops, outcomes, strict=True):
+            assert outcome.outcome in ("created", "replayed"), f"{op}: {outcome.outcome}"
+            receipt = Receipt.model_validate({**vars(outcome), "blob": None})
+            self._history.acked.append(AckedAppend(op, receipt, outcome.outcome == "replayed"))
+            self.created += outcome.outcome == "created"
 
-    def append_in_vain(self, ops: Sequence[Op], seconds: float) -> None:
+    def append_and_roll_back(self, ops: Sequence[AppendOp], seconds: float) -> None:
         """Roll back after the append function returned."""
-        access = self.database.access(EVERYTHING)
+        access = self.database.connect_as(BACKGROUND)
         try:
             with access.transaction():
-                log_store.append(access, drafted(ops), atomic=False)
+                log_store.append_events(access, build_events(ops), atomic=False)
                 time.sleep(seconds)
-                raise _InVain
-        except _InVain:
-            self._history.undone.extend(ops)
+                raise _RollBack
+        except _RollBack:
+            self._history.rolled_back.extend(ops)
 
 
-class _InVain(Exception):
+class _RollBack(Exception):
     """Our own reason to roll back."""
 
 
-def drafted(ops: Sequence[Op]) -> list[NewEvent]:
+def build_events(ops: Sequence[AppendOp]) -> list[NewEvent]:
     """The events of these ops, as the service would make them."""
-    made: list[NewEvent] = []
+    new_events: list[NewEvent] = []
     for n, op in enumerate(ops):
         body, key = op.request()
-        draft = event_builder.draft(WRITER, validated(_REQUEST, body), key)
-        made.append(event_builder.finish(draft, n, []))
-    return made
+        draft = event_builder.build_draft(WRITER, validate(_REQUEST, body), key)
+        new_events.append(event_builder.build_event(draft, n, []))
+    return new_events
 
 
 def add_tenant(database: Database) -> None:
     """The tenant that all proofs write into."""
-    access = database.access(EVERYTHING)
+    access = database.connect_as(BACKGROUND)
     with access.transaction():
         store_keys.add_tenant(access)
 
 
-def seeded(*parts: Any) -> random.Random:
+def make_rng(*parts: Any) -> random.Random:
     """The same numbers for the same parts, in every run."""
     return random.Random(repr(parts))

@@ -17,23 +17,23 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from strandline.deployment import routes
+from strandline.deployment import route_table
 from strandline.local.http_server import GatewayApp, Message
 
 URL = "http://in-process.test"
 """Where they are sent; the name resolves nowhere."""
 
 
-class InProcess:
+class InProcessServer:
     """Answers prepared requests and counts them. Safe for threads."""
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.answered_count = 0
         """Requests that were answered."""
         self._app = GatewayApp(
             {
                 route: importlib.import_module(f"functions.{name}.handler").lambda_handler
-                for route, name in routes().items()
+                for route, name in route_table().items()
             }
         )
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class InProcess:
         """The application's answer, as it would come off the wire."""
         start, body = asyncio.run(self._exchange(request))
         with self._lock:
-            self.sent += 1
+            self.answered_count += 1
         headers = HTTPHeaderDict()
         for name, value in start["headers"]:
             headers.add(name.decode("latin-1"), value.decode("latin-1"))
@@ -65,8 +65,8 @@ class InProcess:
 def _scope(request: requests.PreparedRequest) -> dict[str, Any]:
     """What an ASGI server makes of the request."""
     path, _, query = request.path_url.partition("?")
-    sent = [(b"host", URL.partition("//")[2].encode())]
-    sent += [(_bytes(name).lower(), _bytes(value)) for name, value in request.headers.items()]
+    headers = [(b"host", URL.partition("//")[2].encode())]
+    headers += [(_bytes(name).lower(), _bytes(value)) for name, value in request.headers.items()]
     return {
         "type": "http",
         "http_version": "1.1",
@@ -74,7 +74,7 @@ def _scope(request: requests.PreparedRequest) -> dict[str, Any]:
         "scheme": "http",
         "raw_path": _bytes(path),
         "query_string": _bytes(query),
-        "headers": sent,
+        "headers": headers,
         "client": ("127.0.0.1", 40_000),
         "server": ("127.0.0.1", 80),
     }
@@ -86,7 +86,7 @@ def _bytes(text: Any) -> bytes:
 
 
 @contextmanager
-def answered_here(app: InProcess) -> Generator[InProcess]:
+def serve_in_process(app: InProcessServer) -> Generator[InProcessServer]:
     """Whatever the library sends to URL meanwhile is answered by `app`; other addresses are an
     error: nothing leaves this process."""
 

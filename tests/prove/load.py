@@ -15,13 +15,13 @@ from typing import Any
 import psycopg
 
 from strandline.admin import certificates
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
 from strandline.jobs import store as jobs_store
 from strandline.log.schemas import Receipt
-from strandline.tenants.store_audit import Act
-from tests.prove.history import TENANT, Acked, History, Op, seeded
+from strandline.tenants.store_audit import AuditContext
+from tests.prove.history import TENANT, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply
 
 WRITERS, READERS = 3, 2
@@ -45,8 +45,8 @@ READS = {
 ROUTES = {route for fn in FUNCTIONS for route in fn.routes}
 WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, f"POST {EVENTS}"}
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
-TALKING = SCOPES[2]
-BEFORE = Op("There before.", ("user:alice",), session="before")
+SESSION_MEMBERS = SCOPES[2]
+FIRST_EVENT = AppendOp("There before.", ("user:alice",), session="before")
 """What is there before the load."""
 
 
@@ -59,15 +59,15 @@ class Load:
     reads: list[tuple[str, str, object, int]]
     """Method, path, body, and the status while the database is up."""
     history: History = field(default_factory=History)
-    wrong: list[str] = field(default_factory=list[str])
+    faults: list[str] = field(default_factory=list[str])
     """Answers that are neither a success nor a proper 503, and late ones."""
-    away: Counter[str] = field(default_factory=Counter[str])
+    unavailable: Counter[str] = field(default_factory=Counter[str])
     """Proper 503s, by what was asked."""
-    served: int = 0
+    served_count: int = 0
     """Writes acknowledged: surely by the database."""
-    done: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[Any])
+    expected_rows: list[tuple[str, tuple[object, ...]]] = field(default_factory=list[Any])
     """A statement that gives a row each for what else was acknowledged, with its parameters."""
-    asked: Counter[str] = field(default_factory=Counter[str])
+    acknowledged_writes: Counter[str] = field(default_factory=Counter[str])
     """Operations that write, as often as they were acknowledged."""
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -76,36 +76,36 @@ class Load:
         """Load while the block runs."""
         loops = (self._sweep, self._write_more, self._converse, self._operate, self._run_jobs)
         with ThreadPoolExecutor(WRITERS + READERS + len(loops)) as pool:
-            under_way = [pool.submit(self._write, n) for n in range(WRITERS)]
-            under_way += [pool.submit(self._read, n) for n in range(READERS)]
-            under_way += [pool.submit(loop) for loop in loops]
+            futures = [pool.submit(self._write, n) for n in range(WRITERS)]
+            futures += [pool.submit(self._read, n) for n in range(READERS)]
+            futures += [pool.submit(loop) for loop in loops]
             try:
                 yield
             finally:
                 self._stop.set()
-            for loop in under_way:
+            for loop in futures:
                 loop.result()
 
     def await_more(self, appends: int) -> None:
         """Return once so many more were acknowledged, or something is wrong."""
-        wanted = self.served + appends
-        self._await(lambda: self.served >= wanted)
+        target_count = self.served_count + appends
+        self._wait_until(lambda: self.served_count >= target_count)
 
     def await_every_write(self) -> None:
         """Return once every operation that writes was acknowledged, or something is wrong."""
-        self._await(lambda: self.asked.keys() >= WRITES)
+        self._wait_until(lambda: self.acknowledged_writes.keys() >= WRITES)
 
-    def _await(self, reached: Callable[[], bool]) -> None:
+    def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60
-        while not reached() and not self.wrong:
+        while not is_reached() and not self.faults:
             assert time.monotonic() < deadline, "nobody gets anywhere"
             time.sleep(0.002)
 
-    def _turns(self) -> Iterator[int]:
+    def _iterations(self) -> Iterator[int]:
         """0, 1, 2 … for as long as the load runs."""
         return takewhile(lambda _: not self._stop.is_set(), count())
 
-    def _asked(
+    def _call(
         self,
         method: str,
         path: str,
@@ -115,213 +115,240 @@ class Load:
         **ids: str,
     ) -> Reply:
         """One call, judged; the path is a route's, filled in with these ids."""
-        asked, started = f"{method} {path}", time.monotonic()
-        there = path.format(**ids)
-        reply = self.gateway.call(method, there, body, key=self.key, headers=headers)
-        if time.monotonic() - started > PATIENCE_SECONDS:
-            self.wrong.append(f"{asked}: {time.monotonic() - started:.0f} s")
+        operation, start = f"{method} {path}", time.monotonic()
+        url_path = path.format(**ids)
+        reply = self.gateway.call(method, url_path, body, key=self.key, headers=headers)
+        if time.monotonic() - start > PATIENCE_SECONDS:
+            self.faults.append(f"{operation}: {time.monotonic() - start:.0f} s")
         if reply.status == expected:
-            self.served += asked == f"POST {EVENTS}"
+            self.served_count += operation == f"POST {EVENTS}"
         elif reply.status == 503 and reply.headers.get("Retry-After", "").isdecimal():
-            self.away[asked] += 1
+            self.unavailable[operation] += 1
             if "error" in reply.body and reply.error["retryable"] is not True:
-                self.wrong.append(f"{asked}: a 503 that is not retryable")
+                self.faults.append(f"{operation}: a 503 that is not retryable")
         else:
-            self.wrong.append(f"{asked}: {reply.status} {reply.text[:200]}")
+            self.faults.append(f"{operation}: {reply.status} {reply.text[:200]}")
         return reply
 
     def _write(self, number: int) -> None:
-        chance = seeded("restarts", number)
-        again: Op | None = None
-        for turn in self._turns():
+        rng = make_rng("restarts", number)
+        retried_op: AppendOp | None = None
+        for turn in self._iterations():
             name = f"{number} {turn}"
-            keyed = f"key of {name}" if turn % 2 else None
-            op = again or Op(name, SCOPES[chance.randrange(len(SCOPES))], keyed)
+            key_text = f"key of {name}" if turn % 2 else None
+            op = retried_op or AppendOp(name, SCOPES[rng.randrange(len(SCOPES))], key_text)
             body, key = op.request()
             self.history.invoked.add(op)
             headers = {} if key is None else {"Idempotency-Key": key}
-            reply = self._asked("POST", EVENTS, body, 201, headers)
+            reply = self._call("POST", EVENTS, body, 201, headers)
             if reply.status == 201:
                 receipt = Receipt.model_validate(reply.body)
                 replayed = "Idempotent-Replayed" in reply.headers
-                self.history.acked.append(Acked(op, receipt, replayed))
-                again = None
+                self.history.acked.append(AckedAppend(op, receipt, replayed))
+                retried_op = None
             else:
                 self.history.unknown.append(op)
-                again = op if key is not None else None
+                retried_op = op if key is not None else None
                 time.sleep(0.02)
 
     def _write_more(self) -> None:
         """Batches and uploads."""
-        for turn in self._turns():
-            ops = [Op(f"batch {turn} {n}", SCOPES[n], f"batch {turn}#{n}") for n in range(3)]
+        for turn in self._iterations():
+            ops = [AppendOp(f"batch {turn} {n}", SCOPES[n], f"batch {turn}#{n}") for n in range(3)]
             body = {"events": [op.request()[0] for op in ops], "atomic": True}
-            reply = self._appended(ops, f"{EVENTS}/batch", body, 200, f"batch {turn}")
+            reply = self._call_append(ops, f"{EVENTS}/batch", body, 200, f"batch {turn}")
             if reply is not None:
-                self._acknowledged(ops, [item["event"] for item in reply["results"]])
+                self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
             sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
-            begun = self._wrote("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
-            if begun is not None:
-                self._stored("select from uploads where upload_id = %s", begun["upload_id"])
+            upload = self._call_write("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
+            if upload is not None:
+                self._expect_row("select from uploads where upload_id = %s", upload["upload_id"])
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""
-        for turn in self._turns():
+        for turn in self._iterations():
             name = f"talk-{turn}"
-            begun = {"session_id": name, "participants": TALKING, "metadata": {"turn": turn}}
-            if self._wrote("POST", SESSIONS, begun, 201) is None:
+            session = {
+                "session_id": name,
+                "participants": SESSION_MEMBERS,
+                "metadata": {"turn": turn},
+            }
+            if self._call_write("POST", SESSIONS, session, 201) is None:
                 continue
-            self._stored(
+            self._expect_row(
                 "select from sessions where session_id = %s and metadata = %s::jsonb",
                 *(name, f'{{"turn": {turn}}}'),
             )
             self._speak(name)
-            ended = self._wrote("DELETE", SESSION, None, 200, session_id=name)
-            if ended is not None:
-                self._stored(
+            answer = self._call_write("DELETE", SESSION, None, 200, session_id=name)
+            if answer is not None:
+                self._expect_row(
                     "select from sessions s where session_id = %s and ended_at is not null"
                     " and %s = (select count(*) from events e where e.session_id = s.session_id)",
-                    *(name, ended["events_kept"]),
+                    *(name, answer["events_kept"]),
                 )
 
     def _speak(self, name: str) -> None:
         """An interaction and an event, in the session of this name."""
         key = f"in {name}"
-        ops = [Op(f"{name} {role}", TALKING, f"{key}#{role}", name) for role in ("user", "agent")]
+        ops = [
+            AppendOp(f"{name} {role}", SESSION_MEMBERS, f"{key}#{role}", name)
+            for role in ("user", "agent")
+        ]
         body = {"user_message": ops[0].content, "agent_response": ops[1].content}
         path = f"{SESSION}/interactions"
-        reply = self._appended(ops, path, body, 201, key, session_id=name)
+        reply = self._call_append(ops, path, body, 201, key, session_id=name)
         if reply is not None:
-            self._acknowledged(ops, [reply["user"], reply["agent"]])
-        ops = [Op(f"{name} thought", TALKING, key, name)]
+            self._record_acknowledged(ops, [reply["user"], reply["agent"]])
+        ops = [AppendOp(f"{name} thought", SESSION_MEMBERS, key, name)]
         body = {"role": "agent", "type": "thought", "content": ops[0].content}
-        reply = self._appended(ops, f"{SESSION}/events", body, 201, key, session_id=name)
+        reply = self._call_append(ops, f"{SESSION}/events", body, 201, key, session_id=name)
         if reply is not None:
-            self._acknowledged(ops, [reply])
+            self._record_acknowledged(ops, [reply])
 
     def _operate(self) -> None:
         """An operator's work: tenants, limits and keys."""
-        for turn in self._turns():
+        for turn in self._iterations():
             name = f"made-{turn}"
-            if self._wrote("POST", TENANTS, {"tenant_id": name}, 201) is None:
+            if self._call_write("POST", TENANTS, {"tenant_id": name}, 201) is None:
                 continue
-            self._stored("select from tenants where tenant_id = %s", name)
+            self._expect_row("select from tenants where tenant_id = %s", name)
             limit = {"requests_per_minute": turn}
-            if self._wrote("PATCH", f"{TENANTS}/{{tenant}}", limit, 200, tenant=name) is not None:
-                self._stored(
+            if (
+                self._call_write("PATCH", f"{TENANTS}/{{tenant}}", limit, 200, tenant=name)
+                is not None
+            ):
+                self._expect_row(
                     "select from tenants where tenant_id = %s and requests_per_minute = %s",
                     *(name, turn),
                 )
-            made = self._wrote("POST", KEYS, {}, 201, tenant=name)
-            if made is None:
+            new_key = self._call_write("POST", KEYS, {}, 201, tenant=name)
+            if new_key is None:
                 continue
-            old = made["key_id"]
-            self._stored("select from api_keys where key_id = %s", old)
-            made = self._wrote("POST", f"{KEY}/rotate", {}, 201, tenant=name, key_id=old)
-            if made is not None:
-                self._stored(
+            old_key_id = new_key["key_id"]
+            self._expect_row("select from api_keys where key_id = %s", old_key_id)
+            new_key = self._call_write(
+                "POST", f"{KEY}/rotate", {}, 201, tenant=name, key_id=old_key_id
+            )
+            if new_key is not None:
+                self._expect_row(
                     "select from api_keys where key_id = %s and rotated_to = %s",
-                    *(old, made["key"]["key_id"]),
+                    *(old_key_id, new_key["key"]["key_id"]),
                 )
-            if self._wrote("DELETE", KEY, None, 200, tenant=name, key_id=old) is not None:
-                self._stored(
-                    "select from api_keys where key_id = %s and revoked_at is not null", old
+            if (
+                self._call_write("DELETE", KEY, None, 200, tenant=name, key_id=old_key_id)
+                is not None
+            ):
+                self._expect_row(
+                    "select from api_keys where key_id = %s and revoked_at is not null", old_key_id
                 )
-            entered = {"subject": f"CN=made-{turn}"}
-            one = self._wrote("POST", CERTIFICATES, entered, 201, tenant=name)
-            if one is None:
+            certificate_request = {"subject": f"CN=made-{turn}"}
+            certificate = self._call_write(
+                "POST", CERTIFICATES, certificate_request, 201, tenant=name
+            )
+            if certificate is None:
                 continue
-            found = "select from certificate_principals where certificate_id = %s"
-            self._stored(found, one["certificate_id"])
-            ids = {"tenant": name, "certificate_id": one["certificate_id"]}
-            if self._wrote("DELETE", CERTIFICATE, None, 200, **ids) is not None:
-                self._stored(f"{found} and revoked_at is not null", one["certificate_id"])
+            statement = "select from certificate_principals where certificate_id = %s"
+            self._expect_row(statement, certificate["certificate_id"])
+            ids = {"tenant": name, "certificate_id": certificate["certificate_id"]}
+            if self._call_write("DELETE", CERTIFICATE, None, 200, **ids) is not None:
+                self._expect_row(
+                    f"{statement} and revoked_at is not null", certificate["certificate_id"]
+                )
 
     def _run_jobs(self) -> None:
         """An admin's work: jobs started, and tried again, whose runs nobody ever hears of."""
-        for _ in self._turns():
-            if not self._jobs_given_up():  # also one whose start nobody knows of
+        for _ in self._iterations():
+            if not self._expire_jobs():  # also one whose start nobody knows of
                 continue
-            started = self._wrote("POST", JOB, None, 202, job="archiver")
-            if started is None:
+            job = self._call_write("POST", JOB, None, 202, job="archiver")
+            if job is None:
                 continue
-            job_id = started["job_id"]
-            self._stored("select from jobs where job_id = %s and kind = 'archiver'", job_id)
-            if not self._jobs_given_up():
+            job_id = job["job_id"]
+            self._expect_row("select from jobs where job_id = %s and kind = 'archiver'", job_id)
+            if not self._expire_jobs():
                 continue
-            if self._wrote("POST", f"{JOB}/retry", None, 202, job=job_id) is not None:
-                self._stored("select from jobs where job_id = %s and attempts = 2", job_id)
+            if self._call_write("POST", f"{JOB}/retry", None, 202, job=job_id) is not None:
+                self._expect_row("select from jobs where job_id = %s and attempts = 2", job_id)
 
-    def _jobs_given_up(self) -> bool:
+    def _expire_jobs(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
-        later = datetime.now(UTC) + timedelta(
-            seconds=2 * max(jobs_store.LEASE_SECONDS, jobs_store.PLANNED_SECONDS)
+        after_lease = datetime.now(UTC) + timedelta(
+            seconds=2 * max(jobs_store.LEASE_SECONDS, jobs_store.PLAN_LEASE_SECONDS)
         )
         try:
-            access = self.gateway.database.access(Asker.background(TENANT))
+            access = self.gateway.database.connect_as(Caller.background(TENANT))
             with access.transaction():
-                jobs_store.expire(access, "archiver", later)
+                jobs_store.expire_leases(access, "archiver", after_lease)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False
         return True
 
-    def _wrote(self, method: str, path: str, body: object, expected: int, **more: Any) -> Any:
+    def _call_write(
+        self, method: str, path: str, body: object, expected: int, **options: Any
+    ) -> Any:
         """The answer to a write, or None where it is not known whether it happened."""
-        reply = self._asked(method, path, body, expected, **more)
+        reply = self._call(method, path, body, expected, **options)
         if reply.status != expected:
             time.sleep(0.02)
             return None
-        self.asked[f"{method} {path}"] += 1
+        self.acknowledged_writes[f"{method} {path}"] += 1
         return reply.body
 
-    def _appended(
-        self, ops: Sequence[Op], path: str, body: object, expected: int, key: str, **ids: str
+    def _call_append(
+        self, ops: Sequence[AppendOp], path: str, body: object, expected: int, key: str, **ids: str
     ) -> Any:
         """The answer to a write that appends all of these or none; None as of any write."""
         self.history.invoked.update(ops)
         headers = {"Idempotency-Key": key}
-        reply = self._wrote("POST", path, body, expected, headers=headers, **ids)
+        reply = self._call_write("POST", path, body, expected, headers=headers, **ids)
         if reply is None:
             self.history.unknown.extend(ops)
         return reply
 
-    def _acknowledged(self, ops: Sequence[Op], receipts: Sequence[object]) -> None:
+    def _record_acknowledged(self, ops: Sequence[AppendOp], receipts: Sequence[object]) -> None:
         for op, receipt in zip(ops, receipts, strict=True):
-            self.history.acked.append(Acked(op, Receipt.model_validate(receipt), replayed=False))
+            self.history.acked.append(
+                AckedAppend(op, Receipt.model_validate(receipt), is_replay=False)
+            )
 
-    def _stored(self, statement: str, *params: object) -> None:
-        self.done.append((statement, params))
+    def _expect_row(self, statement: str, *params: object) -> None:
+        self.expected_rows.append((statement, params))
 
     def _read(self, number: int) -> None:
-        for turn in self._turns():
+        for turn in self._iterations():
             method, path, body, expected = self.reads[(turn + number * 3) % len(self.reads)]
-            if self._asked(method, path, body, expected).status == 503:
+            if self._call(method, path, body, expected).status == 503:
                 time.sleep(0.02)
 
     def _sweep(self) -> None:
         """A schedule goes on after a failed run; the run says what failed it."""
         while not self._stop.wait(0.05):
             try:
-                self.gateway.tick()
+                self.gateway.sweep()
             except Unavailable:
-                self.away["sweep"] += 1
+                self.unavailable["sweep"] += 1
             except Exception as error:
-                self.wrong.append(f"sweep: {error!r}")
+                self.faults.append(f"sweep: {error!r}")
 
 
-def every_read(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
+def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
     """Every operation that reads, of whatever function, with its answer while all is well."""
-    first = gateway.call("POST", EVENTS, BEFORE.request()[0], key=key).body
+    first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
     job = gateway.call("POST", JOB.format(job="archiver"), key=key).body["job_id"]
-    known = {name: first[name] for name in ("event_id", "scope_id", "cid")}
-    known |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
-    access = gateway.database.access(Asker.background(TENANT))
-    entered = certificates.enter(access, Act("a load"), subject="CN=before")
-    known |= {"session_id": "before", "job": job, "certificate_id": str(entered.certificate_id)}
-    found: list[tuple[str, str, object, int]] = []
+    path_values = {name: first[name] for name in ("event_id", "scope_id", "cid")}
+    path_values |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
+    access = gateway.database.connect_as(Caller.background(TENANT))
+    certificate = certificates.add_certificate(access, AuditContext("a load"), subject="CN=before")
+    path_values |= {
+        "session_id": "before",
+        "job": job,
+        "certificate_id": str(certificate.certificate_id),
+    }
+    reads: list[tuple[str, str, object, int]] = []
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
-        method, path = route.format(**known).split()
+        method, path = route.format(**path_values).split()
         body = READS.get(route)
-        found.append((method, path, body, gateway.call(method, path, body, key=key).status))
-    return found
+        reads.append((method, path, body, gateway.call(method, path, body, key=key).status))
+    return reads

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-AT_ONCE = 2
+PARALLEL_PARTS = 2
 """Parts that run side by side: as many as the promised machine has processors."""
 GRACE_SECONDS = 20.0
 """From the interrupt, which lets a part put away its servers, to its kill."""
@@ -28,22 +28,22 @@ class Part:
     command: tuple[str, ...]
     seconds: float
     """It may take so many."""
-    alone: bool = False
+    runs_alone: bool = False
     """It measures time: nothing else may run beside it."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class PartResult:
     """What became of a part."""
 
     part: Part
     seconds: float
     status: int | None
     """Its exit status; None where it was over its bound."""
-    said: str
+    output: str
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether it ended by itself, and well."""
         return self.status == 0
 
@@ -52,45 +52,52 @@ class Ended:
         """In words."""
         if self.status is None:
             return f"STOPPED: over its bound of {self.part.seconds:,.0f} s"
-        return "passed" if self.passed else f"FAILED with {self.status}"
+        return "passed" if self.has_passed else f"FAILED with {self.status}"
 
 
-def run(parts: Sequence[Part], place: Path) -> list[Ended]:
+def run_parts(parts: Sequence[Part], directory: Path) -> list[PartResult]:
     """Run those that may share the machine two at a time, then the others one by one; says what
-    each said once it ends. What they print goes into files of `place` meanwhile. However this
+    each said once it ends. What they print goes into files of `directory` meanwhile. However this
     ends, none of them is left running."""
-    running = _Running()
-    ended: list[Ended] = []
+    running = _Processes()
+    results: list[PartResult] = []
     try:
-        for alone, at_once in ((False, AT_ONCE), (True, 1)):
-            with ThreadPoolExecutor(at_once) as pool:
-                chosen = [part for part in parts if part.alone == alone]
-                waiting = [pool.submit(_run, part, place, running) for part in chosen]
+        for runs_alone, workers in ((False, PARALLEL_PARTS), (True, 1)):
+            with ThreadPoolExecutor(workers) as pool:
+                selected = [part for part in parts if part.runs_alone == runs_alone]
+                futures = [pool.submit(_run_part, part, directory, running) for part in selected]
                 try:
-                    ended += [one.result() for one in waiting]
+                    results += [future.result() for future in futures]
                 except BaseException:
                     running.stop()  # before the pool waits for its threads
                     raise
     finally:
         running.stop()
-    return ended
+    return results
 
 
-def table(ended: Sequence[Ended]) -> str:
+def render_table(results: Sequence[PartResult]) -> str:
     """Each part with its time and what became of it."""
-    width = max([len(one.part.name) for one in ended], default=0)
-    lines = [f"{one.part.name:{width}}  {one.seconds:7.1f} s  {one.verdict}" for one in ended]
-    bad = sum(not one.passed for one in ended)
-    verdict = f"{bad} of {len(ended)} parts did not pass" if bad else f"{len(ended)} parts passed"
+    width = max([len(result.part.name) for result in results], default=0)
+    lines = [
+        f"{result.part.name:{width}}  {result.seconds:7.1f} s  {result.verdict}"
+        for result in results
+    ]
+    failed_count = sum(not result.has_passed for result in results)
+    verdict = (
+        f"{failed_count} of {len(results)} parts did not pass"
+        if failed_count
+        else f"{len(results)} parts passed"
+    )
     return "\n".join(["", *lines, verdict])
 
 
-def cases(ended: Sequence[Ended]) -> int:
+def count_cases(results: Sequence[PartResult]) -> int:
     """Cases that parts say to have sent."""
-    return sum(int(number) for one in ended for number in _CASES.findall(one.said))
+    return sum(int(number) for result in results for number in _CASES.findall(result.output))
 
 
-class _Running:
+class _Processes:
     """The programs that run; after `stop` none is started."""
 
     def __init__(self) -> None:
@@ -135,20 +142,20 @@ class _Running:
             self.end(program)
 
 
-def _run(part: Part, place: Path, running: _Running) -> Ended:
-    began = time.monotonic()
-    file = place / f"{part.name.replace(' ', '-')}.txt"
-    program = running.start(part, file)
+def _run_part(part: Part, directory: Path, processes: _Processes) -> PartResult:
+    start = time.monotonic()
+    file = directory / f"{part.name.replace(' ', '-')}.txt"
+    program = processes.start(part, file)
     if program is None:
-        return Ended(part, 0, None, "")
+        return PartResult(part, 0, None, "")
     try:
         status = program.wait(part.seconds)
     except subprocess.TimeoutExpired:
         status = None
-    running.end(program)
-    seconds = time.monotonic() - began
+    processes.end(program)
+    seconds = time.monotonic() - start
     lines = file.read_text(errors="replace").splitlines()
-    said = "\n".join(line for line in lines if _NOISE not in line)
-    ended = Ended(part, seconds, status, said)
-    print(f"== {part.name}: {ended.verdict}, {seconds:.1f} s\n{said}\n", flush=True)
-    return ended
+    output = "\n".join(line for line in lines if _NOISE not in line)
+    result = PartResult(part, seconds, status, output)
+    print(f"== {part.name}: {result.verdict}, {seconds:.1f} s\n{output}\n", flush=True)
+    return result

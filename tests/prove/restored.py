@@ -10,15 +10,15 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.db.migrate import prepare_roles
 from strandline.local import postgres_home
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
-from strandline.log.cid import Edge, block_cid, encode
-from tests.support import PASSWORDS, Base
+from strandline.log.cid import Edge, block_cid, encode_block
+from tests.support import PASSWORDS, ScratchDatabase
 
-GUARDS = (
+GUARD_QUERIES = (
     "select 'row security', relname::text, relowner::regrole::text, relrowsecurity::text,"
     " relforcerowsecurity::text, relacl::text from pg_class"
     " where relnamespace = 'public'::regnamespace",
@@ -44,12 +44,12 @@ GUARDS = (
 """Whatever keeps tenants apart and the log whole."""
 
 
-def guards(base: Base) -> set[tuple[object, ...]]:
+def read_guards(base: ScratchDatabase) -> set[tuple[object, ...]]:
     """What guards this database, as it lies in the catalogue."""
-    return {row for statement in GUARDS for row in base.rows(statement)}
+    return {row for statement in GUARD_QUERIES for row in base.rows(statement)}
 
 
-def contents(base: Base) -> dict[str, tuple[object, ...]]:
+def checksum_tables(base: ScratchDatabase) -> dict[str, tuple[object, ...]]:
     """Of every table how many rows it has, and what they come to."""
     tables = base.rows("select tablename from pg_tables where schemaname = 'public'")
     return {
@@ -60,7 +60,7 @@ def contents(base: Base) -> dict[str, tuple[object, ...]]:
     }
 
 
-def damages(base: Base) -> Iterator[str]:
+def find_damage(base: ScratchDatabase) -> Iterator[str]:
     """What is wrong with a log: a gap in a scope's order, an event that its CID is not of."""
     gaps = base.rows(
         "select s.scope_id::text, s.last_seq, count(e), coalesce(max(e.seq), 0) from scopes s"
@@ -68,29 +68,33 @@ def damages(base: Base) -> Iterator[str]:
         " group by s.tenant_id, s.scope_id, s.last_seq"
         " having count(e) <> s.last_seq or coalesce(max(e.seq), 0) <> s.last_seq"
     )
-    yield from (f"scope {scope}: {found} events up to {last}" for scope, last, found, _ in gaps)
+    yield from (f"scope {scope}: {count} events up to {last}" for scope, last, count, _ in gaps)
     database = Database(base.url)
     try:
         for tenant, event_id in base.rows("select tenant_id, event_id::text from events"):
-            event = log_store.get(database.access(Asker.background(tenant)), UUID(event_id))
+            event = log_store.get_event(
+                database.connect_as(Caller.background(tenant)), UUID(event_id)
+            )
             if event is None:
                 yield f"event {event_id} is not seen by its own tenant"
                 continue
             edges = [Edge(edge["cid"], edge["weight"]) for edge in event.edges]
-            if block_cid(encode(event, edges)) != event.cid:
+            if block_cid(encode_block(event, edges)) != event.cid:
                 yield f"event {event_id} does not hash to its CID"
     finally:
         database.close()
 
 
 @contextmanager
-def from_dump(source: Base, place: Path, *options: str) -> Generator[Base]:
+def restore_from_dump(
+    source: ScratchDatabase, directory: Path, *options: str
+) -> Generator[ScratchDatabase]:
     """The database alone, row by row, by pg_dump and pg_restore as superuser: roles come from
     roles.sql, and transactions are numbered anew."""
-    dump = place / "dump"
+    dump = directory / "dump"
     _run("pg_dump", "--format=custom", f"--file={dump}", source.admin_url)
-    with EmbeddedPostgres(place / "restored", durable=False) as server:
-        base = Base(server, source.name)
+    with EmbeddedPostgres(directory / "restored", durable=False) as server:
+        base = ScratchDatabase(server, source.name)
         with psycopg.connect(server.dsn(), autocommit=True) as administrator:
             statement = sql.SQL("create database {}")
             administrator.execute(statement.format(sql.Identifier(base.name)))
@@ -101,10 +105,10 @@ def from_dump(source: Base, place: Path, *options: str) -> Generator[Base]:
 
 
 @contextmanager
-def from_backup(source: Base, place: Path) -> Generator[Base]:
+def restore_from_backup(source: ScratchDatabase, directory: Path) -> Generator[ScratchDatabase]:
     """The cluster's files with its log, as a snapshot of Aurora's volume is: roles and the numbers
     of transactions with it."""
-    home = place / "restored"
+    home = directory / "restored"
     home.mkdir()
     data = home / "pgdata"
     replica = source.server.dsn("replication")
@@ -115,12 +119,12 @@ def from_backup(source: Base, place: Path) -> Generator[Base]:
     account = postgres_home.account_for(home / "none")
     if account is not None:
         for path in (data, *data.rglob("*")):
-            account.own(path)
+            account.chown(path)
     with EmbeddedPostgres(home, durable=False) as server:
-        yield Base(server, source.name)
+        yield ScratchDatabase(server, source.name)
 
 
 def _run(program: str, *words: str) -> None:
-    binaries = postgres_home.binaries(None)
+    binaries = postgres_home.find_binaries(None)
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     subprocess.run([binaries / program, *words], check=True, env=environment)

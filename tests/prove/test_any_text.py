@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import KEY_SECRET, Base, Gateway, wire_handlers
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, wire_handlers
 
 TEXTS, LARGE = 20_000, 20
 MIB = 1024 * 1024
@@ -192,11 +192,11 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
 
 @pytest.fixture
 def quick(
-    gateway: Gateway, base: Base, aws: Any, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gateway]:
     """The service with vectors that cost nothing: the model is not the subject."""
     environment = {
-        "STRANDLINE_DATABASE_URL": base.url,
+        "STRANDLINE_DATABASE_URL": scratch_db.url,
         "STRANDLINE_BUCKET": aws.bucket,
         "STRANDLINE_QUEUE_URL": aws.queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
@@ -210,7 +210,7 @@ def quick(
 
 
 def test_every_text_is_folded_and_read(
-    quick: Gateway, base: Base, request: pytest.FixtureRequest
+    quick: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     full = bool(request.config.getoption("--full"))
     texts, larges = (TEXTS, LARGE) if full else (TEXTS // 40, 2)
@@ -229,13 +229,13 @@ def test_every_text_is_folded_and_read(
     lap("appended")
     unfolded = "select coalesce(sum(last_seq - folded_seq), 0)::bigint from scopes"
     for _ in range(20):
-        quick.tick()
-        if base.rows(unfolded) == [(0,)]:
+        quick.sweep()
+        if scratch_db.rows(unfolded) == [(0,)]:
             break
-    assert base.rows(unfolded) == [(0,)]
+    assert scratch_db.rows(unfolded) == [(0,)]
     lap("folded")
-    assert base.rows("select scope_id, attempts, last_error from scope_work") == []
-    assert base.rows("select kind, reason, scope_id from jobs where state = 'failed'") == []
+    assert scratch_db.rows("select scope_id, attempts, last_error from scope_work") == []
+    assert scratch_db.rows("select kind, reason, scope_id from jobs where state = 'failed'") == []
     seen = 0
     for number in range(_USERS):
         bound = quick.key(user=f"user:u{number}")
@@ -244,5 +244,5 @@ def test_every_text_is_folded_and_read(
             _ask(quick, bound, f"u{number}", text(dice)[:2000])
     assert seen == taken
     lap("read")
-    ((chains,),) = base.rows("select count(*) from chains")
+    ((chains,),) = scratch_db.rows("select count(*) from chains")
     print(f"{taken} texts of {texts + larges} taken, {chains} chains, all read")

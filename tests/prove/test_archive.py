@@ -22,12 +22,12 @@ import psycopg
 import pytest
 from moto.s3.models import s3_backends
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import store_garbage
-from strandline.db.database import Access, Asker
+from strandline.db.database import Caller, TenantDb
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import citing, put
 
 type Admin = psycopg.Connection[Any]
@@ -94,7 +94,7 @@ class _On(threading.local):
 _on = _On()
 
 
-class PausedBlobs(Blobs):
+class PausedBlobs(BlobStore):
     """The store, with a pause before and after every call that an actor makes."""
 
     removed = 0
@@ -136,7 +136,7 @@ class Stage:
     # actors --------------------------------------------------------------------------------------
 
     def append(self) -> Callable[[], object]:
-        event = said(self.long)
+        event = user_message(self.long)
         return lambda: self.gateway.call("POST", "/api/v1/events", event, key=self.key)
 
     def upload(self) -> Callable[[], object]:
@@ -152,7 +152,7 @@ class Stage:
         return work
 
     def archive(self) -> Callable[[], object]:
-        return lambda: self.gateway.run("archiver", self.tenant)
+        return lambda: self.gateway.run_job("archiver", self.tenant)
 
     # time ----------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Stage:
     # what must hold ------------------------------------------------------------------------------
 
     def cited(self) -> set[str]:
-        rows = self.gateway.database.access(Asker.background(self.tenant)).fetch(
+        rows = self.gateway.database.connect_as(Caller.background(self.tenant)).fetch(
             store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
             "select distinct blob_cid as cid from events where blob_cid is not null",
             {},
@@ -204,7 +204,7 @@ class Stage:
             if not dead.done:
                 dead.kill()
         self.pass_time(GRACE + 1)
-        self.gateway.run("archiver", self.tenant)
+        self.gateway.run_job("archiver", self.tenant)
         self.pass_time(1000.0)
         self.enter(self.archive, JOB_SECONDS)
         for work in self.chance.choices((self.append, self.append, self.upload), k=3):
@@ -215,7 +215,7 @@ class Stage:
                 return lost
         for seconds in PASSES:
             self.pass_time(seconds)
-            self.gateway.run("archiver", self.tenant)
+            self.gateway.run_job("archiver", self.tenant)
         return self.dangling()
 
     def enter(self, work: Callable[[], Callable[[], object]], life: float) -> Actor:
@@ -241,18 +241,18 @@ def keys(aws: LocalAws) -> dict[str, Any]:
 
 @pytest.fixture
 def stage(
-    base: Base, aws: LocalAws, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, aws: LocalAws, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[int], Stage]]:
     monkeypatch.setenv("STRANDLINE_BLOB_GRACE_SECONDS", str(int(GRACE)))
-    from strandline.config import settings
+    from strandline.config import get_settings
 
-    settings.cache_clear()
+    get_settings.cache_clear()
     blobs, PausedBlobs.removed = PausedBlobs(aws.bucket), 0
     for name in ("ingest", "archiver"):
         handler = importlib.import_module(f"functions.{name}.handler")
         handler.service.__dict__["blobs"] = blobs
     with (
-        psycopg.connect(base.admin_url, autocommit=True) as admin,
+        psycopg.connect(scratch_db.admin_url, autocommit=True) as admin,
         ThreadPoolExecutor(8) as threads,
     ):
         yield lambda seed: Stage(admin, aws, gateway, threads, seed)
@@ -275,11 +275,11 @@ def play(stage: Callable[[int], Stage], seeds: Sequence[int]) -> tuple[int, int]
 
 
 def test_no_citation_dangles_and_nothing_is_left(
-    base: Base, stage: Callable[[int], Stage], tenth: Callable[[int], int]
+    scratch_db: ScratchDatabase, stage: Callable[[int], Stage], scaled: Callable[[int], int]
 ) -> None:
-    scenes = tenth(500)
+    scenes = scaled(500)
     lost, left = play(stage, range(scenes))
-    ((events,),) = base.rows("select count(*) from events where blob_cid is not null")
+    ((events,),) = scratch_db.rows("select count(*) from events where blob_cid is not null")
     removed = PausedBlobs.removed
     print(f"\n{scenes} scenes, {events} citations, {removed} payloads removed: {lost}", end="")
     print(f" dangling, {left} left over", end="")
@@ -293,7 +293,7 @@ def test_a_removal_that_does_not_look_again_is_found(
 ) -> None:
     """Whatever was marked once goes, cited since or not."""
 
-    def careless(access: Access, cids: Sequence[str]) -> list[str]:
+    def careless(access: TenantDb, cids: Sequence[str]) -> list[str]:
         marked = access.fetch(
             store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
             "select cid from blob_removals where cid = any (%(cids)s)",
@@ -313,8 +313,10 @@ def test_a_removal_that_does_not_look_again_is_found(
     assert play(stage, range(500))[0] > 0
 
 
-def test_an_append_that_does_not_look_is_found(base: Base, stage: Callable[[int], Stage]) -> None:
-    base.rows("drop trigger keep_stored_blob on blobs")
+def test_an_append_that_does_not_look_is_found(
+    scratch_db: ScratchDatabase, stage: Callable[[int], Stage]
+) -> None:
+    scratch_db.rows("drop trigger keep_stored_blob on blobs")
     assert play(stage, range(500))[0] > 0
 
 
@@ -322,10 +324,10 @@ def test_an_append_that_does_not_look_is_found(base: Base, stage: Callable[[int]
 
 
 @pytest.fixture
-def marked(base: Base, gateway: Gateway) -> str:
+def marked(scratch_db: ScratchDatabase, gateway: Gateway) -> str:
     """A payload that an earlier pass has marked."""
     gateway.key()
-    base.rows(
+    scratch_db.rows(
         "insert into blob_removals (tenant_id, cid, marked_at)"
         " values ('acme', 'old', now() - interval '1 hour')"
     )
@@ -335,7 +337,9 @@ def marked(base: Base, gateway: Gateway) -> str:
 STORE = "insert into blobs (tenant_id, cid, writer, size) values ('acme', 'old', '*', 1)"
 
 
-def _append(base: Base, begun: threading.Event, go_on: threading.Event, commit: bool) -> str:
+def _append(
+    base: ScratchDatabase, begun: threading.Event, go_on: threading.Event, commit: bool
+) -> str:
     """Store the payload as append does, and wait in the middle; how it ended."""
     try:
         with psycopg.connect(base.url) as connection:
@@ -356,15 +360,15 @@ def _append(base: Base, begun: threading.Event, go_on: threading.Event, commit: 
 
 @pytest.mark.parametrize(("commit", "doomed"), [(True, []), (False, ["old"])])
 def test_a_removal_waits_for_an_append_that_stores(
-    base: Base, gateway: Gateway, marked: str, *, commit: bool, doomed: list[str]
+    scratch_db: ScratchDatabase, gateway: Gateway, marked: str, *, commit: bool, doomed: list[str]
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
     with ThreadPoolExecutor(2) as threads:
-        appending = threads.submit(_append, base, begun, go_on, commit)
+        appending = threads.submit(_append, scratch_db, begun, go_on, commit)
         assert begun.wait(20)
 
         def remove() -> list[str]:
-            access = gateway.database.access(Asker.background("acme"))
+            access = gateway.database.connect_as(Caller.background("acme"))
             with access.transaction():
                 return store_garbage.begin_removal(access, [marked])
 
@@ -377,20 +381,20 @@ def test_a_removal_waits_for_an_append_that_stores(
 
 
 def test_an_append_waits_for_a_removal_and_comes_again(
-    base: Base, gateway: Gateway, marked: str
+    scratch_db: ScratchDatabase, gateway: Gateway, marked: str
 ) -> None:
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     begun, go_on = threading.Event(), threading.Event()
     go_on.set()
     with ThreadPoolExecutor(1) as threads:
         with access.transaction():
             assert store_garbage.begin_removal(access, [marked]) == [marked]
-            appending = threads.submit(_append, base, begun, go_on, True)
+            appending = threads.submit(_append, scratch_db, begun, go_on, True)
             with pytest.raises(TimeoutError):
                 appending.result(0.3)
         assert appending.result(20) == "come again"
         with access.transaction():
             store_garbage.end_removal(access, [marked])
-        assert _append(base, begun, go_on, True) == "come again"
-        base.rows("update blob_removals set removing_until = now() - interval '1 second'")
-        assert _append(base, begun, go_on, True) == "stored"
+        assert _append(scratch_db, begun, go_on, True) == "come again"
+        scratch_db.rows("update blob_removals set removing_until = now() - interval '1 second'")
+        assert _append(scratch_db, begun, go_on, True) == "stored"

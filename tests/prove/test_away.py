@@ -18,7 +18,15 @@ from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.prove.history import stored_in
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, Reply, said, wire_handlers
+from tests.support import (
+    KEY_SECRET,
+    TEMPLATE,
+    Gateway,
+    Reply,
+    ScratchDatabase,
+    user_message,
+    wire_handlers,
+)
 
 EVENTS, LIST = "/api/v1/events", "/memories/list"
 
@@ -34,18 +42,18 @@ def is_away(reply: Reply) -> bool:
 
 @pytest.fixture
 def frail(
-    durable: Callable[..., EmbeddedPostgres],
+    start_durable_server: Callable[..., EmbeddedPostgres],
     aws: LocalAws,
     embedder: Embedder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[EmbeddedPostgres, Gateway]]:
     """A gateway as the fixture of this name, on a server that may be killed."""
-    server = durable()
-    url = Base(server, TEMPLATE).url
+    server = start_durable_server()
+    url = ScratchDatabase(server, TEMPLATE).url
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     services = wire_handlers(environment, monkeypatch, embedder)
@@ -63,7 +71,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
     just used and for one that rested; and the same process serves again when it is back."""
     server, gateway = frail
     known, never_seen = gateway.key(user="user:alice"), gateway.key(user="user:alice")
-    body, key = said("The buoy is out.", "user:alice"), {"Idempotency-Key": "k"}
+    body, key = user_message("The buoy is out.", "user:alice"), {"Idempotency-Key": "k"}
     first = gateway.call("POST", EVENTS, body, key=known, headers={"Idempotency-Key": "first"})
     gateway.call("GET", LIST, key=known)
     server.kill()
@@ -97,9 +105,11 @@ def test_a_database_that_dies_during_a_request_leaves_the_outcome_unknown(
     """Killed while the append waits for a lock: the retry with the same key stores it once."""
     server, gateway = frail
     token, headers = gateway.key(user="user:alice"), {"Idempotency-Key": "k"}
-    body = said("The buoy is out.", "user:alice")
-    assert gateway.call("POST", EVENTS, said("First.", "user:alice"), key=token).status == 201
-    base = Base(server, TEMPLATE)
+    body = user_message("The buoy is out.", "user:alice")
+    assert (
+        gateway.call("POST", EVENTS, user_message("First.", "user:alice"), key=token).status == 201
+    )
+    base = ScratchDatabase(server, TEMPLATE)
 
     def send() -> Reply:
         return gateway.call("POST", EVENTS, body, key=token, headers=headers)
@@ -131,12 +141,12 @@ def test_nothing_is_acknowledged_before_its_commit(
 ) -> None:
     """Killed in the middle of COMMIT, when the append function has long given its receipt."""
     server, gateway = frail
-    base, token = Base(server, TEMPLATE), gateway.key(user="user:alice")
+    base, token = ScratchDatabase(server, TEMPLATE), gateway.key(user="user:alice")
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute(_AT_COMMIT.format("perform pg_sleep(20);").encode())
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
-            gateway.call, "POST", EVENTS, said("The buoy is out.", "user:alice"), key=token
+            gateway.call, "POST", EVENTS, user_message("The buoy is out.", "user:alice"), key=token
         )
         _await(base, "wait_event = 'PgSleep'")
         server.kill()
@@ -147,22 +157,24 @@ def test_nothing_is_acknowledged_before_its_commit(
     assert stored_in(base) == []
 
 
-def test_a_commit_that_fails_is_not_acknowledged(gateway: Gateway, base: Base) -> None:
+def test_a_commit_that_fails_is_not_acknowledged(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """The receipt was read already, and then COMMIT itself is refused: nothing is stored, and the
     answer says so."""
     token = gateway.key(user="user:alice")
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute(_AT_COMMIT.format("raise 'refused';").encode())
-    reply = gateway.call("POST", EVENTS, said("The buoy is out.", "user:alice"), key=token)
+    reply = gateway.call("POST", EVENTS, user_message("The buoy is out.", "user:alice"), key=token)
     assert reply.status >= 500
-    assert stored_in(base) == []
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    assert stored_in(scratch_db) == []
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute("drop trigger at_commit on events")
-    again = gateway.call("POST", EVENTS, said("The buoy is out.", "user:alice"), key=token)
+    again = gateway.call("POST", EVENTS, user_message("The buoy is out.", "user:alice"), key=token)
     assert (again.status, again.body["seq"]) == (201, 1)
 
 
-def _await(base: Base, waiting: LiteralString) -> None:
+def _await(base: ScratchDatabase, waiting: LiteralString) -> None:
     """Return once a session waits so."""
     deadline = time.monotonic() + 10
     while not base.rows("select from pg_stat_activity where " + waiting):
@@ -200,10 +212,12 @@ def a_way_that_ends_at_the_first_statement(port: int) -> Generator[int]:
             served.result(20)
 
 
-def test_a_database_that_dies_right_after_the_login_is_unavailable(base: Base) -> None:
+def test_a_database_that_dies_right_after_the_login_is_unavailable(
+    scratch_db: ScratchDatabase,
+) -> None:
     """The first statement on a new connection is ours, not the caller's: it broke all the same."""
-    port = base.server.port
+    port = scratch_db.server.port
     with a_way_that_ends_at_the_first_statement(port) as way:
-        database = Database(base.url.replace(f":{port}/", f":{way}/"))
+        database = Database(scratch_db.url.replace(f":{port}/", f":{way}/"))
         with closing(database), pytest.raises(Unavailable):
             database.connection()

@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.history import Client, Findings, History, Op, judge, seeded, stored_in
-from tests.support import TEMPLATE, Base
+from tests.prove.history import AppendOp, Client, Findings, History, check_log, make_rng, stored_in
+from tests.support import TEMPLATE, ScratchDatabase
 
 WRITERS, KILLS = 4, 20
 LOSSY_KILLS = 4
@@ -28,7 +28,7 @@ class Load:
     """Four writers that append, and go on whatever becomes of the database, until told to stop."""
 
     def __init__(self, url: str, aws: LocalAws, history: History) -> None:
-        self._clients = [Client(url, Blobs(aws.bucket), history) for _ in range(WRITERS)]
+        self._clients = [Client(url, BlobStore(aws.bucket), history) for _ in range(WRITERS)]
         self._history = history
         self._stop = threading.Event()
         self.round = 0
@@ -60,8 +60,8 @@ class Load:
             client.database.close()
 
     def _write(self, number: int, client: Client) -> None:
-        chance = seeded("crash", self.round, number)
-        again: list[Op] = []
+        chance = make_rng("crash", self.round, number)
+        again: list[AppendOp] = []
         for turn in range(1_000_000):
             if self._stop.is_set():
                 return
@@ -78,16 +78,16 @@ class Load:
                 time.sleep(0.02)
 
 
-def _ops(name: str, kind: int) -> list[Op]:
+def _ops(name: str, kind: int) -> list[AppendOp]:
     """Keyed and un-keyed events, and a batch of both: as often as not in a scope of several."""
     if kind == 0:
-        return [Op(f"{name} {n}", who, f"key of {name} {n}") for n, who in enumerate(SCOPES)]
-    return [Op(name, SCOPES[kind % 3], f"key of {name}" if kind % 2 else None)]
+        return [AppendOp(f"{name} {n}", who, f"key of {name} {n}") for n, who in enumerate(SCOPES)]
+    return [AppendOp(name, SCOPES[kind % 3], f"key of {name}" if kind % 2 else None)]
 
 
 def crash(server: EmbeddedPostgres, load: Load, kills: int) -> float:
     """Kill and restart the server under load; gives the longest time it took to serve again."""
-    longest, chance = 0.0, seeded("kills", load.round)
+    longest, chance = 0.0, make_rng("kills", load.round)
     with load.running():
         for _ in range(kills):
             load.await_more(100)
@@ -108,23 +108,25 @@ def told(history: History, findings: Findings, kills: int, since: float) -> str:
 
 
 def test_no_acknowledged_event_is_lost_by_a_killed_database(
-    durable: Callable[..., EmbeddedPostgres], aws: LocalAws, tenth: Callable[[int], int]
+    start_durable_server: Callable[..., EmbeddedPostgres],
+    aws: LocalAws,
+    scaled: Callable[[int], int],
 ) -> None:
     """20 kills under 4 writers: all that was acknowledged is there with its content, no key twice,
     no gap in seq, and an unknown outcome at most once."""
-    kills, history, started = tenth(KILLS), History(), time.monotonic()
-    server = durable()
-    base = Base(server, TEMPLATE)
+    kills, history, started = scaled(KILLS), History(), time.monotonic()
+    server = start_durable_server()
+    base = ScratchDatabase(server, TEMPLATE)
     with closing(Load(base.url, aws, history)) as load:
         longest = crash(server, load, kills)
     log = stored_in(base)
-    findings = judge(history, log)
+    findings = check_log(history, log)
     outcomes = {op.content for op in history.unknown}
     unanswered = outcomes - {ack.op.content for ack in history.acked}
     kept = sum(event.content in unanswered for event in log)
     print(
         f"\n{told(history, findings, kills, started)}; of {len(unanswered)} never answered {kept}"
-        f" were stored; {sum(ack.replayed for ack in history.acked)} replays;"
+        f" were stored; {sum(ack.is_replay for ack in history.acked)} replays;"
         f" serving again after at most {longest:.1f} s"
     )
     assert findings == Findings()
@@ -133,18 +135,18 @@ def test_no_acknowledged_event_is_lost_by_a_killed_database(
 
 
 def test_an_acknowledgement_before_the_write_would_be_lost(
-    durable: Callable[..., EmbeddedPostgres], aws: LocalAws
+    start_durable_server: Callable[..., EmbeddedPostgres], aws: LocalAws
 ) -> None:
     """The planted fault: the same test without synchronous_commit must lose an acknowledged event,
     or the test above proves nothing."""
     history, started = History(), time.monotonic()
     findings, kills = Findings(), 0
-    server = durable(**LOSSY)
-    base = Base(server, TEMPLATE)
+    server = start_durable_server(**LOSSY)
+    base = ScratchDatabase(server, TEMPLATE)
     with closing(Load(base.url, aws, history)) as load:
         while kills < LOSSY_KILLS and not findings.lost:
             crash(server, load, 1)
             kills += 1
-            findings = judge(history, stored_in(base))
+            findings = check_log(history, stored_in(base))
     print(f"\nwithout synchronous_commit: {told(history, findings, kills, started)}")
     assert findings.lost

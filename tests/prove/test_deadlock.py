@@ -8,25 +8,25 @@ from contextlib import ExitStack, closing
 
 import psycopg
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.db.database import Database
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.log import store as log_store
-from strandline.participants import scope_id
+from strandline.participants import derive_scope_id
 from tests.prove.history import (
-    EVERYTHING,
+    BACKGROUND,
     TENANT,
+    AppendOp,
     Client,
     Findings,
     History,
-    Op,
     add_tenant,
-    drafted,
-    judge,
+    build_events,
+    check_log,
     stored_in,
 )
-from tests.support import Base
+from tests.support import ScratchDatabase
 
 CROSSINGS = 200
 SCOPES = [
@@ -39,25 +39,25 @@ SCOPES = [
 ]
 
 
-def crossing(rnd: int, side: int) -> list[Op]:
+def crossing(rnd: int, side: int) -> list[AppendOp]:
     """Half of a crossing, in turn of new sessions, of keys and of scopes alone: who waits at the
     first never meets at the next. Every other round, in new scopes."""
     kind, new = rnd % 3, (f"user:{rnd}",) if rnd % 2 else ()
-    ops = [Op(f"{rnd} of {side} {n}", who + new) for n, who in enumerate(SCOPES)]
+    ops = [AppendOp(f"{rnd} of {side} {n}", who + new) for n, who in enumerate(SCOPES)]
     for n, who in enumerate(SCOPES if kind < 2 else []):
         session = f"{rnd} session {n}" if kind == 0 else None
-        ops.append(Op(f"{rnd} shared {n}", who + new, f"{rnd} {n}", session))
+        ops.append(AppendOp(f"{rnd} shared {n}", who + new, f"{rnd} {n}", session))
     return ops[::-1] if side else ops
 
 
-def test_batches_that_cross_never_deadlock(base: Base, aws: LocalAws) -> None:
+def test_batches_that_cross_never_deadlock(scratch_db: ScratchDatabase, aws: LocalAws) -> None:
     """200 rounds of two batches with the same keys, scopes and sessions in opposite order."""
-    history, blobs, started = History(), Blobs(aws.bucket), time.monotonic()
+    history, blobs, started = History(), BlobStore(aws.bucket), time.monotonic()
     gate = threading.Barrier(2, timeout=30)
 
     def side(number: int) -> None:
-        with closing(Database(base.url)) as database:
-            client = Client(base.url, blobs, history)
+        with closing(Database(scratch_db.url)) as database:
+            client = Client(scratch_db.url, blobs, history)
             add_tenant(database)
             with closing(client.database):
                 for rnd in range(CROSSINGS):
@@ -67,56 +67,58 @@ def test_batches_that_cross_never_deadlock(base: Base, aws: LocalAws) -> None:
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(side, number) for number in range(2)]:
             done.result()
-    log = stored_in(base)
+    log = stored_in(scratch_db)
     print(f"\n{CROSSINGS} crossings, {len(log)} events in {time.monotonic() - started:.1f} s")
-    assert judge(history, log) == Findings()
+    assert check_log(history, log) == Findings()
     assert len(log) == len(history.invoked)
 
 
-def test_scopes_are_locked_in_one_order(base: Base, aws: LocalAws) -> None:
+def test_scopes_are_locked_in_one_order(scratch_db: ScratchDatabase, aws: LocalAws) -> None:
     """Two batches with the same scopes in opposite order are held up halfway, at one scope that
     somebody else has locked; when it is free, neither holds what the other needs."""
     history = History()
-    clients = [Client(base.url, Blobs(aws.bucket), history) for _ in range(2)]
-    batches = [[Op(f"{side} {n}", who) for n, who in enumerate(SCOPES)] for side in range(3)]
-    middle = scope_id(TENANT, list(SCOPES[2]))
+    clients = [Client(scratch_db.url, BlobStore(aws.bucket), history) for _ in range(2)]
+    batches = [[AppendOp(f"{side} {n}", who) for n, who in enumerate(SCOPES)] for side in range(3)]
+    middle = derive_scope_id(TENANT, list(SCOPES[2]))
     with ExitStack() as stack:
         for client in clients:
             stack.enter_context(closing(client.database))
         add_tenant(clients[0].database)
         clients[0].append(batches[2])
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        holder = stack.enter_context(closing(psycopg.connect(base.admin_url)))
+        holder = stack.enter_context(closing(psycopg.connect(scratch_db.admin_url)))
         holder.execute("select from scopes where scope_id = %s for update", (middle,))
         sides = [
             pool.submit(clients[0].append, batches[0]),
             pool.submit(clients[1].append, batches[1][::-1]),
         ]
         deadline = time.monotonic() + 10
-        while len(base.rows("select from pg_stat_activity where wait_event_type = 'Lock'")) < 2:
+        while (
+            len(scratch_db.rows("select from pg_stat_activity where wait_event_type = 'Lock'")) < 2
+        ):
             assert time.monotonic() < deadline, "nobody waits"
             time.sleep(0.01)
         holder.rollback()
         for side in sides:
             side.result(20)
-    assert judge(history, stored_in(base)) == Findings()
+    assert check_log(history, stored_in(scratch_db)) == Findings()
 
 
-def test_an_unsorted_order_would_deadlock(base: Base) -> None:
+def test_an_unsorted_order_would_deadlock(scratch_db: ScratchDatabase) -> None:
     """The planted fault: each side takes one key, then the other's. It must be seen to deadlock,
     and to reach a caller as Unavailable, or the crossings above prove nothing."""
     gate = threading.Barrier(2, timeout=30)
-    ops = [Op("one", SCOPES[0], "one"), Op("two", SCOPES[1], "two")]
+    ops = [AppendOp("one", SCOPES[0], "one"), AppendOp("two", SCOPES[1], "two")]
 
-    def side(order: Sequence[Op]) -> bool:
-        with closing(Database(base.url)) as database:
+    def side(order: Sequence[AppendOp]) -> bool:
+        with closing(Database(scratch_db.url)) as database:
             add_tenant(database)
-            access = database.access(EVERYTHING)
+            access = database.connect_as(BACKGROUND)
             try:
                 with access.transaction():
-                    log_store.append(access, drafted(order[:1]), atomic=False)
+                    log_store.append_events(access, build_events(order[:1]), atomic=False)
                     gate.wait()
-                    log_store.append(access, drafted(order[1:]), atomic=False)
+                    log_store.append_events(access, build_events(order[1:]), atomic=False)
             except Unavailable as error:
                 return isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
             return False
@@ -124,4 +126,4 @@ def test_an_unsorted_order_would_deadlock(base: Base) -> None:
     with ThreadPoolExecutor(2) as pool:
         deadlocks = list(pool.map(side, [ops, ops[::-1]]))
     assert sum(deadlocks) == 1
-    assert [event.content for event in stored_in(base)] != []
+    assert [event.content for event in stored_in(scratch_db)] != []

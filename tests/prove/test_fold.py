@@ -19,25 +19,33 @@ from uuid import UUID
 import pytest
 from psycopg.errors import UniqueViolation
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import fold, fold_recalls, store_garbage, store_lanes, store_recalls
-from strandline.chains.form import close_idle, drop, form, retry_enrichment
+from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
-from strandline.db.database import Access, Asker, Database
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.folds import Chat, Scripted, append, hashes, named, state, tune
+from tests.strandline.services.folds import (
+    EventGenerator,
+    RandomTasks,
+    append,
+    dump_state,
+    hashes,
+    replace_ids,
+    set_tuning,
+)
 from tests.strandline.services.stand_ins import (
     WordEmbedder,
-    embed_due,
-    refuse,
-    unavailable,
-    work_for,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
 )
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, wire_handlers
+from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 
 SCOPES = 4
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
@@ -67,15 +75,15 @@ def killing(after: int) -> Generator[None]:
     left = [after]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("fetch", "execute"):
-            original: Callable[..., Any] = getattr(Access, name)
+            original: Callable[..., Any] = getattr(TenantDb, name)
 
-            def call(self: Access, *args: Any, original: Any = original) -> Any:
+            def call(self: TenantDb, *args: Any, original: Any = original) -> Any:
                 left[0] -= 1
                 if left[0] < 0:
                     raise Killed
                 return original(self, *args)
 
-            patch.setattr(Access, name, call)
+            patch.setattr(TenantDb, name, call)
         yield
 
 
@@ -88,11 +96,11 @@ def embedder() -> WordEmbedder:
 class Town:
     """A database, the real handlers in front of it, and a scripted model behind them."""
 
-    def __init__(self, base: Base, gateway: Gateway, model: Scripted) -> None:
+    def __init__(self, base: ScratchDatabase, gateway: Gateway, model: RandomTasks) -> None:
         self.base, self.gateway, self.key = base, gateway, gateway.key()
         self.handler = importlib.import_module("functions.worker.handler")
         self.handler.service.__dict__["reasoner"] = model
-        tune(base, ahead_events=3)
+        set_tuning(base, ahead_events=3)
 
     def deliver(self, scopes: list[str]) -> list[str]:
         """One hint, as SQS gives it; gives it back if it was not done."""
@@ -109,16 +117,16 @@ class Town:
 
 
 @contextmanager
-def town(server: Any, aws: LocalAws, embedder: WordEmbedder, model: Scripted) -> Generator[Town]:
-    name = fresh_name()
+def town(server: Any, aws: LocalAws, embedder: WordEmbedder, model: RandomTasks) -> Generator[Town]:
+    name = unique_name()
     server.clone_database(TEMPLATE, name)
-    base = Base(server, name)
+    base = ScratchDatabase(server, name)
     with pytest.MonkeyPatch.context() as patch:
         services = wire_handlers(
             {
                 "STRANDLINE_DATABASE_URL": base.url,
                 "STRANDLINE_BUCKET": aws.bucket,
-                "STRANDLINE_QUEUE_URL": aws.queue_url,
+                "STRANDLINE_QUEUE_URL": aws.work_queue_url,
                 "STRANDLINE_KEY_SECRET": KEY_SECRET,
             },
             patch,
@@ -138,7 +146,7 @@ def orderly(place: Town, batches: list[list[dict[str, Any]]]) -> dict[str, list[
     for batch in batches:
         for scope in dict.fromkeys(append(place.gateway, place.key, batch)):
             assert place.deliver([scope]) == []
-    return named(place.base, state(place.base))
+    return replace_ids(place.base, dump_state(place.base))
 
 
 @dataclass
@@ -188,8 +196,8 @@ def disorderly(
         one()
     place.time_passes()
     service = place.handler.service
-    embed_due(work_for(service.database, service.blobs, service.embedder, service.reasoner))
-    return named(place.base, state(place.base)), deaths
+    process_due(make_worker(service.database, service.blobs, service.embedder, service.reasoner))
+    return replace_ids(place.base, dump_state(place.base)), deaths
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -197,15 +205,15 @@ def test_no_order_number_or_death_of_hints_changes_what_is_folded(
     server: Any,
     aws: LocalAws,
     embedder: WordEmbedder,
-    tenth: Callable[[int], int],
+    scaled: Callable[[int], int],
     seed: int,
 ) -> None:
     """300 deliveries in the orderly run, up to five times as many in the other."""
-    chat, dice = Chat(seed), random.Random(seed)
-    batches = [chat.more(SCOPES, dice.randint(1, 12)) for _ in range(max(12, tenth(100)))]
-    with town(server, aws, embedder, Scripted()) as place:
+    chat, dice = EventGenerator(seed), random.Random(seed)
+    batches = [chat.generate(SCOPES, dice.randint(1, 12)) for _ in range(max(12, scaled(100)))]
+    with town(server, aws, embedder, RandomTasks()) as place:
         expected = orderly(place, batches)
-    with town(server, aws, embedder, Scripted()) as place:
+    with town(server, aws, embedder, RandomTasks()) as place:
         found, deaths = disorderly(place, batches, dice)
     print(
         f"\n{sum(map(len, batches))} events, {deaths.delivered} deliveries,"
@@ -223,13 +231,13 @@ def test_interleaved_sessions_fold_as_they_would_alone(
     server: Any, aws: LocalAws, embedder: WordEmbedder
 ) -> None:
     """Each session's runs are those of the same session in a scope where nobody else speaks."""
-    together = Chat(5).more(1, 240)
+    together = EventGenerator(5).generate(1, 240)
     cuts: list[list[Any]] = []
     for alone in (False, True):
-        with town(server, aws, embedder, Scripted()) as place:
+        with town(server, aws, embedder, RandomTasks()) as place:
             # Asked by nobody: what a model is shown has seqs in it, which differ.
             alike = {"similarity_low": 0.7, "similarity_high": 0.7}
-            tune(place.base, **alike, merged_events=2, ahead_events=3)
+            set_tuning(place.base, **alike, merged_events=2, ahead_events=3)
             events = [
                 {**e, "participants": [*e["participants"], f"agent:of-{e.get('session_id', '')}"]}
                 if alone
@@ -252,38 +260,42 @@ def test_interleaved_sessions_fold_as_they_would_alone(
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws, embedder: WordEmbedder) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder) -> Iterator[Worker]:
     """With a model that never says the same twice."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), embedder, Scripted(moody=True), seconds=300)
+    database = Database(scratch_db.url)
+    yield make_worker(
+        database, BlobStore(aws.bucket), embedder, RandomTasks(is_unrepeatable=True), seconds=300
+    )
     database.close()
 
 
-def live(gateway: Gateway, base: Base, worker: Worker, seed: int, events: int) -> list[UUID]:
+def live(
+    gateway: Gateway, base: ScratchDatabase, worker: Worker, seed: int, events: int
+) -> list[UUID]:
     """A life with all that is decided: idle closings, vectors given up and refused, a moody model,
     chains said anew, thresholds that change."""
     embedder = worker.embedder
     assert isinstance(embedder, WordEmbedder)
-    dice, chat, key = random.Random(seed), Chat(seed), gateway.key()
+    dice, chat, key = random.Random(seed), EventGenerator(seed), gateway.key()
     scopes: set[UUID] = set()
-    tune(base, ahead_events=dice.choice((0, 3)))
+    set_tuning(base, ahead_events=dice.choice((0, 3)))
     while len(chat.events) < events:
-        scopes |= {UUID(s) for s in append(gateway, key, chat.more(2, dice.randint(1, 25)))}
+        scopes |= {UUID(s) for s in append(gateway, key, chat.generate(2, dice.randint(1, 25)))}
         hindrance = dice.random()
         if hindrance < 0.15:
-            embedder.before = refuse(dice.choice(("mooring", "oven", "lens", "ledger")))
+            embedder.before_embed = refuse_texts(dice.choice(("mooring", "oven", "lens", "ledger")))
         elif hindrance < 0.3:
-            embedder.before = unavailable("alice")
-        embed_due(worker)
+            embedder.before_embed = fail_texts("alice")
+        process_due(worker)
         if dice.random() < 0.3:  # a day later, still without some vectors
-            access = worker.database.access(Asker.background("acme"))
+            access = worker.database.connect_as(Caller.background("acme"))
             for scope in sorted(scopes):
-                form(worker, access, scope, LATER)
-        embedder.before = lambda texts: None
+                fold_scope(worker, access, scope, LATER)
+        embedder.before_embed = lambda texts: None
         base.rows("update scope_work set due_at = now() returning 1")
-        embed_due(worker)
+        process_due(worker)
         if dice.random() < 0.25:
-            close_idle(worker, "acme", LATER)
+            close_idle_lanes(worker, "acme", LATER)
         chains = base.rows("select chain_id from chains order by 1")
         if chains and dice.random() < 0.2:
             retry_enrichment(worker, "acme", dice.choice(chains)[0], LATER)
@@ -291,72 +303,74 @@ def live(gateway: Gateway, base: Base, worker: Worker, seed: int, events: int) -
         if dice.random() < 0.15:
             flush, low = dice.choice((6, 12, 20)), dice.random() * 0.8
             ahead = dice.choice((0, 1, 3, 3, 9))
-            tune(base, flush_events=flush, similarity_low=low, ahead_events=ahead)
+            set_tuning(base, flush_events=flush, similarity_low=low, ahead_events=ahead)
     return sorted(scopes)
 
 
-def use(base: Base, worker: Worker, dice: random.Random) -> None:
+def use(base: ScratchDatabase, worker: Worker, dice: random.Random) -> None:
     """Some chains are recalled, and some that are cold archived: those may be said anew after."""
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     for number in range(dice.randrange(3)):
         found = base.rows("select chain_id, scope_id, participants from chains order by 1")
         asked = dice.sample(found, min(len(found), 3))
         at = datetime.now(UTC) + timedelta(days=dice.randrange(40))
         recall_id = UUID(int=dice.getrandbits(120) + number)
-        store_recalls.record(access, recall_id, [(c, s, who) for c, s, who in asked], at)
+        store_recalls.record_chains(access, recall_id, [(c, s, who) for c, s, who in asked], at)
     fold_recalls.fold(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
-            store_garbage.archive(access, datetime.now(UTC) + timedelta(days=30), 2)
+            store_garbage.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
 
 
-def replayed(base: Base, worker: Worker, scopes: list[UUID], dice: random.Random) -> None:
+def replayed(
+    base: ScratchDatabase, worker: Worker, scopes: list[UUID], dice: random.Random
+) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
-    tune(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
-    drop(worker.database.access(Asker.background("acme")), scopes)
+    set_tuning(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
     assert hashes(base) == []
-    other = replace(worker, reasoner=work_for(*_parts(worker), Scripted(moody=True)).reasoner)
+    other = replace(worker, llm=make_worker(*_parts(worker), RandomTasks(is_unrepeatable=True)).llm)
     base.rows("update scope_work set due_at = now() returning 1")
     for scope in scopes:  # dropped once more, on half the way
         with suppress(Killed), killing(dice.randrange(20, 200)):
-            form(other, worker.database.access(Asker.background("acme")), scope, LATER)
-    drop(worker.database.access(Asker.background("acme")), scopes)
+            fold_scope(other, worker.database.connect_as(Caller.background("acme")), scope, LATER)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
     while base.rows("select from scopes where folded_seq < last_seq"):
-        access = worker.database.access(Asker.background("acme"))
+        access = worker.database.connect_as(Caller.background("acme"))
         for scope in scopes:
             with suppress(Killed), killing(dice.randrange(20, 400)):
-                form(other, access, scope, LATER)
+                fold_scope(other, access, scope, LATER)
     # Whoever died on the last event left the scope due, with what was decided to happen after it.
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     for scope in scopes:
-        assert form(other, access, scope, LATER)
+        assert fold_scope(other, access, scope, LATER)
 
 
-def _parts(worker: Worker) -> tuple[Database, Blobs, WordEmbedder]:
+def _parts(worker: Worker) -> tuple[Database, BlobStore, WordEmbedder]:
     assert isinstance(worker.embedder, WordEmbedder)
     return worker.database, worker.blobs, worker.embedder
 
 
 def test_all_chains_dropped_and_folded_again_are_the_same(
-    gateway: Gateway, base: Base, worker: Worker, tenth: Callable[[int], int]
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, scaled: Callable[[int], int]
 ) -> None:
     """20 seeds, one after the other in tenants of their own scopes: content hashes and all."""
     kinds: set[str] = set()
     used = 0, 0
-    for seed in range(max(2, tenth(20))):
-        base.rows(EMPTY)
-        scopes = live(gateway, base, worker, seed, 150)
-        kinds |= {kind for (kind,) in base.rows("select distinct kind from decisions")}
-        before, said = state(base, *DECIDED), hashes(base)
-        replayed(base, worker, scopes, random.Random(seed))
-        assert hashes(base) == said, f"seed {seed}"
-        assert state(base, *DECIDED) == before, f"seed {seed}"
-        assert base.rows("select count(*) from chain_use") == [(0,)]
-        assert base.rows(
+    for seed in range(max(2, scaled(20))):
+        scratch_db.rows(EMPTY)
+        scopes = live(gateway, scratch_db, worker, seed, 150)
+        kinds |= {kind for (kind,) in scratch_db.rows("select distinct kind from decisions")}
+        before, said = dump_state(scratch_db, *DECIDED), hashes(scratch_db)
+        replayed(scratch_db, worker, scopes, random.Random(seed))
+        assert hashes(scratch_db) == said, f"seed {seed}"
+        assert dump_state(scratch_db, *DECIDED) == before, f"seed {seed}"
+        assert scratch_db.rows("select count(*) from chain_use") == [(0,)]
+        assert scratch_db.rows(
             "select count(*) from chains c join chain_vectors v using (tenant_id, chain_id)"
             " where c.status = 'archived'"
         ) == [(0,)]
-        ((archived, recalled),) = base.rows(
+        ((archived, recalled),) = scratch_db.rows(
             "select count(archived_at)::int, count(boosted_at)::int from chains"
         )
         used = used[0] + archived, used[1] + recalled
@@ -370,34 +384,34 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
 
 @pytest.mark.parametrize("kind", ["continues", "formed", "idle", "reformed", "settings"])
 def test_a_decision_that_was_not_stored_is_noticed(
-    gateway: Gateway, base: Base, worker: Worker, kind: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, kind: str
 ) -> None:
     """Teeth: without decisions of a kind the replay of some life is another. (A vector given up is
     on record; what came of it is that no break was decided.)"""
     for seed in range(100, 106):
-        scopes = live(gateway, base, worker, seed, 100)
-        before = hashes(base)
-        base.rows("delete from decisions where kind = %s returning 1", kind)
+        scopes = live(gateway, scratch_db, worker, seed, 100)
+        before = hashes(scratch_db)
+        scratch_db.rows("delete from decisions where kind = %s returning 1", kind)
         try:
-            replayed(base, worker, scopes, random.Random(seed))
+            replayed(scratch_db, worker, scopes, random.Random(seed))
         except (UniqueViolation, AssertionError):
             return  # it decides anew what is decided for another place, or finds nothing to go by
-        if hashes(base) != before:
+        if hashes(scratch_db) != before:
             return
-        base.rows(EMPTY)
+        scratch_db.rows(EMPTY)
     pytest.fail("nobody noticed")
 
 
-def race(base: Base, worker: Worker, scope: UUID) -> list[str]:
+def race(base: ScratchDatabase, worker: Worker, scope: UUID) -> list[str]:
     """Four workers fold one scope at once; gives what they met."""
     barrier = threading.Barrier(4)
     met: list[str] = []
 
     def run() -> None:
-        access = worker.database.access(Asker.background("acme"))
+        access = worker.database.connect_as(Caller.background("acme"))
         barrier.wait()
         try:
-            form(worker, access, scope, LATER)
+            fold_scope(worker, access, scope, LATER)
         except Exception as error:
             met.append(type(error).__name__)
 
@@ -407,7 +421,7 @@ def race(base: Base, worker: Worker, scope: UUID) -> list[str]:
     for thread in threads:
         thread.join()
     with suppress(Exception):
-        form(worker, worker.database.access(Asker.background("acme")), scope, LATER)
+        fold_scope(worker, worker.database.connect_as(Caller.background("acme")), scope, LATER)
     return met
 
 
@@ -415,37 +429,39 @@ def _not_yet(*_: object) -> bool:
     return False
 
 
-def prepared(gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> UUID:
+def prepared(
+    gateway: Gateway, base: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> UUID:
     """A scope whose vectors are there and whose fold is not."""
-    tune(base, ahead_events=3)
-    scope = UUID(append(gateway, gateway.key(), Chat(11).more(1, 150))[0])
+    set_tuning(base, ahead_events=3)
+    scope = UUID(append(gateway, gateway.key(), EventGenerator(11).generate(1, 150))[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.background.embed.form", _not_yet)
-        embed_due(worker)
+        patch.setattr("strandline.background.embed.fold_scope", _not_yet)
+        process_due(worker)
     assert base.rows("select folded_seq from scopes") == [(0,)]
     return scope
 
 
 def test_workers_on_one_scope_at_once_leave_one_history(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scope = prepared(gateway, base, worker, monkeypatch)
-    met = race(base, worker, scope)
+    scope = prepared(gateway, scratch_db, worker, monkeypatch)
+    met = race(scratch_db, worker, scope)
     assert set(met) <= {"Unavailable"}, "no constraint is ever met: the mark is swapped first"
-    assert base.rows("select folded_seq = last_seq from scopes") == [(True,)]
-    before = hashes(base)
+    assert scratch_db.rows("select folded_seq = last_seq from scopes") == [(True,)]
+    before = hashes(scratch_db)
     assert len(before) > 8
-    replayed(base, worker, [scope], random.Random(0))
-    assert hashes(base) == before
+    replayed(scratch_db, worker, [scope], random.Random(0))
+    assert hashes(scratch_db) == before
 
 
 def test_without_the_compare_and_swap_workers_get_into_each_others_way(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
-    scope = prepared(gateway, base, worker, monkeypatch)
+    scope = prepared(gateway, scratch_db, worker, monkeypatch)
 
-    def move(access: Access, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
+    def move(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
         del fold_no
         access.execute(
             "update scopes set fold_no = fold_no + 1, folded_seq = %(seq)s,"
@@ -454,26 +470,26 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
         )
         return True
 
-    monkeypatch.setattr(store_lanes, "swap", move)
-    assert set(race(base, worker, scope)) - {"Unavailable"}
+    monkeypatch.setattr(store_lanes, "advance_fold", move)
+    assert set(race(scratch_db, worker, scope)) - {"Unavailable"}
 
 
 def test_topics_compared_across_lanes_are_noticed(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
-    turn = fold.as_turn
+    turn = fold.to_turn
 
     def in_one_lane(logged: store_lanes.LoggedTurn) -> Turn:
         return replace(turn(logged), session_id="")
 
-    monkeypatch.setattr(fold, "as_turn", in_one_lane)
+    monkeypatch.setattr(fold, "to_turn", in_one_lane)
     original = fold.Fold.__dict__["_take"]
 
     def take(self: Any, logged: Any) -> bool:
         return original(self, replace(logged, session_id=""))
 
-    monkeypatch.setattr(fold.Fold, "_take", take)
+    monkeypatch.setattr(fold.Fold, "_fold_event", take)
     with pytest.raises(AssertionError):
         test_interleaved_sessions_fold_as_they_would_alone(server, aws, embedder)
 
@@ -483,34 +499,34 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
 ) -> None:
     """Nine hints and what is none in one batch off the real queue; one of the nine names a scope
     whose fold has a fault of ours, which stays visible as work with a reason."""
-    with town(server, aws, embedder, Scripted()) as place:
-        scopes = sorted(set(append(place.gateway, place.key, Chat(8).more(9, 200))))
+    with town(server, aws, embedder, RandomTasks()) as place:
+        scopes = sorted(set(append(place.gateway, place.key, EventGenerator(8).generate(9, 200))))
         assert len(scopes) == 9
         sqs = client("sqs")
-        sqs.purge_queue(QueueUrl=aws.queue_url)
+        sqs.purge_queue(QueueUrl=aws.work_queue_url)
         bodies = [json.dumps({"tenant": "acme", "scopes": [scope]}) for scope in scopes]
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
-        sqs.send_message_batch(QueueUrl=aws.queue_url, Entries=entries)
-        original = fold.Fold.go
+        sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
+        original = fold.Fold.run
 
         def go(self: fold.Fold, turns: Any) -> bool:
             if str(self.mark.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(self, turns)
 
-        monkeypatch.setattr(fold.Fold, "go", go)
-        poller = QueuePoller(aws.queue_url, place.handler.lambda_handler)
+        monkeypatch.setattr(fold.Fold, "run", go)
+        poller = QueuePoller(aws.work_queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []
         until = time.monotonic() + 30
         while not dead and time.monotonic() < until:
-            found = sqs.receive_message(QueueUrl=aws.dead_letter_url, WaitTimeSeconds=1)
+            found = sqs.receive_message(QueueUrl=aws.work_dead_letter_url, WaitTimeSeconds=1)
             dead = [message["Body"] for message in found.get("Messages", [])]
         poller.stop()
         sqs.close()
         assert dead == ["poison"]
-        events = [text for text in embedder.seen if text.startswith("[")]
+        events = [text for text in embedder.embedded_texts if text.startswith("[")]
         assert len(events) == len(set(events)), "nothing was embedded twice"
         folded = place.base.rows("select scope_id::text from scopes where folded_seq = last_seq")
         assert {scope for (scope,) in folded} == set(scopes[1:])

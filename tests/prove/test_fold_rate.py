@@ -18,19 +18,19 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.background import embed
 from strandline.chains import store as chains_store
 from strandline.chains import store_lanes
-from strandline.chains.form import form
-from strandline.db.database import Access, Asker, Database
-from strandline.jobs.context import NotYet, Worker
-from strandline.llm.heuristic.model import Twin
+from strandline.chains.form import fold_scope
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.jobs.context import Deferred, Worker
+from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import ALICE, HELPER, START, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, work_for
-from tests.support import KEY_SECRET, Base, Gateway, wire_handlers
+from tests.strandline.services.folds import ALICE, HELPER, START, append, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, wire_handlers
 
 DIMENSIONS = 384
 """As many as the model that ships has."""
@@ -60,8 +60,8 @@ class Cost(NamedTuple):
 class Ledger:
     """Looks at the costs when the fold begins a batch, every STEP events."""
 
-    base: Base
-    access: Access
+    base: ScratchDatabase
+    access: TenantDb
     costs: list[Cost] = field(default_factory=list[Cost])
     statements: int = 0
     unread: int = 0
@@ -73,26 +73,26 @@ class Ledger:
         """Count from now on."""
         (self.server,) = self.base_of_fold()
         for name in ("fetch", "execute"):
-            original: Callable[..., Any] = getattr(Access, name)
+            original: Callable[..., Any] = getattr(TenantDb, name)
 
-            def call(access: Access, *args: Any, original: Any = original) -> Any:
+            def call(access: TenantDb, *args: Any, original: Any = original) -> Any:
                 self.statements += 1
                 return original(access, *args)
 
-            patch.setattr(Access, name, call)
-        turns, spoken = store_lanes.turns, chains_store.spoken
+            patch.setattr(TenantDb, name, call)
+        turns, spoken = store_lanes.read_turns, chains_store.read_topic_events
 
-        def looked(access: Access, scope: UUID, space: str, after: int, limit: int) -> Any:
+        def looked(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
                 self.look(after)
             return turns(access, scope, space, after, limit)
 
-        def counted(access: Access, unread: Sequence[UUID], known: Sequence[UUID]) -> Any:
+        def counted(access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]) -> Any:
             self.unread += len(unread)
             return spoken(access, unread, known)
 
-        patch.setattr(store_lanes, "turns", looked)
-        patch.setattr(chains_store, "spoken", counted)
+        patch.setattr(store_lanes, "read_turns", looked)
+        patch.setattr(chains_store, "read_topic_events", counted)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""
@@ -166,22 +166,22 @@ def talk(count: int, length: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
-    database = Database(base.url)
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
+    database = Database(scratch_db.url)
     embedder = WordEmbedder(f"words/{DIMENSIONS}", DIMENSIONS)
-    yield work_for(database, Blobs(aws.bucket), embedder, seconds=3600.0, turn=10**9)
+    yield make_worker(database, BlobStore(aws.bucket), embedder, seconds=3600.0, slice_events=10**9)
     database.close()
 
 
 @pytest.fixture
 def plenty(
-    gateway: Gateway, base: Base, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gateway]:
     """The service with no quota to meet: thousands of events are appended in a minute."""
     environment = {
-        "STRANDLINE_DATABASE_URL": base.url,
+        "STRANDLINE_DATABASE_URL": scratch_db.url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000",
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000",
@@ -192,33 +192,37 @@ def plenty(
         service.database.close()
 
 
-def prepared(gateway: Gateway, worker: Worker, events: list[dict[str, Any]]) -> tuple[Access, UUID]:
+def prepared(
+    gateway: Gateway, worker: Worker, events: list[dict[str, Any]]
+) -> tuple[TenantDb, UUID]:
     """The events appended, and their vectors stored; nothing folded."""
     key = gateway.key()
     scope = UUID(int=0)
     for start in range(0, len(events), APPENDED):
         scope = UUID(append(gateway, key, events[start : start + APPENDED])[0])
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embed, "form", _put_off)
-        embed.embed_scopes(worker, "acme", [scope])
+        patch.setattr(embed, "fold_scope", _put_off)
+        embed.process_scopes(worker, "acme", [scope])
     return access, scope
 
 
-def _put_off(worker: Worker, _access: Access, scope: UUID, _now: datetime) -> bool:
+def _put_off(worker: Worker, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
     """No fold: it waits for something."""
-    worker.tally.waits[scope] = NotYet("later", 0.0)
+    worker.tally.deferrals[scope] = Deferred("later", 0.0)
     return False
 
 
-def fold(access: Access, scope: UUID, base: Base, worker: Worker, events: int) -> Ledger:
+def fold(
+    access: TenantDb, scope: UUID, base: ScratchDatabase, worker: Worker, events: int
+) -> Ledger:
     """Fold it to its end."""
     ledger = Ledger(base, access)
     with pytest.MonkeyPatch.context() as patch:
         ledger.listen(patch)
-        assert form(worker, access, scope, LATER)
+        assert fold_scope(worker, access, scope, LATER)
         ledger.look(events)
-    print(f"\n{events} events in one session; {dict(worker.tally.counts)}")
+    print(f"\n{events} events in one session; {dict(worker.tally.counters)}")
     for folded, rate, cpu, statements, rows in ledger.steps():
         print(
             f"up to {folded:6}: {rate:5.0f} events/s; of an event {cpu:.2f} ms of CPU,"
@@ -229,30 +233,32 @@ def fold(access: Access, scope: UUID, base: Base, worker: Worker, events: int) -
 
 
 def test_an_event_costs_the_same_however_many_are_folded(
-    plenty: Gateway, base: Base, worker: Worker, request: pytest.FixtureRequest
+    plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     for count in (2000, 5000, 20012) if request.config.getoption("--full") else (3000,):
         access, scope = prepared(plenty, worker, talk(count, 12))
-        tune(base, ahead_events=3)
-        for _, _, _, statements, rows in fold(access, scope, base, worker, count).steps():
+        set_tuning(scratch_db, ahead_events=3)
+        for _, _, _, statements, rows in fold(access, scope, scratch_db, worker, count).steps():
             assert statements < MOST_STATEMENTS
             assert rows < MOST_ROWS
 
 
 def test_what_is_open_is_read_once_in_a_batch(
-    plenty: Gateway, base: Base, worker: Worker, request: pytest.FixtureRequest
+    plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     """However much of a lane stays open: a message is judged by all of it."""
     count = 3000 if request.config.getoption("--full") else 1000
     access, scope = prepared(plenty, worker, talk(count, 300))
-    tune(base, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0)
+    set_tuning(
+        scratch_db, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0
+    )
 
     def goes_on(*_: object) -> Continues:
         return Continues(continues=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Twin, "continues", goes_on)
-        ledger = fold(access, scope, base, worker, count)
+        patch.setattr(HeuristicModel, "continues", goes_on)
+        ledger = fold(access, scope, scratch_db, worker, count)
     batches = count / 200 + 1
-    assert worker.tally.counts["GateGray"] > 0.4 * count
+    assert worker.tally.counters["GateGray"] > 0.4 * count
     assert ledger.unread < count + 500 * batches

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from functions.ingest import handler as ingest
-from strandline.aws.work_queue import Hints
-from strandline.config import settings
+from strandline.aws.work_queue import WorkQueue
+from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
-from tests.support import KEY_SECRET, Base, Gateway, Reply, said, wire_handlers
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 
 KEYS, CALLERS = 100, 20
 EVENTS = "/api/v1/events"
@@ -44,13 +44,13 @@ def race[Answer](
 def callers(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
     """Threads that have a connection each, so that a race begins at once; no quota in the way."""
     monkeypatch.setenv("STRANDLINE_TENANT_REQUESTS_PER_MINUTE", str(10**9))
-    settings.cache_clear()
+    get_settings.cache_clear()
     key, turn = gateway.key("elsewhere", "user:warm"), threading.Lock()
     gate = threading.Barrier(CALLERS, timeout=60)
 
     def warm(_: int) -> int:
         with turn:
-            status = gateway.call("POST", EVENTS, said("warm", "user:warm"), key=key).status
+            status = gateway.call("POST", EVENTS, user_message("warm", "user:warm"), key=key).status
         gate.wait()
         return status
 
@@ -63,7 +63,7 @@ def keyed(gateway: Gateway, token: str, name: str, body: object) -> Reply:
     return gateway.call("POST", EVENTS, body, key=token, headers={"Idempotency-Key": name})
 
 
-def stored(base: Base, tenant: str = "acme") -> list[tuple[Any, ...]]:
+def stored(base: ScratchDatabase, tenant: str = "acme") -> list[tuple[Any, ...]]:
     return base.rows(
         "select event_id::text, content, seq from events where tenant_id = %s"
         " order by recorded_at, seq",
@@ -72,15 +72,20 @@ def stored(base: Base, tenant: str = "acme") -> list[tuple[Any, ...]]:
 
 
 def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
-    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    callers: ThreadPoolExecutor,
+    scaled: Callable[[int], int],
 ) -> None:
     """100 keys x 20 identical calls at once: 100 events, and of each key 20 equal 201s of which 19
     say that they are replays."""
-    size, token, started = tenth(KEYS), gateway.key(user="user:alice"), time.monotonic()
+    size, token, started = scaled(KEYS), gateway.key(user="user:alice"), time.monotonic()
     rounds = race(
         callers,
         size,
-        lambda rnd, _: keyed(gateway, token, f"k{rnd}", said(f"Buoy {rnd}.", session_id="s")),
+        lambda rnd, _: keyed(
+            gateway, token, f"k{rnd}", user_message(f"Buoy {rnd}.", session_id="s")
+        ),
     )
     seconds = time.monotonic() - started
     assert {reply.status for replies in rounds for reply in replies} == {201}
@@ -88,7 +93,7 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
         assert len({reply.text for reply in replies}) == 1
         marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
         assert marks == {"true": CALLERS - 1, None: 1}
-    found = {event_id: (content, seq) for event_id, content, seq in stored(base)}
+    found = {event_id: (content, seq) for event_id, content, seq in stored(scratch_db)}
     assert len(found) == size
     for rnd, (first, *_) in enumerate(rounds):
         assert found[first.body["event_id"]] == (f"Buoy {rnd}.", first.body["seq"])
@@ -96,13 +101,16 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
 
 
 def test_twenty_callers_of_a_batch_make_its_events_once(
-    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    callers: ThreadPoolExecutor,
+    scaled: Callable[[int], int],
 ) -> None:
     """The same of batches, whose items have the key and their place."""
-    size, token = tenth(KEYS) // 5, gateway.key()
+    size, token = scaled(KEYS) // 5, gateway.key()
 
     def call(rnd: int, _: int) -> Reply:
-        events = [said(f"{rnd}: {n}", f"user:u{n % 3}") for n in range(5)]
+        events = [user_message(f"{rnd}: {n}", f"user:u{n % 3}") for n in range(5)]
         headers = {"Idempotency-Key": f"b{rnd}"}
         return gateway.call(
             "POST", f"{EVENTS}/batch", {"events": events}, key=token, headers=headers
@@ -114,16 +122,21 @@ def test_twenty_callers_of_a_batch_make_its_events_once(
         assert len({reply.text for reply in replies}) == 1
         marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
         assert marks == {"true": CALLERS - 1, None: 1}
-    assert len(stored(base)) == 5 * size
+    assert len(stored(scratch_db)) == 5 * size
 
 
 def test_of_twenty_different_requests_under_one_key_one_wins(
-    gateway: Gateway, base: Base, callers: ThreadPoolExecutor, tenth: Callable[[int], int]
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    callers: ThreadPoolExecutor,
+    scaled: Callable[[int], int],
 ) -> None:
     """The others are conflicts that name the winner and what differs; none is dropped silently."""
-    size, token = tenth(KEYS), gateway.key(user="user:alice")
+    size, token = scaled(KEYS), gateway.key(user="user:alice")
     rounds = race(
-        callers, size, lambda rnd, n: keyed(gateway, token, f"k{rnd}", said(f"{rnd} by {n}"))
+        callers,
+        size,
+        lambda rnd, n: keyed(gateway, token, f"k{rnd}", user_message(f"{rnd} by {n}")),
     )
     for replies in rounds:
         assert Counter(reply.status for reply in replies) == {201: 1, 409: CALLERS - 1}
@@ -132,7 +145,7 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
             if reply.status == 409:
                 assert reply.error["code"] == "key_conflict"
                 assert reply.error["details"] == {"fields": ["content"], "event_id": winner}
-    assert len(stored(base)) == size
+    assert len(stored(scratch_db)) == size
 
 
 @pytest.mark.parametrize(
@@ -149,9 +162,9 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
     ],
 )
 def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
-    gateway: Gateway, base: Base, change: dict[str, object], fields: list[str]
+    gateway: Gateway, scratch_db: ScratchDatabase, change: dict[str, object], fields: list[str]
 ) -> None:
-    first = said(
+    first = user_message(
         "The buoy is out.",
         "user:alice",
         "user:bob",
@@ -167,7 +180,7 @@ def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
     assert refused.error["retryable"] is False
     assert set(refused.error["details"]["fields"]) == set(fields)
     assert refused.error["details"]["event_id"] == event_id
-    assert len(stored(base)) == 1
+    assert len(stored(scratch_db)) == 1
     again = keyed(gateway, token, "k", first)
     assert (again.status, again.headers["Idempotent-Replayed"]) == (201, "true")
 
@@ -177,34 +190,34 @@ def shape(reply: Reply) -> object:
     return reply.status, sorted(reply.headers), {n: type(v).__name__ for n, v in reply.body.items()}
 
 
-def test_one_users_keys_tell_another_nothing(gateway: Gateway, base: Base) -> None:
+def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """The same key of another bound user is fresh, in every respect; so is that of an unbound
     credential, and of another tenant."""
     both = ["user:alice", "user:bob"]
-    alices = keyed(gateway, gateway.key(user="user:alice"), "k", said("Mine.", *both))
+    alices = keyed(gateway, gateway.key(user="user:alice"), "k", user_message("Mine.", *both))
     bob = gateway.key(user="user:bob")
     others = [
-        keyed(gateway, bob, "k", said("Mine.", *both, speaker="user:bob")),
-        keyed(gateway, gateway.key(), "k", said("Mine.", *both)),
-        keyed(gateway, gateway.key("other"), "k", said("Mine.", *both)),
+        keyed(gateway, bob, "k", user_message("Mine.", *both, speaker="user:bob")),
+        keyed(gateway, gateway.key(), "k", user_message("Mine.", *both)),
+        keyed(gateway, gateway.key("other"), "k", user_message("Mine.", *both)),
     ]
-    unused = keyed(gateway, bob, "never used", said("New.", *both, speaker="user:bob"))
+    unused = keyed(gateway, bob, "never used", user_message("New.", *both, speaker="user:bob"))
     assert alices.status == 201
     assert [shape(other) for other in others] == [shape(unused)] * 3
     assert len({reply.body["event_id"] for reply in [alices, *others, unused]}) == 5
     assert "Idempotent-Replayed" not in unused.headers
-    refused = keyed(gateway, bob, "k", said("Else.", *both, speaker="user:bob"))
+    refused = keyed(gateway, bob, "k", user_message("Else.", *both, speaker="user:bob"))
     assert refused.status == 409
     assert refused.error["details"]["event_id"] == others[0].body["event_id"]
     assert alices.body["event_id"] not in refused.text
-    assert len(stored(base)) == 4
+    assert len(stored(scratch_db)) == 4
 
 
 def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> None:
     """Unbound credentials share their keys: one that names others learns that the key is taken, and
     not by what."""
-    first = keyed(gateway, gateway.key(), "k", said("Secret.", "user:alice"))
-    refused = keyed(gateway, gateway.key(), "k", said("Secret.", "user:mallory"))
+    first = keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:alice"))
+    refused = keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:mallory"))
     assert refused.status == 409
     assert refused.error["details"] == {}
     assert first.body["event_id"] not in refused.text
@@ -212,17 +225,17 @@ def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> N
 
 
 def test_a_header_and_a_source_event_key_of_channel_http_are_one_key(
-    gateway: Gateway, base: Base
+    gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     token = gateway.key()
-    first = keyed(gateway, token, "k", said("Once."))
-    same = gateway.call("POST", EVENTS, said("Once.", source_event_key="k"), key=token)
+    first = keyed(gateway, token, "k", user_message("Once."))
+    same = gateway.call("POST", EVENTS, user_message("Once.", source_event_key="k"), key=token)
     other = gateway.call(
-        "POST", EVENTS, said("Once.", source_event_key="k", channel="mail"), key=token
+        "POST", EVENTS, user_message("Once.", source_event_key="k", channel="mail"), key=token
     )
     assert (same.status, same.text) == (201, first.text)
     assert other.status == 201
-    assert len(stored(base)) == 2
+    assert len(stored(scratch_db)) == 2
 
 
 class Died(BaseException):
@@ -231,7 +244,7 @@ class Died(BaseException):
 
 def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
     gateway: Gateway,
-    base: Base,
+    scratch_db: ScratchDatabase,
     aws: LocalAws,
     embedder: Embedder,
     monkeypatch: pytest.MonkeyPatch,
@@ -241,40 +254,42 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
     def die(*_: object) -> None:
         raise Died
 
-    token, body = gateway.key(), said("The buoy is out.")
+    token, body = gateway.key(), user_message("The buoy is out.")
     with monkeypatch.context() as patch:
-        patch.setattr(Hints, "send", die)
+        patch.setattr(WorkQueue, "send", die)
         with pytest.raises(Died):
             keyed(gateway, token, "k", body)
-    ((event_id, _, seq),) = stored(base)
-    dead = ingest.service
+    ((event_id, _, seq),) = stored(scratch_db)
+    dead = ingest.resources
     environment = {
-        "STRANDLINE_DATABASE_URL": base.url,
+        "STRANDLINE_DATABASE_URL": scratch_db.url,
         "STRANDLINE_BUCKET": aws.bucket,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     with ExitStack() as stack:
         for service in wire_handlers(environment, monkeypatch, embedder):
             stack.enter_context(closing(service.database))
-        assert ingest.service is not dead
+        assert ingest.resources is not dead
         replies = [keyed(gateway, token, "k", body) for _ in range(2)]
     for reply in replies:
         assert (reply.status, reply.headers["Idempotent-Replayed"]) == (201, "true")
         assert (reply.body["event_id"], reply.body["seq"]) == (event_id, seq)
     assert replies[0].text == replies[1].text
-    assert len(stored(base)) == 1
+    assert len(stored(scratch_db)) == 1
 
 
-def test_check_then_insert_would_make_doubles(base: Base, tenth: Callable[[int], int]) -> None:
+def test_check_then_insert_would_make_doubles(
+    scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+) -> None:
     """The planted fault: select the key, insert if it is absent. Under the same race it must make
     doubles, and the primary key of ours none, or the race above proves nothing."""
-    size = tenth(KEYS)
-    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+    size = scaled(KEYS)
+    with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute("create table checked (key int not null)")
         owner.execute("create table reserved (key int primary key)")
     with ExitStack() as stack:
         own = [
-            stack.enter_context(psycopg.connect(base.owner_url, autocommit=True))
+            stack.enter_context(psycopg.connect(scratch_db.owner_url, autocommit=True))
             for _ in range(CALLERS)
         ]
         pool = stack.enter_context(ThreadPoolExecutor(CALLERS))
@@ -288,10 +303,10 @@ def test_check_then_insert_would_make_doubles(base: Base, tenth: Callable[[int],
 
         race(pool, size, check_then_insert)
         race(pool, size, reserve)
-    doubles = base.rows("select count(*) - count(distinct key) from checked")[0][0]
+    doubles = scratch_db.rows("select count(*) - count(distinct key) from checked")[0][0]
     print(f"\n{size} keys x {CALLERS} callers, check-then-insert: {doubles} doubles")
     assert doubles > 0
-    assert _column(base.rows("select key from reserved order by key")) == list(range(size))
+    assert _column(scratch_db.rows("select key from reserved order by key")) == list(range(size))
 
 
 def _column(rows: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.run_requests import Runs
+from strandline.aws.run_requests import JobQueue
 from strandline.chains import store_garbage
-from strandline.db.database import Asker
-from strandline.deployment import DAILY_SWEEP
+from strandline.db.database import Caller
+from strandline.deployment import DAILY_SWEEP_SCHEDULE
 from strandline.jobs import store_due
 from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.llm import store as llm_store
-from strandline.local.schedule_starter import daily
-from strandline.resources import Service
-from tests.prove.fast_clock import Stage, morning_after, staged
+from strandline.local.schedule_starter import create_daily_schedule
+from strandline.resources import Resources
+from tests.prove.fast_clock import ProofService, next_daily_sweep, run_service
 from tests.strandline.local.test_service import call
 
 DAYS = 30
@@ -42,43 +42,43 @@ TALK = (
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProofService]:
     """A stage of one tenant, after its first morning."""
     place = Path(tempfile.mkdtemp(prefix="strandline-idle-"))
     place.chmod(0o711)
     try:
-        with staged(place / "data", monkeypatch, idle_session_timeout="2s") as running:
-            running.pass_until(morning_after(running.clock()) + 10 * MINUTE)
+        with run_service(place / "data", monkeypatch, idle_session_timeout="2s") as running:
+            running.advance_to(next_daily_sweep(running.clock()) + 10 * MINUTE)
             yield running
     finally:
         shutil.rmtree(place)
 
 
-def converse(stage: Stage) -> datetime:
+def converse(stage: ProofService) -> datetime:
     """A conversation now; gives when it was over."""
     for role, text in TALK:
         event = {"participants": ["user:alice", "agent:helper"], "session_id": "s-1"}
-        call(stage.here, "/api/v1/events", event | {"role": role, "content": text})
+        call(stage.local_service, "/api/v1/events", event | {"role": role, "content": text})
     stage.settle()
     return stage.clock()
 
 
 def mornings(begun: datetime, ended: datetime) -> list[datetime]:
-    found = [morning_after(begun)]
+    found = [next_daily_sweep(begun)]
     while (following := found[-1] + timedelta(days=1)) < ended:
         found.append(following)
     return [morning for morning in found if morning < ended]
 
 
 def unexplained(
-    stage: Stage, begun: datetime, dues: Sequence[tuple[datetime, timedelta]]
+    stage: ProofService, begun: datetime, dues: Sequence[tuple[datetime, timedelta]]
 ) -> list[str]:
     """Touches of the database since `begun` at which nothing was due, and dues at which nobody
     came. A due is a moment, and how late it may be."""
     ended = stage.clock()
     wanted = [(moment, MINUTE) for moment in mornings(begun, ended)]
     wanted += [(moment, late) for moment, late in dues if moment < ended]
-    touches = [touch for touch in stage.proxy.touches if touch >= begun]
+    touches = [touch for touch in stage.proxy.contact_times if touch >= begun]
     idle = [t for t in touches if not any(m <= t <= m + late for m, late in wanted)]
     lonely = [m for m, late in wanted if not any(m <= t <= m + late for t in touches)]
     return [f"touched at {t:%m-%d %H:%M}" for t in idle] + [
@@ -86,7 +86,7 @@ def unexplained(
     ]
 
 
-def dues_of(stage: Stage, said: datetime) -> list[tuple[datetime, timedelta]]:
+def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedelta]]:
     """What one conversation makes due, and how late it may be."""
     ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
     ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
@@ -100,24 +100,24 @@ def dues_of(stage: Stage, said: datetime) -> list[tuple[datetime, timedelta]]:
 
 
 def test_a_stage_left_alone_is_silent_but_for_its_mornings(
-    stage: Stage, tenth: Callable[[int], int]
+    stage: ProofService, scaled: Callable[[int], int]
 ) -> None:
-    begun, days = stage.clock(), tenth(DAYS)
-    before = len(stage.proxy.touches)
-    stage.pass_until(begun + timedelta(days=days))
+    begun, days = stage.clock(), scaled(DAYS)
+    before = len(stage.proxy.contact_times)
+    stage.advance_to(begun + timedelta(days=days))
     assert unexplained(stage, begun, []) == []
-    touches = len(stage.proxy.touches) - before
+    touches = len(stage.proxy.contact_times) - before
     print(f"\n{days} days: the database was touched on {days} mornings, {touches} times in all")
 
     said = converse(stage)
-    stage.pass_until(said + 40 * MINUTE)
+    stage.advance_to(said + 40 * MINUTE)
     assert stage.rows("select count(*) from lanes") == [(0,)]
     ((decided, idle),) = stage.rows(
         "select max(decided_at), (select max(recorded_at) + interval '30 minutes' from events)"
         " from decisions where kind = 'idle'"
     )
     assert idle <= decided <= idle + SLOT["sweeper"]
-    stage.pass_until(said + timedelta(days=9))
+    stage.advance_to(said + timedelta(days=9))
     ((status, archived, cold),) = stage.rows("select status, archived_at, cold_at from chains")
     assert status == "archived"
     assert cold <= archived <= cold + SLOT["archiver"]
@@ -127,29 +127,33 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     )
 
     again = stage.clock()
-    stage.pass_until(again + timedelta(days=max(2, days // 3)))
+    stage.advance_to(again + timedelta(days=max(2, days // 3)))
     assert unexplained(stage, again, []) == []
     wait_until_nobody_is_connected(stage)
-    assert call(stage.here, "/api/v1/scopes?participants=user:alice")["scopes"], "it opens anew"
+    assert call(stage.local_service, "/api/v1/scopes?participants=user:alice")["scopes"], (
+        "it opens anew"
+    )
     wait_until_nobody_is_connected(stage)
     asked = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
-    call(stage.here, "/api/v1/recall", asked)
-    service: Service = importlib.import_module("functions.sweeper.handler").service
-    access = service.database.access(Asker.background("local"))
-    llm_store.lease(access, "m", "s", most=1, limit=1, failures=1, may_try=True, try_seconds=1)
-    assert stage.connected()
+    call(stage.local_service, "/api/v1/recall", asked)
+    service: Resources = importlib.import_module("functions.sweeper.handler").service
+    access = service.database.access(Caller.background("local"))
+    llm_store.lease_calls(
+        access, "m", "s", max_calls=1, limit=1, failures=1, may_probe=True, probe_seconds=1
+    )
+    assert stage.session_count()
     wait_until_nobody_is_connected(stage)
 
 
-def wait_until_nobody_is_connected(stage: Stage) -> None:
+def wait_until_nobody_is_connected(stage: ProofService) -> None:
     until = time.monotonic() + 20
-    while stage.connected():
+    while stage.session_count():
         assert time.monotonic() < until, "a session that says nothing is not ended"
         time.sleep(0.05)
 
 
 def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Talks all an hour and more apart: what they leave is looked for once in six hours."""
     begun = said = stage.clock()
@@ -159,16 +163,16 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
         said = converse(stage)
         # Its first event alone would have its lane be idle a moment earlier.
         dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, said)[1:]]
-        stage.pass_until(said + 100 * MINUTE)
+        stage.advance_to(said + 100 * MINUTE)
     looked = list[tuple[datetime, list[str]]]()
-    real = store_garbage.tenants
+    real = store_garbage.list_tenants
 
     def look(*asked: Any) -> list[str]:
         looked.append((stage.clock(), real(*asked)))
         return looked[-1][1]
 
-    monkeypatch.setattr(store_garbage, "tenants", look)
-    stage.pass_until(said + timedelta(days=2))
+    monkeypatch.setattr(store_garbage, "list_tenants", look)
+    stage.advance_to(said + timedelta(days=2))
     periods = {at for at, _ in dues if not (at + MINUTE - EPOCH) % GARBAGE_PERIOD}
     assert len(periods) in (1, 2)
     assert len(looked) == len(periods), looked
@@ -176,17 +180,19 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     assert unexplained(stage, begun, dues) == []
 
 
-def test_a_hint_that_is_lost_costs_minutes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hint_that_is_lost_costs_minutes(
+    stage: ProofService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The queue of hints is away all the time: a sweep is wished for instead."""
     hints = importlib.import_module("functions.ingest.handler").service.hints
     monkeypatch.setattr(hints, "_url", hints._url + "-gone")
     said = converse(stage)
-    stage.pass_until(said + SLOT["sweeper"])
+    stage.advance_to(said + SLOT["sweeper"])
     assert stage.rows("select count(*) from event_vectors") == [(len(TALK),)]
 
 
 def test_what_would_wake_or_forget_it_is_noticed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted faults: a wish that is never sent, a planner to whom something is always due, a
     schedule at a fixed rate."""
@@ -199,21 +205,23 @@ def test_what_would_wake_or_forget_it_is_noticed(
 
     begun = stage.clock()
     with monkeypatch.context() as patch:
-        patch.setattr(store_due, "next_runs", always)
-        stage.pass_until(morning_after(begun) + 20 * MINUTE)
+        patch.setattr(store_due, "find_next_runs", always)
+        stage.advance_to(next_daily_sweep(begun) + 20 * MINUTE)
         assert any("touched" in one for one in unexplained(stage, begun, []))
-    stage.pass_until(stage.clock() + timedelta(hours=1))
+    stage.advance_to(stage.clock() + timedelta(hours=1))
 
     begun = stage.clock()
-    stage.pass_until(begun + timedelta(days=1))
+    stage.advance_to(begun + timedelta(days=1))
     assert unexplained(stage, begun, []) == []
-    daily("fixed", DAILY_SWEEP.replace("30 3", "0 12"), stage.machine, '{"job": "sweeper"}')
-    stage.pass_until(begun + timedelta(days=2))
+    create_daily_schedule(
+        "fixed", DAILY_SWEEP_SCHEDULE.replace("30 3", "0 12"), stage.machine, '{"job": "sweeper"}'
+    )
+    stage.advance_to(begun + timedelta(days=2))
     assert any("touched" in one for one in unexplained(stage, begun, []))
 
-    monkeypatch.setattr(Runs, "wish", forget)
+    monkeypatch.setattr(JobQueue, "request_run", forget)
     said = converse(stage)
-    stage.pass_until(said + 50 * MINUTE)
+    stage.advance_to(said + 50 * MINUTE)
     found = unexplained(stage, said + MINUTE, [(said + 30 * MINUTE, SLOT["sweeper"])])
     assert any("nobody came" in one for one in found)
     assert stage.rows("select count(*) from lanes") == [(1,)]

@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from strandline.tenants import store_quotas
 from strandline.tenants.store_quotas import Limits
-from tests.prove.noise import Noise, ask, make_noise
-from tests.support import Base, Gateway
+from tests.prove.noise import NoiseResult, make_noise, send_request
+from tests.support import Gateway, ScratchDatabase
 
 NOISY, QUIET = "noisy", "quiet"
 SHARE, BURST_SECONDS, TIMES = 600, 10, 50
@@ -41,12 +41,12 @@ def quiet(gateway: Gateway, key: str, seconds: float) -> float:
     for n in range(int(seconds * RATE)):
         time.sleep(max(0.0, began + n / RATE - time.monotonic()))
         start = time.perf_counter()
-        assert ask(gateway, key, n) in (200, 201)
+        assert send_request(gateway, key, n) in (200, 201)
         taken.append((time.perf_counter() - start) * 1000)
     return sorted(taken)[math.ceil(len(taken) * 0.95) - 1]
 
 
-def bound(noise: Noise) -> float:
+def bound(noise: NoiseResult) -> float:
     """What its limit lets the noisy tenant have at most, in that time."""
     return SHARE / 60 * (noise.seconds + BURST_SECONDS) + 2 * SLICE
 
@@ -55,22 +55,22 @@ class Sides:
     """Both tenants."""
 
     def __init__(
-        self, gateway: Gateway, base: Base, elsewhere: ProcessPoolExecutor, limit: int
+        self, gateway: Gateway, base: ScratchDatabase, elsewhere: ProcessPoolExecutor, limit: int
     ) -> None:
         self._gateway, self._base, self._elsewhere = gateway, base, elsewhere
         self._noisy, self._quiet = gateway.key(NOISY), gateway.key(QUIET)
-        access = gateway.database.access(Asker.background(NOISY))
+        access = gateway.database.connect_as(Caller.background(NOISY))
         with access.transaction():
             store_quotas.set_limits(access, Limits(requests_per_minute=limit))
         self._noise(1, 0.1)  # what is done once, on both sides
         quiet(gateway, self._quiet, 0.5)
 
-    def _noise(self, a_second: float, seconds: float) -> Noise:
+    def _noise(self, a_second: float, seconds: float) -> NoiseResult:
         return self._elsewhere.submit(
             make_noise, self._base.url, self._noisy, a_second, seconds
         ).result()
 
-    def compare(self, seconds: float) -> tuple[float, float, Noise]:
+    def compare(self, seconds: float) -> tuple[float, float, NoiseResult]:
         """The quiet tenant's 95th percentile alone, and beside the noise; and what that got."""
         alone = quiet(self._gateway, self._quiet, seconds)
         under_way = self._elsewhere.submit(
@@ -81,39 +81,39 @@ class Sides:
 
 def test_a_noisy_tenant_does_not_slow_its_neighbour(
     gateway: Gateway,
-    base: Base,
+    scratch_db: ScratchDatabase,
     elsewhere: ProcessPoolExecutor,
     request: pytest.FixtureRequest,
 ) -> None:
     """What holds whatever the machine: the noise is granted its share and its burst, and what it is
     refused asks for a connection once a second in each of the two functions, to ask again."""
     full = bool(request.config.getoption("--full"))
-    sides, ratios = Sides(gateway, base, elsewhere, SHARE), list[float]()
+    sides, ratios = Sides(gateway, scratch_db, elsewhere, SHARE), list[float]()
     for _ in range(9 if full else 3):
         alone, beside, noise = sides.compare(10 if full else 2)
         ratios.append(beside / alone)
         print(
-            f"\np95 alone {alone:.1f} ms, beside {noise.answers.total() / noise.seconds:.0f}"
-            f" requests/s {beside:.1f} ms: {ratios[-1]:.2f} times; granted {noise.granted}, refused"
-            f" {noise.answers[429]}, connections for those {noise.asked_for_nothing}"
+            f"\np95 alone {alone:.1f} ms, beside {noise.count_by_status.total() / noise.seconds:.0f}"
+            f" requests/s {beside:.1f} ms: {ratios[-1]:.2f} times; granted {noise.served}, refused"
+            f" {noise.count_by_status[429]}, connections for those {noise.needless_connections}"
         )
-        assert set(noise.answers) <= {200, 201, 429}
-        assert noise.granted <= bound(noise)
-        assert noise.answers[429] > 0
-        assert noise.asked_for_nothing <= 2 * (noise.seconds + 1)
+        assert set(noise.count_by_status) <= {200, 201, 429}
+        assert noise.served <= bound(noise)
+        assert noise.count_by_status[429] > 0
+        assert noise.needless_connections <= 2 * (noise.seconds + 1)
     print(f"\nmedian of {len(ratios)} rounds: {statistics.median(ratios):.2f} times")
     if full:
         assert statistics.median(ratios) <= 2
 
 
 def test_without_a_limit_the_noise_is_not_bounded(
-    gateway: Gateway, base: Base, elsewhere: ProcessPoolExecutor
+    gateway: Gateway, scratch_db: ScratchDatabase, elsewhere: ProcessPoolExecutor
 ) -> None:
     """What the proof above rests on can be missing, and is seen then."""
-    alone, beside, noise = Sides(gateway, base, elsewhere, 10**9).compare(2)
+    alone, beside, noise = Sides(gateway, scratch_db, elsewhere, 10**9).compare(2)
     print(
         f"\nwithout a limit: p95 {alone:.1f} ms, beside it {beside:.1f} ms;"
-        f" granted {noise.granted}, where its share were {bound(noise):.0f}"
+        f" granted {noise.served}, where its share were {bound(noise):.0f}"
     )
-    assert set(noise.answers) == {200, 201}
-    assert noise.granted > bound(noise)
+    assert set(noise.count_by_status) == {200, 201}
+    assert noise.served > bound(noise)

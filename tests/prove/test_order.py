@@ -14,28 +14,28 @@ from uuid import UUID
 
 import pytest
 
-from strandline.aws.blobs import Blobs
-from strandline.db.database import Access, Asker, Database
+from strandline.aws.blobs import BlobStore
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import NotFound
 from strandline.local.aws import LocalAws
 from strandline.log import store as log_store
-from strandline.log.read import feed
-from strandline.participants import scope_id
+from strandline.log.read import read_feed
+from strandline.participants import derive_scope_id
 from tests.prove.history import (
-    EVERYTHING,
+    BACKGROUND,
     TENANT,
+    AppendOp,
     Client,
     Findings,
     History,
-    Op,
     Stored,
     add_tenant,
-    drafted,
-    judge,
-    seeded,
+    build_events,
+    check_log,
+    make_rng,
     stored_in,
 )
-from tests.support import Base
+from tests.support import ScratchDatabase
 
 WRITERS, EVENTS = 8, 25_000
 SCOPES = [
@@ -59,14 +59,14 @@ class SeqReader:
     def poll(self) -> None:
         """Read what is new."""
         for who in SCOPES:
-            access = self._database.access(Asker(TENANT, who))
-            scope = scope_id(TENANT, list(who))
+            access = self._database.connect_as(Caller(TENANT, who))
+            scope = derive_scope_id(TENANT, list(who))
             while self._page(access, scope):
                 pass
 
-    def _page(self, access: Access, scope: UUID) -> bool:
+    def _page(self, access: TenantDb, scope: UUID) -> bool:
         try:
-            page = feed(access, scope, self._at[scope], 500)
+            page = read_feed(access, scope, self._at[scope], 500)
         except NotFound:
             return False
         self.seen[scope] += [event.event_id for event in page.events]
@@ -84,7 +84,7 @@ class IdReader:
 
     def __init__(self, database: Database) -> None:
         self.seen: set[UUID] = set()
-        self._access = database.access(EVERYTHING)
+        self._access = database.connect_as(BACKGROUND)
         self._at = UUID(int=0)
 
     def poll(self) -> None:
@@ -105,7 +105,7 @@ class Script:
         self._tickets = itertools.count()
         self._own = itertools.count()
 
-    def next(self, writer: int, chance: random.Random) -> list[Op]:
+    def next(self, writer: int, chance: random.Random) -> list[AppendOp]:
         """One transaction's appends."""
         kind = chance.random()
         if kind < 0.25:
@@ -116,14 +116,14 @@ class Script:
             return self._raced(1)
         ops = self._raced(4) if chance.random() < 0.5 else []
         ops += [self._alone(chance, keyed=chance.random() < 0.5) for _ in range(4)]
-        ops.sort(key=lambda op: op.who, reverse=writer % 2 == 0)  # scopes and keys cross
+        ops.sort(key=lambda op: op.participants, reverse=writer % 2 == 0)  # scopes and keys cross
         return ops
 
-    def _alone(self, chance: random.Random, *, keyed: bool) -> Op:
+    def _alone(self, chance: random.Random, *, keyed: bool) -> AppendOp:
         n = next(self._own)
         return _op(f"own {n}", chance.randrange(len(SCOPES)), keyed, n % 50)
 
-    def _raced(self, size: int) -> list[Op]:
+    def _raced(self, size: int) -> list[AppendOp]:
         """The same for three callers in a row, whoever they are."""
         n = next(self._tickets) // 3
         return [
@@ -131,21 +131,21 @@ class Script:
         ]
 
 
-def _op(name: str, scope: int, keyed: bool, turn: int) -> Op:
+def _op(name: str, scope: int, keyed: bool, turn: int) -> AppendOp:
     session = f"{scope} {turn // 20}" if turn % 3 == 0 else None
-    return Op(name, SCOPES[scope], f"key of {name}" if keyed else None, session)
+    return AppendOp(name, SCOPES[scope], f"key of {name}" if keyed else None, session)
 
 
 def write(client: Client, writer: int, script: Script, target: int) -> int:
     """Append until `target` events were created; gives the number of transactions."""
-    chance = seeded("order", writer)
+    chance = make_rng("order", writer)
     for turn in range(20 * target):
         if client.created >= target:
             return turn
         ops = script.next(writer, chance)
         pause = chance.uniform(0.02, 0.2) if writer < 2 and turn % 12 == 5 else 0.0
         if chance.random() < 0.1:
-            client.append_in_vain(ops, pause)
+            client.append_and_roll_back(ops, pause)
         elif pause:
             client.append_late(ops, pause)
         else:
@@ -176,33 +176,38 @@ def run(clients: Sequence[Client], target: int, polls: Mapping[Callable[[], None
 
 
 def test_nothing_is_lost_doubled_or_out_of_order(
-    base: Base, aws: LocalAws, tenth: Callable[[int], int]
+    scratch_db: ScratchDatabase, aws: LocalAws, scaled: Callable[[int], int]
 ) -> None:
     """25,000 events by 8 writers: who follows by seq sees each once and in order; who follows by id
     loses some, or this test would prove nothing."""
-    size, history, blobs, started = tenth(EVENTS), History(), Blobs(aws.bucket), time.monotonic()
+    size, history, blobs, started = (
+        scaled(EVENTS),
+        History(),
+        BlobStore(aws.bucket),
+        time.monotonic(),
+    )
     with ExitStack() as stack:
-        clients = [Client(base.url, blobs, history) for _ in range(WRITERS)]
-        databases = [Database(base.url) for _ in range(2)]
+        clients = [Client(scratch_db.url, blobs, history) for _ in range(WRITERS)]
+        databases = [Database(scratch_db.url) for _ in range(2)]
         for database in [*databases, *(client.database for client in clients)]:
             stack.enter_context(closing(database))
         add_tenant(databases[0])
         right, wrong = SeqReader(databases[0]), IdReader(databases[1])
         turns = run(clients, -(-size // WRITERS), {right.poll: 0.05, wrong.poll: 0.01})
-    log = stored_in(base)
+    log = stored_in(scratch_db)
     lost = len(log) - len(wrong.seen)
-    replays = sum(ack.replayed for ack in history.acked)
+    replays = sum(ack.is_replay for ack in history.acked)
     print(
         f"\n{len(log)} events by {WRITERS} writers in {time.monotonic() - started:.1f} s:"
-        f" {turns} transactions, {len(history.undone)} appends rolled back, {replays} replays;"
+        f" {turns} transactions, {len(history.rolled_back)} appends rolled back, {replays} replays;"
         f" the reader by id lost {lost} ({lost / len(log):.1%})"
     )
     assert len(log) >= size
-    assert judge(history, log) == Findings()
+    assert check_log(history, log) == Findings()
     assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acked}
     assert receipts_by_key_differ(history) == []
     assert right.seen == by_scope(log)
-    assert len(history.undone) > size / 20
+    assert len(history.rolled_back) > size / 20
     assert replays > size / 20
     assert lost > 0
 
@@ -224,17 +229,23 @@ def by_scope(log: Sequence[Stored]) -> dict[UUID, list[UUID]]:
     return scopes
 
 
-def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(base: Base) -> None:
+def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(
+    scratch_db: ScratchDatabase,
+) -> None:
     """The one defect to design out first, step by step."""
-    late, early = (Op("late", SCOPES[0]), Op("early", SCOPES[1]))
+    late, early = (AppendOp("late", SCOPES[0]), AppendOp("early", SCOPES[1]))
     with ExitStack() as stack:
-        first, second, third = (stack.enter_context(closing(Database(base.url))) for _ in range(3))
+        first, second, third = (
+            stack.enter_context(closing(Database(scratch_db.url))) for _ in range(3)
+        )
         add_tenant(first)
         right, wrong = SeqReader(third), IdReader(third)
-        access = first.access(EVERYTHING)
+        access = first.connect_as(BACKGROUND)
         with access.transaction():
-            (held,) = log_store.append(access, drafted([late]), atomic=False)
-            (done,) = log_store.append(second.access(EVERYTHING), drafted([early]), atomic=False)
+            (held,) = log_store.append_events(access, build_events([late]), atomic=False)
+            (done,) = log_store.append_events(
+                second.connect_as(BACKGROUND), build_events([early]), atomic=False
+            )
             wrong.poll()
             right.poll()
         wrong.poll()
@@ -246,48 +257,54 @@ def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(base: Base) -
     assert right.seen == {held.scope_id: [held.event_id], done.scope_id: [done.event_id]}
 
 
-def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(base: Base) -> None:
+def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(
+    scratch_db: ScratchDatabase,
+) -> None:
     """Commit order is seq order: a second append to the scope waits for the first one's end."""
     with ExitStack() as stack:
-        first, second = (stack.enter_context(closing(Database(base.url))) for _ in range(2))
+        first, second = (stack.enter_context(closing(Database(scratch_db.url))) for _ in range(2))
         pool = stack.enter_context(ThreadPoolExecutor(1))
         add_tenant(first)
-        access = first.access(EVERYTHING)
+        access = first.connect_as(BACKGROUND)
 
         def follow_up() -> int | None:
-            (said_so,) = log_store.append(
-                second.access(EVERYTHING), drafted([Op("second", SCOPES[0])]), atomic=False
+            (said_so,) = log_store.append_events(
+                second.connect_as(BACKGROUND),
+                build_events([AppendOp("second", SCOPES[0])]),
+                atomic=False,
             )
             return said_so.seq
 
         with access.transaction():
-            log_store.append(access, drafted([Op("first", SCOPES[0])]), atomic=False)
+            log_store.append_events(
+                access, build_events([AppendOp("first", SCOPES[0])]), atomic=False
+            )
             waiting = pool.submit(follow_up)
             with pytest.raises(TimeoutError):
                 waiting.result(0.3)
         assert waiting.result(5) == 2
-    assert [(e.seq, e.content) for e in stored_in(base)] == [(1, "first"), (2, "second")]
+    assert [(e.seq, e.content) for e in stored_in(scratch_db)] == [(1, "first"), (2, "second")]
 
 
 def test_an_append_reads_no_more_of_a_large_log_than_of_a_small_one(
-    base: Base, aws: LocalAws
+    scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     """The writers above finish in time only if an append does not look through the whole tenant."""
-    client, appends = Client(base.url, Blobs(aws.bucket), History()), 20
+    client, appends = Client(scratch_db.url, BlobStore(aws.bucket), History()), 20
     with closing(client.database):
         add_tenant(client.database)
         for start in range(0, 2000, 200):
             client.append([_op(f"{start + n}", n % 6, True, n) for n in range(200)])
-    before = rows_read(base)
+    before = rows_read(scratch_db)
     with closing(client.database):
         for n in range(appends):
             client.append([_op(f"more {n}", n % 6, True, n)])
-    each = (rows_read(base) - before) / appends
+    each = (rows_read(scratch_db) - before) / appends
     print(f"\nan append to a log of 2,000 reads {each:.0f} rows of it")
     assert each < 100
 
 
-def rows_read(base: Base) -> int:
+def rows_read(base: ScratchDatabase) -> int:
     """Rows of the log read so far, as Postgres counts them once a connection has ended."""
     statement = (
         "select seq_tup_read + idx_tup_fetch from pg_stat_user_tables where relname = 'events'"

@@ -21,12 +21,12 @@ def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> P
 def test_a_part_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = parts.run([part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path)
-    assert [one.passed for one in ended] == [False, True]
+    ended = parts.run_parts([part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path)
+    assert [one.has_passed for one in ended] == [False, True]
     said = capsys.readouterr().out
     assert "== bad: FAILED with 3" in said
     assert "seen" in said
-    assert "1 of 2 parts did not pass" in parts.table(ended)
+    assert "1 of 2 parts did not pass" in parts.render_table(ended)
 
 
 def test_a_part_over_its_bound_is_stopped_with_all_it_started(
@@ -39,7 +39,7 @@ def test_a_part_over_its_bound_is_stopped_with_all_it_started(
         f"pid = os.fork(); pid and pathlib.Path({str(child)!r}).write_text(str(pid));"
         "time.sleep(60)"
     )
-    (ended,) = parts.run([part("slow", deaf, 1.5)], tmp_path)
+    (ended,) = parts.run_parts([part("slow", deaf, 1.5)], tmp_path)
     assert ended.status is None
     assert ended.seconds < 10
     assert "== slow: STOPPED: over its bound of 2 s" in capsys.readouterr().out
@@ -62,8 +62,8 @@ def gone(process: int) -> bool:
 def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
     code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
     names = ("quiet", "one", "two")
-    ended = parts.run([part(name, code, alone=name == "quiet") for name in names], tmp_path)
-    spans = {one.part.name: [float(moment) for moment in one.said.split()] for one in ended}
+    ended = parts.run_parts([part(name, code, alone=name == "quiet") for name in names], tmp_path)
+    spans = {one.part.name: [float(moment) for moment in one.output.split()] for one in ended}
     assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
 
 
@@ -92,9 +92,9 @@ def test_a_failing_part_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_whole_has_a_bound() -> None:
     """Of what runs side by side, the longest may begin when the others' bounds are used up."""
     known = prove.all_parts(prove.CASES)
-    together = [one.seconds for one in known if not one.alone]
-    alone = sum(one.seconds for one in known if one.alone)
-    longest = sum(together) / parts.AT_ONCE + max(together) / 2 + alone
+    together = [one.seconds for one in known if not one.runs_alone]
+    alone = sum(one.seconds for one in known if one.runs_alone)
+    longest = sum(together) / parts.PARALLEL_PARTS + max(together) / 2 + alone
     assert longest + len(known) * parts.GRACE_SECONDS <= BOUND_MINUTES * 60
 
 

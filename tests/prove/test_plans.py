@@ -18,7 +18,7 @@ from psycopg import sql
 from strandline.auth import store_keys
 from strandline.chains import fold_recalls, store_recalls
 from strandline.cursors import Position
-from strandline.db.database import NOBODY, Access, Asker, Connection, Database
+from strandline.db.database import NOBODY, Caller, Connection, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
 from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index
@@ -30,19 +30,19 @@ from strandline.tuning import DEFAULTS
 from tests.prove.crowd import (
     COMMON,
     DIMENSIONS,
-    GONE,
     HELPER,
     NARROW,
     RARE,
+    SILENT,
     SPACE,
     TENANT,
     UPLOADER,
     WIDE,
-    Crowd,
-    lay_down,
+    LargeTenant,
+    fill_tenant,
 )
-from tests.prove.history import Op, drafted
-from tests.support import APP, Base, fresh_name
+from tests.prove.history import AppendOp, build_events
+from tests.support import APP, ScratchDatabase, unique_name
 
 EVENTS, SCOPES, PAGE = 100_000, 20_000, 50
 SMALL = {"scope_work", "pg_class"}
@@ -59,7 +59,7 @@ _EXPLAIN = {
 }
 _VECTOR = [0.1] * DIMENSIONS
 
-type Call = Callable[[Access], object]
+type Call = Callable[[TenantDb], object]
 
 
 @dataclass(frozen=True)
@@ -84,98 +84,107 @@ class Hot:
         """Run it."""
         if isinstance(self.call, Before):
             return self.call.call(database.connection())
-        return self.call(database.access(Asker(TENANT, self.viewer, self.writer)))
+        return self.call(database.connect_as(Caller(TENANT, self.viewer, self.writer)))
 
 
 def listed(pages: int = 1, **more: Any) -> Call:
     """A list's first pages."""
 
-    def call(access: Access) -> object:
+    def call(access: TenantDb) -> object:
         place: Position | None = None
         for _ in range(pages):
             asked = dict[str, Any](narrowing={}, scope_id=None, text=None) | more
-            rows = log_store.newest(access, after=place, limit=PAGE, page_bytes=10**7, **asked).rows
+            rows = log_store.list_newest(
+                access, after=place, limit=PAGE, page_bytes=10**7, **asked
+            ).rows
             last = rows[-1] if rows else None
-            place = last and Position(last.mark, last.recorded_at, last.scope_id, last.seq)
+            place = last and Position(last.pg_snapshot, last.recorded_at, last.scope_id, last.seq)
         return place
 
     return call
 
 
-def scopes_listed(access: Access) -> object:
+def scopes_listed(access: TenantDb) -> object:
     """The first page of scopes, and the next."""
-    last = store_scopes.newest(access, None, PAGE)[-1]
-    return store_scopes.newest(access, Position(last.mark, last.created_at, last.scope_id), PAGE)
+    last = store_scopes.list_newest(access, None, PAGE)[-1]
+    return store_scopes.list_newest(
+        access, Position(last.pg_snapshot, last.created_at, last.scope_id), PAGE
+    )
 
 
 def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     """A recall by words, vectors and freshness."""
-    return lambda access: recall_store.fused(
+    return lambda access: recall_store.search_ranked(
         access,
         question=question,
         vector=_VECTOR if vector else None,
         space=SPACE,
-        narrowing=narrowing,
+        filters=narrowing,
         limit=10,
     )
 
 
 def appended(size: int) -> Call:
     """An append of `size` events into as many scopes, half of them new."""
-    ops = [Op(f"new {n}", (HELPER, f"user:p{n if n % 2 else -n}"), f"key {n}") for n in range(size)]
-    return lambda access: log_store.append(access, drafted(ops), atomic=False)
+    ops = [
+        AppendOp(f"new {n}", (HELPER, f"user:p{n if n % 2 else -n}"), f"key {n}")
+        for n in range(size)
+    ]
+    return lambda access: log_store.append_events(access, build_events(ops), atomic=False)
 
 
 def inside(call: Call) -> Call:
     """What runs in a transaction of its caller's."""
 
-    def called(access: Access) -> object:
+    def called(access: TenantDb) -> object:
         with access.transaction():
             return call(access)
 
     return called
 
 
-def trail(access: Access) -> object:
+def trail(access: TenantDb) -> object:
     """The first page of the audit trail, and the next."""
-    last = store_audit.newest(access, None, PAGE)[-1]
-    return store_audit.newest(access, Position(last.mark, last.at, last.audit_id), PAGE)
+    last = store_audit.list_newest(access, None, PAGE)[-1]
+    return store_audit.list_newest(access, Position(last.pg_snapshot, last.at, last.audit_id), PAGE)
 
 
-def keys_listed(access: Access) -> object:
+def keys_listed(access: TenantDb) -> object:
     """The first page of keys, and the next."""
-    last = store_keys.newest(access, None, PAGE)[-1]
-    return store_keys.newest(access, Position(last.mark, last.created_at, UUID(last.key_id)), PAGE)
+    last = store_keys.list_newest(access, None, PAGE)[-1]
+    return store_keys.list_newest(
+        access, Position(last.pg_snapshot, last.created_at, UUID(last.key_id)), PAGE
+    )
 
 
-def worked(access: Access) -> object:
+def worked(access: TenantDb) -> object:
     """A worker's round over the scopes that are due."""
-    leases = store_work.lease(access, None, 20)
+    leases = store_work.lease_scopes(access, None, 20)
     ids = [taken.scope_id for taken in leases]
-    found = store_work.unembedded(access, ids, SPACE, 128)
+    found = store_work.list_unembedded(access, ids, SPACE, 128)
     assert len(leases) == len(found) == 20
     hashes = [sha256(str(event.event_id).encode()).digest() for event in found]
-    assert store_work.cached(access, SPACE, hashes) == {}
+    assert store_work.read_cached_vectors(access, SPACE, hashes) == {}
     vectors = [
-        store_work.Vector(event, h, store_work.as_text(_VECTOR), None)
+        store_work.EventVector(event, h, store_work.vector_to_text(_VECTOR), None)
         for event, h in zip(found, hashes, strict=True)
     ]
     with access.transaction():
         store_work.store_vectors(access, SPACE, vectors, found)
     with access.transaction():
-        return store_work.settle(access, ids, SPACE, moved=True)
+        return store_work.release_leases(access, ids, SPACE, made_progress=True)
 
 
-def hot(crowd: Crowd) -> dict[str, Hot]:
+def hot(crowd: LargeTenant) -> dict[str, Hot]:
     """Every hot statement. The bounds: a point takes a handful; a list a hundred of the tenant's
     newest events for each of its page, or for words twenty, then those that hold the words; what
     that leaves open, and recall, the view. A filter takes of recall the events that hold the words,
     the nearest ten times over, and, where those are too few, all in view."""
-    view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.FEW + 1
+    view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.MAX_LISTED_SCOPES + 1
     reach, words = 100 * (PAGE + 1), crowd.events // 10
     page = 20 * PAGE
     most, nearest = words + 2 * view + in_view + page, 10 * words_index.CANDIDATES
-    wide, narrow, gone = (WIDE,), (NARROW,), (GONE,)
+    wide, narrow, gone = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
     day = (datetime.now(UTC) - timedelta(seconds=crowd.events * 5)).isoformat()  # half of all time
@@ -185,12 +194,12 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
         **around_sessions(crowd),
         "append one": Hot((), appended(1), 60),
         "append fifty": Hot((), appended(50), 50 * 60),
-        "edges": Hot(wide, lambda a: log_store.edge_targets(a, [edge, by_cid]), 10),
-        "event": Hot(wide, lambda a: log_store.get(a, crowd.event_id), 10),
-        "memory": Hot(wide, lambda a: log_store.earliest_by_cid(a, crowd.cid), 10),
-        "payload": Hot(wide, lambda a: log_store.payload(a, crowd.blob_cid), 10),
-        "feed": Hot(wide, lambda a: log_store.feed(a, crowd.busiest, 9, PAGE, 10**7), page),
-        "scope": Hot(wide, lambda a: store_scopes.get(a, crowd.busiest), 1),
+        "edges": Hot(wide, lambda a: log_store.find_edge_targets(a, [edge, by_cid]), 10),
+        "event": Hot(wide, lambda a: log_store.get_event(a, crowd.event_id), 10),
+        "memory": Hot(wide, lambda a: log_store.find_earliest_by_cid(a, crowd.cid), 10),
+        "payload": Hot(wide, lambda a: log_store.find_payload(a, crowd.blob_cid), 10),
+        "feed": Hot(wide, lambda a: log_store.read_feed(a, crowd.busiest, 9, PAGE, 10**7), page),
+        "scope": Hot(wide, lambda a: store_scopes.get_scope(a, crowd.busiest), 1),
         "scopes": Hot(wide, scopes_listed, 4 * view + page),
         "scopes of few": Hot(narrow, scopes_listed, page),
         "list": Hot(wide, listed(), 2 * reach),
@@ -237,7 +246,7 @@ def hot(crowd: Crowd) -> dict[str, Hot]:
     }
 
 
-def around_requests(crowd: Crowd) -> dict[str, Hot]:
+def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
     """What stands around requests: keys, quotas, the trail; uploads, of which one CID has a
     hundredth. Where many events hold a payload, the earliest in view is found by time."""
     secret = sha256(f"{TENANT}7".encode()).digest()
@@ -254,71 +263,85 @@ def around_requests(crowd: Crowd) -> dict[str, Hot]:
         "stored_bytes": 10**9,
     }
     return {
-        "key": Hot((), Before(lambda c: store_keys.find(c, f"{TENANT}7", secret)), 1),
+        "key": Hot((), Before(lambda c: store_keys.find_principal(c, f"{TENANT}7", secret)), 1),
         "keys": Hot((), keys_listed, 3 * PAGE),
-        "one key": Hot((), lambda a: store_keys.get(a, f"{TENANT}7"), 1),
+        "one key": Hot((), lambda a: store_keys.get_key(a, f"{TENANT}7"), 1),
         "trail": Hot((), trail, 3 * PAGE),
-        "tenant names": Hot(("*",), lambda a: store_keys.tenants(a, "tenant-2", PAGE), PAGE),
-        "quota": Hot((), lambda a: store_quotas.lease(a, "requests", 1, 600, 10), 6),
-        "usage": Hot((), lambda a: store_quotas.usage(a, defaults, 10), 6),
+        "tenant names": Hot(("*",), lambda a: store_keys.list_tenants(a, "tenant-2", PAGE), PAGE),
+        "quota": Hot((), lambda a: store_quotas.lease_units(a, "requests", 1, 600, 10), 6),
+        "usage": Hot((), lambda a: store_quotas.read_usage(a, defaults, 10), 6),
         "cite": Hot(
-            (WIDE,), lambda a: store_uploads.known(a, asked), 2 * of_one_cid, writer=UPLOADER
+            (WIDE,),
+            lambda a: store_uploads.look_up_payloads(a, asked),
+            2 * of_one_cid,
+            writer=UPLOADER,
         ),
-        "cite what many hold": Hot((WIDE,), lambda a: store_uploads.known(a, shared), 100),
-        "payload of many": Hot((WIDE,), lambda a: log_store.payload(a, crowd.shared_cid), 100),
+        "cite what many hold": Hot(
+            (WIDE,), lambda a: store_uploads.look_up_payloads(a, shared), 100
+        ),
+        "payload of many": Hot((WIDE,), lambda a: log_store.find_payload(a, crowd.shared_cid), 100),
         "announce": Hot(
-            (), lambda a: store_uploads.standing(a, *announced), 2 * of_one_cid, writer=UPLOADER
+            (),
+            lambda a: store_uploads.find_upload_status(a, *announced),
+            2 * of_one_cid,
+            writer=UPLOADER,
         ),
     }
 
 
-def sessions_listed(access: Access) -> object:
+def sessions_listed(access: TenantDb) -> object:
     """The first page of sessions, and the next."""
-    seen = sessions_store.newest(access, None, PAGE)
+    seen = sessions_store.list_newest(access, None, PAGE)
     last = seen.rows[:PAGE][-1]
-    return sessions_store.newest(access, Position(seen.mark, last.created_at, last.place), PAGE)
+    return sessions_store.list_newest(
+        access, Position(seen.pg_snapshot, last.created_at, last.place), PAGE
+    )
 
 
-def around_sessions(crowd: Crowd) -> dict[str, Hot]:
+def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
     """What is asked of one session, and the list of them: of a name that is in every scope those in
     view are looked at, of a list a page in each."""
     view, few, name = crowd.scopes // 4, 20 * PAGE, "session-0"
-    scope, now = crowd.chained, datetime.now(UTC) - timedelta(days=99)
+    scope, now = crowd.chained_scope_id, datetime.now(UTC) - timedelta(days=99)
     chains = max(60, crowd.events // crowd.scopes * 20)
     asked: dict[str, Any] = {"question": COMMON, "space": SPACE, "least": -1.0, "limit": PAGE}
     shown: dict[str, Any] = {"statuses": ["active"], "after": None, "limit": PAGE}
     return {
-        "session": Hot((WIDE,), lambda a: sessions_store.named(a, name, scope), 40),
+        "session": Hot((WIDE,), lambda a: sessions_store.find_by_name(a, name, scope), 40),
         "session of many": Hot(
-            (NARROW,), lambda a: sessions_store.named(a, name, None), 2 * crowd.scopes
+            (NARROW,), lambda a: sessions_store.find_by_name(a, name, None), 2 * crowd.scopes
         ),
         "session of many, of any": Hot(
             (),
-            lambda a: sessions_store.named(a, name, None),
+            lambda a: sessions_store.find_by_name(a, name, None),
             3 * crowd.scopes,
             frozenset({"sessions"}),  # it is in every scope: most rows are looked at anyway
         ),
         "sessions": Hot((WIDE,), sessions_listed, 30 * view),
         "sessions of few": Hot((NARROW,), sessions_listed, 5 * few),
-        "recent": Hot((WIDE,), lambda a: sessions_store.recent(a, name, scope, now), few),
-        "recent as shown": Hot((WIDE,), lambda a: sessions_store.shown(a, [crowd.event_id]), 8),
-        "latest chains": Hot((WIDE,), lambda a: store_chains.latest(a, scope, PAGE), 20 * PAGE),
+        "recent": Hot((WIDE,), lambda a: sessions_store.list_recent(a, name, scope, now), few),
+        "recent as shown": Hot(
+            (WIDE,), lambda a: sessions_store.read_short_term(a, [crowd.event_id]), 8
+        ),
+        "latest chains": Hot(
+            (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE), 20 * PAGE
+        ),
         "chains about": Hot(
             (WIDE,),
-            lambda a: store_chains.about(a, scope, vector=_VECTOR, **asked),
+            lambda a: store_chains.search_chains(a, scope, vector=_VECTOR, **asked),
             crowd.events // 10 + chains,
         ),
         "segments": Hot(
-            (WIDE,), lambda a: store_chains.of_session(a, name, scope, **shown), 40 + few
+            (WIDE,), lambda a: store_chains.list_session_chains(a, name, scope, **shown), 40 + few
         ),
         "begin a session": Hot(
-            (), inside(lambda a: sessions_store.meeting(a, "a new one", scope)), 2
+            (), inside(lambda a: sessions_store.lock_and_find(a, "a new one", scope)), 2
         ),
-        "end a session": Hot((), lambda a: sessions_store.end(a, name, scope, now), few),
+        "end a session": Hot((), lambda a: sessions_store.end_session(a, name, scope, now), few),
     }
 
 
-def in_the_background(crowd: Crowd) -> dict[str, Hot]:
+def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     """What a scrape and each sweep read: of scopes and their progress all of one tenant or of
     everybody, to count bytes also all uploads and payloads, of quotas all; of uploads to remove
     those that are due. Jobs are those of 30 days, models' states a few."""
@@ -327,37 +350,45 @@ def in_the_background(crowd: Crowd) -> dict[str, Hot]:
     return {
         "metrics": Hot(
             (),
-            lambda a: store_counts.counters(a, SPACE),
+            lambda a: store_counts.read_counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
             counted | {"chains", "jobs", "model_states"},
         ),
-        "what waits": Hot((), lambda a: store_counts.due(a, SPACE), of_all + 4 * due, counted),
+        "what waits": Hot(
+            (), lambda a: store_counts.read_due_work(a, SPACE), of_all + 4 * due, counted
+        ),
         **around_recalls(crowd),
         "measure": Hot(
             (),
-            inside(store_quotas.measure),
+            inside(store_quotas.recount_usage),
             of_all + (2 * crowd.events // 10 + crowd.scopes // 2) * 11 // 10,
             frozenset({"scopes", "uploads", "blobs"}),
         ),
         "whom to measure": Hot(
-            (), Before(lambda c: store_quotas.due(c, 600, 100)), 20_000, frozenset({"quotas"})
+            (),
+            Before(lambda c: store_quotas.list_tenants_to_recount(c, 600, 100)),
+            20_000,
+            frozenset({"quotas"}),
         ),
         "name what is due": Hot(
             (),
-            inside(lambda a: store_work.name_unembedded(a, SPACE)),
+            inside(lambda a: store_work.enqueue_unfinished(a, SPACE)),
             2 * of_all + of_all // 20,
             counted,
         ),
         "whose work is due": Hot(
-            (), Before(lambda c: store_work.tenants(c, SPACE)), 2 * of_all + of_all // 20, counted
+            (),
+            Before(lambda c: store_work.list_tenants(c, SPACE)),
+            2 * of_all + of_all // 20,
+            counted,
         ),
-        "whose uploads are due": Hot((), Before(store_uploads.tenants), due),
-        "who has uploads due": Hot((), lambda a: store_uploads.writers(a, 100), due),
-        "uploads due": Hot((), lambda a: store_uploads.due(a, 500), due, writer=UPLOADER),
+        "whose uploads are due": Hot((), Before(store_uploads.list_tenants), due),
+        "who has uploads due": Hot((), lambda a: store_uploads.list_writers(a, 100), due),
+        "uploads due": Hot((), lambda a: store_uploads.list_expired(a, 500), due, writer=UPLOADER),
     }
 
 
-def around_recalls(crowd: Crowd) -> dict[str, Hot]:
+def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     """What a recall of chains leaves, and what the sweeper makes of it: so many chains at a time,
     whatever else waits, but all recalls that are to go; to name tenants, every one is looked at."""
     now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, crowd.participants)
@@ -365,18 +396,20 @@ def around_recalls(crowd: Crowd) -> dict[str, Hot]:
     waiting = crowd.events // 10 // 20 * 2
     return {
         "record a recall": Hot(
-            (WIDE,), lambda a: store_recalls.record(a, crowd.event_id, [given] * 50, now), 10
+            (WIDE,), lambda a: store_recalls.record_chains(a, crowd.event_id, [given] * 50, now), 10
         ),
         "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
-        "go through chains": Hot((), lambda a: fold_recalls.rewarm(a, 50, deployment), 4 * 50),
+        "go through chains": Hot(
+            (), lambda a: fold_recalls.recompute_heat_times(a, 50, deployment), 4 * 50
+        ),
         "old recalls": Hot(
             (),
-            lambda a: fold_recalls.prune(a, now - fold_recalls.KEPT, 50),
+            lambda a: fold_recalls.prune(a, now - fold_recalls.RETENTION, 50),
             3 * 50 + crowd.events // 30,
         ),
         "whose recalls are due": Hot(
             (),
-            Before(lambda c: fold_recalls.due(c, deployment, now)),
+            Before(lambda c: fold_recalls.list_due_tenants(c, deployment, now)),
             3 * tenants + waiting,
             frozenset({"tenants"}),
         ),
@@ -386,7 +419,7 @@ def around_recalls(crowd: Crowd) -> dict[str, Hot]:
 class Explained:
     """The application role's statements on a database, with the plans that ran."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: ScratchDatabase) -> None:
         with psycopg.connect(base.admin_url, autocommit=True) as administrator:
             for name, value in _EXPLAIN.items():
                 statement = sql.SQL("alter role {} in database {} set {} = {}").format(
@@ -445,12 +478,12 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 
 
 @pytest.fixture
-def crowd(base: Base, tenth: Callable[[int], int]) -> Crowd:
+def crowd(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return lay_down(base, tenth(EVENTS), tenth(SCOPES))
+    return fill_tenant(scratch_db, scaled(EVENTS), scaled(SCOPES))
 
 
-def faults(base: Base, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
+def faults(base: ScratchDatabase, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
     """By statement, what is wrong with its plans."""
     found: dict[str, list[str]] = {}
     explained = Explained(base)
@@ -463,9 +496,9 @@ def faults(base: Base, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
     return {name: what for name, what in found.items() if what}
 
 
-def test_every_hot_statement_goes_by_index(base: Base, crowd: Crowd) -> None:
+def test_every_hot_statement_goes_by_index(scratch_db: ScratchDatabase, crowd: LargeTenant) -> None:
     print(f"\n{crowd.events} events in {crowd.scopes} scopes, {crowd.scopes // 4} of them in view:")
-    assert faults(base, hot(crowd)) == {}
+    assert faults(scratch_db, hot(crowd)) == {}
 
 
 _BY_SUBQUERY = """
@@ -530,13 +563,13 @@ _BROKEN = {
 
 
 def test_a_broken_policy_or_a_missing_index_is_noticed(
-    base: Base, server: EmbeddedPostgres
+    scratch_db: ScratchDatabase, server: EmbeddedPostgres
 ) -> None:
-    small = lay_down(base, 6_000, 1_200)
+    small = fill_tenant(scratch_db, 6_000, 1_200)
     asked = hot(small)
     for fault, (statement, name) in _BROKEN.items():
-        broken = Base(server, fresh_name())
-        server.clone_database(base.name, broken.name)
+        broken = ScratchDatabase(server, unique_name())
+        server.clone_database(scratch_db.name, broken.name)
         broken.rows(statement)
         print(f"\n{fault}:")
         assert faults(broken, {name: asked[name]}), fault

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 
 from strandline.auth import store_keys
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, TooLarge
 from strandline.tenants import store_quotas
-from strandline.tenants.quotas import Quotas
+from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.store_quotas import Limits, Quota
-from tests.prove.noise import watch
-from tests.support import KEY_SECRET, Base, Gateway
+from tests.prove.noise import count_connections
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 TENANTS = ("acme", "globex", "initech")
 INSTANCES, THREADS = 4, 2
@@ -36,9 +36,9 @@ LEFT_OVER = INSTANCES * LEVEL_SLICE + MOST
 """Of a level that is filled to the brim: less than was asked for, and than the instances hold."""
 
 
-def instances(base: Base, count: int = INSTANCES) -> list[Quotas]:
+def instances(base: ScratchDatabase, count: int = INSTANCES) -> list[QuotaManager]:
     """As many Lambda instances: each with connections and slices of its own."""
-    settings = Settings(
+    settings = ServiceSettings(
         database_url=base.url,
         bucket="",
         key_secret=KEY_SECRET,
@@ -47,20 +47,20 @@ def instances(base: Base, count: int = INSTANCES) -> list[Quotas]:
         tenant_stored_bytes=LEVEL,
         tenant_burst_seconds=BURST_SECONDS,
     )
-    return [Quotas(Database(base.url), settings) for _ in range(count)]
+    return [QuotaManager(Database(base.url), settings) for _ in range(count)]
 
 
 @pytest.fixture
-def tenants(base: Base) -> None:
-    with closing(Database(base.url)) as database:
+def tenants(scratch_db: ScratchDatabase) -> None:
+    with closing(Database(scratch_db.url)) as database:
         for tenant in TENANTS:
-            access = database.access(Asker.background(tenant))
+            access = database.connect_as(Caller.background(tenant))
             with access.transaction():
                 store_keys.add_tenant(access)
 
 
 def flood(
-    found: Sequence[Quotas], quota: Quota, most: int, stop: Callable[[], bool]
+    found: Sequence[QuotaManager], quota: Quota, most: int, stop: Callable[[], bool]
 ) -> tuple[Counter[str], float, float]:
     """Every instance spends for every tenant from several threads, as fast as it can, 1 to `most`
     units at a time; gives what each tenant was granted, and the shortest and longest time that
@@ -68,7 +68,7 @@ def flood(
     granted: Counter[str] = Counter()
     adding, together = threading.Lock(), threading.Barrier(len(found) * len(TENANTS) * THREADS + 1)
 
-    def spend(instance: Quotas, tenant: str, seed: int) -> None:
+    def spend(instance: QuotaManager, tenant: str, seed: int) -> None:
         chance, own = random.Random(seed), 0
         together.wait()
         while not stop():
@@ -105,18 +105,18 @@ def for_seconds(seconds: float) -> Callable[[], bool]:
 
 
 def test_a_rate_is_exact_within_one_slice_an_instance(
-    base: Base, tenants: None, tenth: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: None, scaled: Callable[[int], int]
 ) -> None:
     """Never more than the limit allows by then, whatever the instances' luck; and never less by
     more than what each may hold unspent, and what who was refused waits for."""
-    assert lost(base, "requests", 1, max(5, tenth(30))) <= WAITED
+    assert lost(scratch_db, "requests", 1, max(5, scaled(30))) <= WAITED
 
 
-def test_batches_are_exact_too(base: Base, tenants: None) -> None:
-    assert lost(base, "appends", 60, 5) <= WAITED
+def test_batches_are_exact_too(scratch_db: ScratchDatabase, tenants: None) -> None:
+    assert lost(scratch_db, "appends", 60, 5) <= WAITED
 
 
-def lost(base: Base, quota: Quota, most: int, seconds: float) -> float:
+def lost(base: ScratchDatabase, quota: Quota, most: int, seconds: float) -> float:
     """How many units at most were free and leased to nobody, though all instances asked all the
     time, for the tenant that fared worst. What holds whatever is lost is asserted."""
     granted, shortest, longest = flood(instances(base), quota, most, for_seconds(seconds))
@@ -136,14 +136,14 @@ def lost(base: Base, quota: Quota, most: int, seconds: float) -> float:
 
 @pytest.mark.parametrize(("quota", "most"), [("requests", 1), ("appends", 60)])
 def test_a_rate_that_never_grows_again_is_seen(
-    base: Base, tenants: None, quota: Quota, most: int
+    scratch_db: ScratchDatabase, tenants: None, quota: Quota, most: int
 ) -> None:
     """The proofs above can fail: the burst is given, and no unit after it."""
-    plant(base, "v_now := clock_timestamp();", "v_now := v_row.recent_since;")
-    assert lost(base, quota, most, 5) > WAITED
+    plant(scratch_db, "v_now := clock_timestamp();", "v_now := v_row.recent_since;")
+    assert lost(scratch_db, quota, most, 5) > WAITED
 
 
-def plant(base: Base, right: str, wrong: str) -> None:
+def plant(base: ScratchDatabase, right: str, wrong: str) -> None:
     """A fault in `lease_quota`."""
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
         row = owner.execute("select pg_get_functiondef('lease_quota'::regproc)").fetchone()
@@ -152,7 +152,7 @@ def plant(base: Base, right: str, wrong: str) -> None:
         owner.execute(row[0].replace(right, wrong))
 
 
-def overshoot(base: Base) -> dict[str, int]:
+def overshoot(base: ScratchDatabase) -> dict[str, int]:
     """By how much a level was passed when all instances fill it to the brim; negative where less
     was spent."""
     granted, *_ = flood(instances(base), "stored_bytes", MOST, for_seconds(4))
@@ -160,71 +160,73 @@ def overshoot(base: Base) -> dict[str, int]:
 
 
 def test_a_level_is_never_passed_and_filled_within_a_slice_an_instance(
-    base: Base, tenants: None
+    scratch_db: ScratchDatabase, tenants: None
 ) -> None:
     """Refused while something was free, it was less than the slices that others held, or than
     was asked for."""
-    past = overshoot(base)
+    past = overshoot(scratch_db)
     print(f"\nspent, less the limit of {LEVEL:,}: {past}")
     assert all(-LEFT_OVER <= over <= 0 for over in past.values())
 
 
-def test_without_the_lock_a_level_is_passed(base: Base, tenants: None) -> None:
+def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants: None) -> None:
     """The proof above can fail: check first and act later, and instances lease the same units."""
-    plant(base, "for no key update;", "; perform pg_sleep(0.005);")
-    assert max(overshoot(base).values()) > 0
+    plant(scratch_db, "for no key update;", "; perform pg_sleep(0.005);")
+    assert max(overshoot(scratch_db).values()) > 0
 
 
-def test_leases_are_few_beside_what_they_serve(base: Base, tenants: None, lease_log: None) -> None:
+def test_leases_are_few_beside_what_they_serve(
+    scratch_db: ScratchDatabase, tenants: None, lease_log: None
+) -> None:
     """Within its limit a tenant writes a row for one request in a hundred; at it, for no more than
     one in ten, and one a second for each instance that was refused."""
-    (instance,) = instances(base, 1)
+    (instance,) = instances(scratch_db, 1)
     database = instance._database  # pyright: ignore[reportPrivateUsage]
     with closing(database):
         for _ in range(SLICE // 4):
             instance.spend("acme", "requests", 1)
-        assert leases_of(base) == 1
-    granted, _, longest = flood(instances(base), "requests", 1, for_seconds(3))
+        assert leases_of(scratch_db) == 1
+    granted, _, longest = flood(instances(scratch_db), "requests", 1, for_seconds(3))
     for tenant in TENANTS:
         most = granted[tenant] / (SLICE / 10) + INSTANCES * (longest + 1)
-        print(f"\n{tenant}: {leases_of(base, tenant)} leases for {granted[tenant]} requests")
-        assert leases_of(base, tenant) <= most + 1
+        print(f"\n{tenant}: {leases_of(scratch_db, tenant)} leases for {granted[tenant]} requests")
+        assert leases_of(scratch_db, tenant) <= most + 1
 
 
-def leases_of(base: Base, tenant: str = "acme") -> int:
+def leases_of(base: ScratchDatabase, tenant: str = "acme") -> int:
     """How often its row of requests was written."""
     (count,) = base.rows("select count(*) from lease_log where tenant_id = %s", tenant)[0]
     return count
 
 
 @pytest.fixture
-def lease_log(base: Base) -> None:
+def lease_log(scratch_db: ScratchDatabase) -> None:
     """Each lease leaves a line, for counting."""
-    base.rows("create table lease_log (tenant_id text)")
-    base.rows("grant insert on lease_log to public")
-    base.rows(
+    scratch_db.rows("create table lease_log (tenant_id text)")
+    scratch_db.rows("grant insert on lease_log to public")
+    scratch_db.rows(
         "create function log_lease() returns trigger language plpgsql as $$ begin"
         " insert into lease_log values (new.tenant_id); return null; end $$"
     )
-    base.rows(
+    scratch_db.rows(
         "create trigger log_lease after update on quotas for each row"
         " when (new.quota = 'requests') execute function log_lease()"
     )
 
 
 def test_a_flood_of_refused_requests_asks_no_database(
-    gateway: Gateway, tenth: Callable[[int], int]
+    gateway: Gateway, scaled: Callable[[int], int]
 ) -> None:
     """Once refused, a thousand requests ask for no connection at all."""
     key = gateway.key()
-    access = gateway.database.access(Asker.background("acme"))
+    access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_limits(access, Limits(requests_per_minute=0))
-    asked = watch()
+    asked = count_connections()
     assert gateway.call("GET", "/memories/list", key=key).status == 429
     assert asked, "the first one has to ask: or nothing is counted here"
     asked.clear()
-    began, flooded = time.monotonic(), tenth(10_000)
+    began, flooded = time.monotonic(), scaled(10_000)
     for _ in range(flooded):
         reply = gateway.call("GET", "/memories/list", key=key)
         assert (reply.status, reply.error["details"]["quota"]) == (429, "requests")
@@ -235,9 +237,9 @@ def test_a_flood_of_refused_requests_asks_no_database(
     assert not asked
 
 
-def test_a_refusal_of_much_is_none_of_little(base: Base, tenants: None) -> None:
+def test_a_refusal_of_much_is_none_of_little(scratch_db: ScratchDatabase, tenants: None) -> None:
     """And what no waiting brings is said as such, also when it is remembered."""
-    (instance,) = instances(base, 1)
+    (instance,) = instances(scratch_db, 1)
     with closing(instance._database):  # pyright: ignore[reportPrivateUsage]
         instance.spend("acme", "appends", AT_ONCE - 50)
         with pytest.raises(QuotaExceeded, match="appends"):
@@ -246,12 +248,12 @@ def test_a_refusal_of_much_is_none_of_little(base: Base, tenants: None) -> None:
         for _ in range(2):
             with pytest.raises(TooLarge, match="send less at once"):
                 instance.spend("acme", "appends", AT_ONCE + 1)
-        instance.give_back("acme", "appends", 40)
+        instance.refund("acme", "appends", 40)
         instance.spend("acme", "appends", 40)
         instance.spend("globex", "appends", AT_ONCE)
 
 
-def stored_past(base: Base) -> int:
+def stored_past(base: ScratchDatabase) -> int:
     """By how much a limit was passed by what really lies in the log, while it is counted over and
     over under the writers: each commits a while after it spent, as an append does."""
     (scope,) = base.rows(
@@ -259,9 +261,9 @@ def stored_past(base: Base) -> int:
         " values ('acme', gen_random_uuid(), '{user:a}') returning scope_id"
     )[0]
     store = "update scopes set stored_bytes = stored_bytes + %(bytes)s where scope_id = %(scope)s"
-    stop, asker = threading.Event(), Asker.background("acme")
+    stop, asker = threading.Event(), Caller.background("acme")
 
-    def write(instance: Quotas, seed: int) -> None:
+    def write(instance: QuotaManager, seed: int) -> None:
         chance = random.Random(seed)
         with closing(instance._database) as database:  # pyright: ignore[reportPrivateUsage]
             while True:
@@ -271,16 +273,16 @@ def stored_past(base: Base) -> int:
                 except QuotaExceeded:
                     return
                 time.sleep(chance.random() / 50)
-                access = database.access(asker)
+                access = database.connect_as(asker)
                 with access.transaction():
                     access.execute(store, {"bytes": units, "scope": scope})
 
     def count() -> None:
         with closing(Database(base.url)) as database:
             while not stop.is_set():
-                access = database.access(asker)
+                access = database.connect_as(asker)
                 with access.transaction():
-                    store_quotas.measure(access)
+                    store_quotas.recount_usage(access)
 
     with ThreadPoolExecutor(INSTANCES + 1) as pool:
         counting = pool.submit(count)
@@ -293,34 +295,40 @@ def stored_past(base: Base) -> int:
     return stored - LEVEL
 
 
-def test_counting_under_the_writers_lets_nothing_past_a_level(base: Base, tenants: None) -> None:
+def test_counting_under_the_writers_lets_nothing_past_a_level(
+    scratch_db: ScratchDatabase, tenants: None
+) -> None:
     """What is leased and not committed yet is no room for others, and what is committed is counted
     once; when all is committed or lapsed, the level is the truth to the byte."""
-    past = stored_past(base)
+    past = stored_past(scratch_db)
     print(f"\nstored, less the limit of {LEVEL:,}: {past:,}")
     assert -LEFT_OVER <= past <= 0
-    base.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
-    with closing(Database(base.url)) as database:
-        access = database.access(Asker.background("acme"))
+    scratch_db.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
+    with closing(Database(scratch_db.url)) as database:
+        access = database.connect_as(Caller.background("acme"))
         with access.transaction():
-            store_quotas.measure(access)
-    assert base.rows("select level - %s from quotas", LEVEL) == [(past,)]
+            store_quotas.recount_usage(access)
+    assert scratch_db.rows("select level - %s from quotas", LEVEL) == [(past,)]
 
 
-def test_counting_only_what_is_committed_lets_a_level_be_passed(base: Base, tenants: None) -> None:
+def test_counting_only_what_is_committed_lets_a_level_be_passed(
+    scratch_db: ScratchDatabase, tenants: None
+) -> None:
     """The proof above can fail: forget what is on its way, and it is given away twice."""
-    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+    with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute(
             "create or replace function recent_units(p_row quotas, p_now timestamptz)"
             " returns bigint language sql immutable as 'select 0::bigint'"
         )
-    assert stored_past(base) > 0
+    assert stored_past(scratch_db) > 0
 
 
-def test_counting_the_committed_twice_refuses_early(base: Base, tenants: None) -> None:
+def test_counting_the_committed_twice_refuses_early(
+    scratch_db: ScratchDatabase, tenants: None
+) -> None:
     """The proof above can fail on its other side: what was leased lately and is stored by now is
     taken for held as well."""
-    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+    with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute(
             "create function count_twice() returns trigger language plpgsql as $$ begin"
             " new.level = new.measured + recent_units(new, now()); return new; end $$"
@@ -329,6 +337,6 @@ def test_counting_the_committed_twice_refuses_early(base: Base, tenants: None) -
             "create trigger count_twice before update of measured on quotas"
             " for each row execute function count_twice()"
         )
-    past = stored_past(base)
+    past = stored_past(scratch_db)
     print(f"\ncounted twice: stored, less the limit of {LEVEL:,}: {past:,}")
     assert past < -LEFT_OVER

@@ -17,10 +17,10 @@ from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store_work
 from strandline.sessions import store as sessions_store
-from tests.prove.history import Findings, judge, seeded, stored_in
-from tests.prove.load import BEFORE, WRITES, Load, every_read
+from tests.prove.history import Findings, check_log, make_rng, stored_in
+from tests.prove.load import FIRST_EVENT, WRITES, Load, list_reads
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, wire_handlers
+from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, wire_handlers
 
 RESTARTS = 20
 BACK_SECONDS = 5.0
@@ -31,30 +31,32 @@ LEASE_SECONDS = 3
 
 @pytest.fixture
 def served(
-    durable: Callable[..., EmbeddedPostgres], aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+    start_durable_server: Callable[..., EmbeddedPostgres],
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[EmbeddedPostgres, Load]]:
     """A load on a server that may be restarted, and that server."""
-    server = durable()
-    url = Base(server, TEMPLATE).url
+    server = start_durable_server()
+    url = ScratchDatabase(server, TEMPLATE).url
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000000",
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000000",
     }
     for leased in (store_work, jobs_store):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
-    monkeypatch.setattr(jobs_store, "PLANNED_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(jobs_store, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator"])
-    reads = every_read(gateway, key)
+    reads = list_reads(gateway, key)
     unserved = [path for _, path, _, status in reads if status not in (200, 307)]
     assert [path.split("/")[1] for path in unserved] == ["file"], "no payload, but all the rest"
     load = Load(gateway, key, reads)
-    load.history.invoked.add(BEFORE)
+    load.history.invoked.add(FIRST_EVENT)
     yield server, load
     for database in [gateway.database, *(service.database for service in services)]:
         database.close()
@@ -63,7 +65,7 @@ def served(
 def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
     """Restart the server so often under load; gives the longest time from its return to the first
     success. Ends early where something is wrong."""
-    longest, chance = 0.0, seeded("restart")
+    longest, chance = 0.0, make_rng("restart")
     with load.running():
         for turn in range(times):
             load.await_more(20)
@@ -73,7 +75,7 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
             back = time.monotonic()
             load.await_more(1)
             longest = max(longest, time.monotonic() - back)
-            if load.wrong:
+            if load.faults:
                 break
         load.await_more(20)
         load.await_every_write()
@@ -82,24 +84,24 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
 
 def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     served: tuple[EmbeddedPostgres, Load],
-    tenth: Callable[[int], int],
+    scaled: Callable[[int], int],
     request: pytest.FixtureRequest,
 ) -> None:
     """And what was acknowledged is there, and no work is stuck."""
-    (server, load), times = served, tenth(RESTARTS)
-    base, started = Base(server, TEMPLATE), time.monotonic()
+    (server, load), times = served, scaled(RESTARTS)
+    base, started = ScratchDatabase(server, TEMPLATE), time.monotonic()
     longest = restart(server, load, times)
     print(
-        f"\n{times} restarts in {time.monotonic() - started:.1f} s: {load.served} appends,"
-        f" {sum(load.asked.values())} other writes of {len(load.asked)} kinds,"
-        f" {sum(load.away.values())} times 503 over {len(load.away)} operations,"
-        f" {len(load.wrong)} wrong answers;"
+        f"\n{times} restarts in {time.monotonic() - started:.1f} s: {load.served_count} appends,"
+        f" {sum(load.acknowledged_writes.values())} other writes of {len(load.acknowledged_writes)} kinds,"
+        f" {sum(load.unavailable.values())} times 503 over {len(load.unavailable)} operations,"
+        f" {len(load.faults)} wrong answers;"
         f" first success at most {longest:.2f} s after the database's return"
     )
-    assert load.wrong == []
-    assert len(load.away) > 3
-    assert judge(load.history, stored_in(base)) == Findings()
-    assert set(load.asked) == WRITES
+    assert load.faults == []
+    assert len(load.unavailable) > 3
+    assert check_log(load.history, stored_in(base)) == Findings()
+    assert set(load.acknowledged_writes) == WRITES
     assert missing(load, base) == []
     if request.config.getoption("--full"):
         assert longest <= BACK_SECONDS
@@ -107,9 +109,11 @@ def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     assert_no_work_is_stuck(load.gateway, base)
 
 
-def missing(load: Load, base: Base) -> list[str]:
+def missing(load: Load, base: ScratchDatabase) -> list[str]:
     """What was acknowledged and is not there: the statements that find nothing."""
-    return [statement for statement, params in load.done if base.rows(statement, *params) == []]
+    return [
+        statement for statement, params in load.expected_rows if base.rows(statement, *params) == []
+    ]
 
 
 HALVES = """
@@ -119,11 +123,11 @@ HALVES = """
 """Interactions that are there by half."""
 
 
-def assert_no_work_is_stuck(gateway: Gateway, base: Base) -> None:
+def assert_no_work_is_stuck(gateway: Gateway, base: ScratchDatabase) -> None:
     """After twice the lease no work is held by anybody who died, and all of it is done."""
     until = time.monotonic() + 2 * LEASE_SECONDS
     while time.monotonic() < until:
-        gateway.tick()
+        gateway.sweep()
         time.sleep(0.1)
     assert base.rows("select scope_id, attempts, last_error from scope_work") == []
     not_embedded = (
@@ -144,10 +148,10 @@ def test_an_error_that_nobody_translates_is_noticed(
     def untranslated(connection: object = None) -> Generator[None]:
         yield
 
-    monkeypatch.setattr(db_database, "translated", untranslated)
+    monkeypatch.setattr(db_database, "translate_errors", untranslated)
     server, load = served
     restart(server, load, 4)
-    assert any(": 500 " in wrong for wrong in load.wrong), load.wrong
+    assert any(": 500 " in wrong for wrong in load.faults), load.faults
 
 
 def test_an_acknowledgement_of_nothing_is_noticed(
@@ -160,11 +164,11 @@ def test_an_acknowledgement_of_nothing_is_noticed(
         return 3
 
     server, load = served
-    base = Base(server, TEMPLATE)
-    monkeypatch.setattr(sessions_store, "end", only_say_so)
+    base = ScratchDatabase(server, TEMPLATE)
+    monkeypatch.setattr(sessions_store, "end_session", only_say_so)
     monkeypatch.setattr(jobs_store, "requeue", only_say_so)
     restart(server, load, 0)
-    assert load.wrong == []
+    assert load.faults == []
     lost = "\n".join(missing(load, base))
     assert "ended_at is not null" in lost
     assert "attempts = 2" in lost

@@ -13,13 +13,27 @@ import psycopg
 import pytest
 
 from strandline.admin.keys import NewKey
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.db.migrate import migrate
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.restored import contents, damages, from_backup, from_dump, guards
+from tests.prove.restored import (
+    checksum_tables,
+    find_damage,
+    read_guards,
+    restore_from_backup,
+    restore_from_dump,
+)
 from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, said, wire_handlers
+from tests.support import (
+    KEY_SECRET,
+    TEMPLATE,
+    Gateway,
+    ScratchDatabase,
+    unique_name,
+    user_message,
+    wire_handlers,
+)
 
 ALICE = "user:alice"
 EVENTS = "/api/v1/events"
@@ -35,18 +49,18 @@ def place() -> Iterator[Path]:
 
 
 def tell(front: Gateway, key: str, text: str, *who: str, **more: Any) -> Any:
-    reply = front.call("POST", EVENTS, said(text, *who, **more), key=key)
+    reply = front.call("POST", EVENTS, user_message(text, *who, **more), key=key)
     assert reply.status == 201, reply.text
     return reply.body
 
 
 @contextmanager
-def serving(base: Base, aws: LocalAws) -> Generator[Gateway]:
+def serving(base: ScratchDatabase, aws: LocalAws) -> Generator[Gateway]:
     """The service on a database."""
     environment = {
         "STRANDLINE_DATABASE_URL": base.url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.queue_url,
+        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -57,13 +71,13 @@ def serving(base: Base, aws: LocalAws) -> Generator[Gateway]:
         finally:
             for database in [front.database, *(service.database for service in services)]:
                 database.close()
-    settings.cache_clear()
+    get_settings.cache_clear()
 
 
 class Source(NamedTuple):
     """A database that nobody is connected to, and its keys by tenant."""
 
-    base: Base
+    base: ScratchDatabase
     keys: dict[str, str]
     spare: NewKey
     """A key that is to be revoked."""
@@ -74,7 +88,7 @@ def source(
     server: EmbeddedPostgres, aws: LocalAws, request: pytest.FixtureRequest
 ) -> Iterator[Source]:
     """A log of two tenants: folded and embedded, but for what came last."""
-    base = Base(server, fresh_name())
+    base = ScratchDatabase(server, unique_name())
     server.clone_database(TEMPLATE, base.name)
     events = 300 if request.config.getoption("--full") else 30
     with serving(base, aws) as front:
@@ -82,7 +96,7 @@ def source(
         keys = {tenant: front.key(tenant, rights=rights) for tenant in ("acme", "globex")}
         for key in keys.values():
             grow(front, key, events)
-        front.tick()
+        front.sweep()
         for key in keys.values():
             tell(front, key, "What came last.", ALICE, "agent:0")
         spare = front.new_key("acme", rights=rights)
@@ -102,15 +116,15 @@ def grow(front: Gateway, key: str, events: int) -> None:
 
 
 @pytest.fixture
-def broken(source: Source, server: EmbeddedPostgres) -> Iterator[Base]:
+def broken(source: Source, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """The same, to be broken."""
-    base = Base(server, fresh_name())
+    base = ScratchDatabase(server, unique_name())
     server.clone_database(source.base.name, base.name)
     yield base
     server.drop_database(base.name)
 
 
-def goes_on(front: Gateway, base: Base, keys: dict[str, str]) -> None:
+def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None:
     """Keys hold, lists are whole, the order has no gap, and what waited is embedded and folded."""
     for key in keys.values():
         listed, cursor = list[str](), None
@@ -127,26 +141,26 @@ def goes_on(front: Gateway, base: Base, keys: dict[str, str]) -> None:
         assert tell(front, key, "After.", ALICE, "agent:0")["seq"] == last + 1
     waiting = "select count(*) from scopes s where s.folded_seq < s.last_seq"
     assert base.rows(waiting) != [(0,)]
-    front.tick()
+    front.sweep()
     assert base.rows(waiting) == [(0,)]
     assert base.rows(
         "select count(*) from events e where e.content like 'What came last%%' and not exists"
         " (select from event_vectors v where v.event_id = e.event_id)"
     ) == [(0,)]
-    assert list(damages(base)) == []
+    assert list(find_damage(base)) == []
 
 
-@pytest.mark.parametrize("bring_back", [from_backup, from_dump])
+@pytest.mark.parametrize("bring_back", [restore_from_backup, restore_from_dump])
 def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
     source: Source,
-    broken: Base,
+    broken: ScratchDatabase,
     aws: LocalAws,
     place: Path,
-    bring_back: Callable[[Base, Path], AbstractContextManager[Base]],
+    bring_back: Callable[[ScratchDatabase, Path], AbstractContextManager[ScratchDatabase]],
 ) -> None:
-    was, held = guards(broken), contents(broken)
+    was, held = read_guards(broken), checksum_tables(broken)
     key, sent = source.keys["acme"], {"Idempotency-Key": "later"}
-    body = said("Later.", ALICE, "agent:0")
+    body = user_message("Later.", ALICE, "agent:0")
     with bring_back(broken, place) as back:
         # What came after the backup is lost with the cluster that it was made of.
         with serving(broken, aws) as front:
@@ -155,9 +169,9 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
             broken.rows(
                 "update api_keys set revoked_at = now() where key_id = %s", source.spare.key_id
             )
-        assert guards(back) == was
-        assert contents(back) == held
-        assert list(damages(back)) == []
+        assert read_guards(back) == was
+        assert checksum_tables(back) == held
+        assert list(find_damage(back)) == []
         with psycopg.connect(back.owner_url, autocommit=True) as owner:
             assert migrate(owner) == []
         with serving(back, aws) as front:
@@ -173,8 +187,8 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
 
 
 def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, place: Path) -> None:
-    with from_dump(source.base, place, "--no-acl") as back:
-        assert guards(back) != guards(source.base)
+    with restore_from_dump(source.base, place, "--no-acl") as back:
+        assert read_guards(back) != read_guards(source.base)
 
 
 @pytest.mark.parametrize(
@@ -185,15 +199,15 @@ def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, plac
         "update scopes set last_seq = last_seq + 1",
     ],
 )
-def test_a_log_that_is_not_whole_is_noticed(broken: Base, fault: str) -> None:
-    assert list(damages(broken)) == []
+def test_a_log_that_is_not_whole_is_noticed(broken: ScratchDatabase, fault: str) -> None:
+    assert list(find_damage(broken)) == []
     with psycopg.connect(broken.admin_url, autocommit=True) as administrator:
         administrator.execute("set session_replication_role = replica")
         assert administrator.execute(fault.encode()).rowcount > 0
-    assert list(damages(broken))
+    assert list(find_damage(broken))
 
 
-def test_any_guard_that_is_gone_is_noticed(broken: Base) -> None:
+def test_any_guard_that_is_gone_is_noticed(broken: ScratchDatabase) -> None:
     for fault in (
         "alter table events no force row level security",
         "grant update on events to strandline_app",
@@ -203,6 +217,6 @@ def test_any_guard_that_is_gone_is_noticed(broken: Base) -> None:
         "alter table jobs drop constraint jobs_state_check",
         "alter table blobs disable trigger keep_stored_blob",
     ):
-        was = guards(broken)
+        was = read_guards(broken)
         broken.rows(fault)
-        assert guards(broken) != was, fault
+        assert read_guards(broken) != was, fault

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from schemathesis.cli import schemathesis as program
 
 from functions.query import handler as query
-from strandline.config import settings
-from strandline.http.app import Answer, Request, answer
-from tests.prove.in_process import URL, InProcess, answered_here
+from strandline.config import get_settings
+from strandline.http.app import Request, Response, json_response
+from tests.prove.in_process import URL, InProcessServer, serve_in_process
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import Gateway
 
@@ -86,13 +86,15 @@ def embedder() -> WordEmbedder:
 
 
 @pytest.fixture
-def app(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InProcess]:
+def app(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[InProcessServer]:
     """The real handlers with no quota in the way, answering whatever is sent meanwhile."""
     for name in ("REQUESTS", "APPENDS"):
         monkeypatch.setenv(f"STRANDLINE_TENANT_{name}_PER_MINUTE", str(10**9))
-    settings.cache_clear()
+    get_settings.cache_clear()
     monkeypatch.chdir(tmp_path)  # where schemathesis lays a folder of its own
-    with answered_here(InProcess()) as app:
+    with serve_in_process(InProcessServer()) as app:
         yield app
 
 
@@ -147,14 +149,14 @@ def share_of_operations(share: int, one: Round) -> list[str]:
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_input_crashes_it_and_it_answers_as_it_says(
     share: int,
-    app: InProcess,
+    app: InProcessServer,
     gateway: Gateway,
-    cases: int,
-    tenth: Callable[[int], int],
+    case_count: int,
+    scaled: Callable[[int], int],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    full, wanted = tenth(10) == 10, cases // SHARES
+    full, wanted = scaled(10) == 10, case_count // SHARES
     operations = {one.name: share_of_operations(share, one) for one in ROUNDS}
     first = "examples,coverage,fuzzing" if full else "examples,fuzzing"
     tokens = {one.name: gateway.key(**one.key) for one in ROUNDS}
@@ -166,37 +168,37 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
         found = schemathesis(tokens[one.name], tmp_path, phases, *arguments, seed=seed)
         total += found.cases
         failures.extend([f"as {one.name}:\n{found.said}"] if found.failures else [])
-        gateway.tick()  # what they stored becomes chains, for those who read next
+        gateway.sweep()  # what they stored becomes chains, for those who read next
 
     for one in ROUNDS:
-        run(one, first, tenth(20), SEED, operations[one.name])
+        run(one, first, scaled(20), SEED, operations[one.name])
         if share == 0:  # from one operation to the next: these need them all
-            run(one, "stateful", tenth(50), SEED, [*one.only])
+            run(one, "stateful", scaled(50), SEED, [*one.only])
     for place in count():
         if total >= wanted or failures:
             break
         one = ROUNDS[place % len(ROUNDS)]
-        run(one, "fuzzing", tenth(MORE), SEED + place + 1, operations[one.name])
+        run(one, "fuzzing", scaled(MORE), SEED + place + 1, operations[one.name])
     with capsys.disabled():
-        print(f"\nschemathesis, share {share}: {total} cases, {app.sent} requests")
+        print(f"\nschemathesis, share {share}: {total} cases, {app.answered_count} requests")
     assert not failures, "\n".join(failures)
-    assert app.sent >= total >= wanted
+    assert app.answered_count >= total >= wanted
 
 
 def test_it_finds_what_is_planted(
-    app: InProcess,
+    app: InProcessServer,
     gateway: Gateway,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def crash(_: Request) -> Answer:
+    def crash(_: Request) -> Response:
         raise ZeroDivisionError
 
-    def another_status(_: Request) -> Answer:
-        return answer({}, 418)
+    def another_status(_: Request) -> Response:
+        return json_response({}, 418)
 
-    def another_shape(_: Request) -> Answer:
-        return answer({"scopes": "none"})
+    def another_shape(_: Request) -> Response:
+        return json_response({"scopes": "none"})
 
     planted = {
         "GET /memories/list": crash,
@@ -208,6 +210,6 @@ def test_it_finds_what_is_planted(
     token = gateway.key(rights=("read", "admin"))
     only = [part for name in planted for part in ("--include-path", name.split()[1])]
     found = schemathesis(token, tmp_path, "fuzzing", "--max-examples", "2", *only)
-    assert app.sent >= found.cases > 0
+    assert app.answered_count >= found.cases > 0
     for kind in ("Server error", "Undocumented status code", "Response violates schema"):
         assert kind in found.said

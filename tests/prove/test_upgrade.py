@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.upgrade import MIGRATIONS, NoHistory, before, lay_out, passes, plant
+from tests.prove.upgrade import (
+    MIGRATIONS,
+    NoHistory,
+    add_migration,
+    check_out,
+    find_previous_commit,
+    tests_pass,
+)
 
 TEST = """
 from pathlib import Path
@@ -44,36 +51,36 @@ def test_the_last_commit_with_another_schema_is_taken(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which only take their time here
-    commit = before(clone)
+    commit = find_previous_commit(clone)
     assert commit == git(clone, "rev-parse", "HEAD~2")
     place = tmp_path / "place"
     place.mkdir()
-    lay_out(clone, commit, place)
+    check_out(clone, commit, place)
     assert (place / "code").read_text() == "1"
     assert [file.name for file in sorted((place / MIGRATIONS).iterdir())] == [
         "0001_grow.sql",
         "0002_grow.sql",
     ]
-    assert passes(place, ["tests", "tests/of_tomorrow"], quiet=True)
-    plant(place, "alter table t drop column c;")
-    assert not passes(place, ["tests"], quiet=True)
+    assert tests_pass(place, ["tests", "tests/of_tomorrow"], quiet=True)
+    add_migration(place, "alter table t drop column c;")
+    assert not tests_pass(place, ["tests"], quiet=True)
 
 
 def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(
     clone: Path,
 ) -> None:
     (clone / MIGRATIONS / "0003_grow.sql").write_text("select 3;")
-    assert before(clone) == git(clone, "rev-parse", "HEAD")
+    assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD")
 
 
 def test_a_clone_without_its_history_says_how_to_get_it(clone: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
     with pytest.raises(NoHistory, match="fetch-depth: 0"):
-        before(tmp_path / "shallow")
+        find_previous_commit(tmp_path / "shallow")
     with pytest.raises(NoHistory, match="no commit v9"):
-        lay_out(clone, "v9", tmp_path)
+        check_out(clone, "v9", tmp_path)
 
 
 def test_a_tree_that_is_no_clone_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoHistory, match="no git checkout"):
-        before(tmp_path)
+        find_previous_commit(tmp_path)

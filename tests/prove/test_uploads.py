@@ -16,32 +16,32 @@ from typing import Any, Literal
 
 import pytest
 
-from strandline.aws.blobs import Blobs, Uploaded
-from strandline.aws.work_queue import Hints
+from strandline.aws.blobs import BlobStore, UploadedObject
+from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.log import payloads, store_uploads
 from strandline.log import store as log_store
 from strandline.log import uploads as log_uploads
-from strandline.log.append import Appended, append, asker
+from strandline.log.append import AppendResult, append, make_caller
 from strandline.log.cid import sha256_of_cid
-from strandline.log.event_builder import Cited
+from strandline.log.event_builder import CitedPayload
 from strandline.log.schemas import UploadRequest
-from strandline.log.uploads import begin_upload, remove_due
-from strandline.tenants.quotas import Quotas
-from tests.prove.history import PLENTY, TENANT, WRITER, add_tenant, seeded
-from tests.support import Base
+from strandline.log.uploads import begin_upload, remove_expired
+from strandline.tenants.quotas import QuotaManager
+from tests.prove.history import TENANT, UNLIMITED, WRITER, add_tenant, make_rng
+from tests.support import ScratchDatabase
 from tests.uploads import age, asking, citing, objects, pending_key, put, put_unchecked
 
 ROUNDS = 300
 """Interleavings of two citations, a sweep, the end of an upload's time and a careless store."""
 REFUSALS = {"upload_missing", "upload_mismatch", "blob_not_found"}
 STEPS: list[tuple[object, str]] = [
-    (Blobs, "uploaded"),
-    (Blobs, "head_text"),
-    (Blobs, "adopt"),
-    (Blobs, "remove_uploads"),
+    (BlobStore, "uploaded"),
+    (BlobStore, "head_text"),
+    (BlobStore, "adopt"),
+    (BlobStore, "remove_uploads"),
     (store_uploads, "known"),
     (store_uploads, "due"),
     (store_uploads, "forget"),
@@ -130,27 +130,29 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 class World:
     """A tenant that uploads and cites, through the services."""
 
-    def __init__(self, base: Base, aws: LocalAws) -> None:
+    def __init__(self, base: ScratchDatabase, aws: LocalAws) -> None:
         self.base = base
         self.aws = aws
         self.database = Database(base.url)
-        self.blobs = Blobs(aws.bucket)
-        self.quotas = Quotas(self.database, PLENTY)
+        self.blobs = BlobStore(aws.bucket)
+        self.quotas = QuotaManager(self.database, UNLIMITED)
         add_tenant(self.database)
 
     def begin(self, data: bytes) -> dict[str, Any]:
         """Begin an upload of text, as the route does; its answer."""
-        access = self.database.access(asker(WRITER))
+        access = self.database.connect_as(make_caller(WRITER))
         asked = UploadRequest.model_validate(asking(data, mime_type="text/plain"))
-        return begin_upload(access, self.blobs, self.quotas, asked, PLENTY).model_dump(mode="json")
+        return begin_upload(access, self.blobs, self.quotas, asked, UNLIMITED).model_dump(
+            mode="json"
+        )
 
-    def cite(self, cid: str, key: str | None = None) -> Appended:
+    def cite(self, cid: str, key: str | None = None) -> AppendResult:
         """Append an event that cites this payload."""
         body = citing(cid)
         (result,) = append(
             self.database,
             self.blobs,
-            Hints(""),
+            WorkQueue(""),
             self.quotas,
             WRITER,
             [(body, key)],
@@ -161,7 +163,7 @@ class World:
     def sweep(self) -> None:
         """The sweeper's, of this tenant; where it dies, its next goes on."""
         with contextlib.suppress(Killed):
-            remove_due(self.database, self.blobs, TENANT, lambda: False)
+            remove_expired(self.database, self.blobs, TENANT, lambda: False)
 
     def wrong(self) -> list[str]:
         """Events whose payload is not there, or is not what they say."""
@@ -184,8 +186,8 @@ class World:
 
 
 @pytest.fixture
-def world(base: Base, aws: LocalAws) -> Iterator[World]:
-    made = World(base, aws)
+def world(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[World]:
+    made = World(scratch_db, aws)
     yield made
     made.database.close()
     delete_all(aws)
@@ -283,7 +285,7 @@ class Round:
 
 def play(world: World, stage: Stage, pool: ThreadPoolExecutor, seed: int) -> Round:
     """One interleaving. What lies there is right, or wrong, or changes on the way."""
-    chance = seeded("uploads", seed)
+    chance = make_rng("uploads", seed)
     data = f"payload {seed}".encode() * 20
     begun = world.begin(data)
     place = pending_key(TENANT, begun)
@@ -380,10 +382,10 @@ def played(
 
 
 def test_whatever_meets_an_event_cites_what_its_cid_names(
-    world: World, stage: Stage, tenth: Callable[[int], int]
+    world: World, stage: Stage, scaled: Callable[[int], int]
 ) -> None:
     """Every citation is stored with the right bytes, or told why not, or told to try again."""
-    rounds = played(world, stage, tenth(ROUNDS))
+    rounds = played(world, stage, scaled(ROUNDS))
     outcomes = Counter(outcome for found in rounds for outcome in found.outcomes)
     print(f"\n{len(rounds)} interleavings: {dict(outcomes)}, 0 wrong payloads")
     assert [found for found in rounds if found.wrong] == []
@@ -396,18 +398,20 @@ def test_a_citation_without_verification_would_be_found_out(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: whatever lies there is believed."""
-    real = payloads._Reader._verify  # pyright: ignore[reportPrivateUsage]
+    real = payloads._PayloadReader._verify_upload  # pyright: ignore[reportPrivateUsage]
 
-    def believing(reader: Any, rows: Any) -> Cited | Invalid:
-        store: Blobs = reader._blobs
+    def believing(reader: Any, rows: Any) -> CitedPayload | Invalid:
+        store: BlobStore = reader._blobs
 
         class Believed:
             remove_uploads = store.remove_uploads
 
-            def uploaded(self, tenant: str, upload_id: Any, deadline: float) -> Uploaded | None:
-                there = store.uploaded(tenant, upload_id, deadline)
+            def uploaded(
+                self, tenant: str, upload_id: Any, deadline: float
+            ) -> UploadedObject | None:
+                there = store.inspect_upload(tenant, upload_id, deadline)
                 digest = sha256_of_cid(rows[0].cid, "cid")
-                return there and Uploaded(rows[0].size, digest, there.etag)
+                return there and UploadedObject(rows[0].size, digest, there.etag)
 
         reader._blobs = Believed()
         try:
@@ -415,7 +419,7 @@ def test_a_citation_without_verification_would_be_found_out(
         finally:
             reader._blobs = store
 
-    monkeypatch.setattr(payloads._Reader, "_verify", believing)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(payloads._PayloadReader, "_verify_upload", believing)  # pyright: ignore[reportPrivateUsage]
     rounds = played(world, stage, 200, lambda found: bool(found.wrong))
     print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
@@ -431,8 +435,8 @@ def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
         there = self.uploaded(tenant, upload_id, time.monotonic() + 10)
         return there is not None and real(self, tenant, upload_id, cid, there.etag)
 
-    real: Callable[..., bool] = Blobs.adopt
-    monkeypatch.setattr(Blobs, "adopt", careless)
+    real: Callable[..., bool] = BlobStore.store_upload
+    monkeypatch.setattr(BlobStore, "store_upload", careless)
     rounds = played(world, stage, 400, lambda found: bool(found.wrong))
     print(f"\nunconditional copy: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
@@ -443,11 +447,11 @@ def test_a_sweep_that_forgets_first_would_be_found_out(
 ) -> None:
     """The planted fault: the row before the object, and death in between."""
 
-    def row_first(access: Any, blobs: Blobs, due: Any) -> int:
-        store_uploads.forget(access, due)
+    def row_first(access: Any, blobs: BlobStore, due: Any) -> int:
+        store_uploads.delete_uploads(access, due)
         return len(blobs.remove_uploads(access.asker.tenant, due))
 
-    monkeypatch.setattr(log_uploads, "_remove", row_first)
+    monkeypatch.setattr(log_uploads, "_remove_uploads", row_first)
     data = b"never cited"
     assert put(world.begin(data), data)[0] == 200
     age(world.base)

@@ -21,14 +21,14 @@ ROOT = Path(__file__).parents[2]
 MIGRATIONS = Path("shared/strandline/db/migrations")
 TESTS = ("tests/functions", "tests/strandline/services", "tests/strandline/test_db.py")
 FAULT = "alter table jobs drop column advice;\n"
-NOTICES = ("tests/functions/test_jobs.py",)
+FAULT_TESTS = ("tests/functions/test_jobs.py",)
 
 
 class NoHistory(Exception):
     """The commit before cannot be had here; says what to do."""
 
 
-def before(root: Path) -> str:
+def find_previous_commit(root: Path) -> str:
     """The last commit whose migrations differ from those that lie in `root`. Raises NoHistory."""
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
@@ -45,53 +45,53 @@ def before(root: Path) -> str:
     return commit
 
 
-def lay_out(root: Path, commit: str, place: Path) -> None:
-    """That commit's tree in `place`, with the migrations that lie in `root`. Raises NoHistory."""
-    packed = place / "tree.tar"
-    if _git(root, "archive", "--output", str(packed), commit) is None:
+def check_out(root: Path, commit: str, directory: Path) -> None:
+    """That commit's tree in `directory`, with the migrations that lie in `root`. Raises NoHistory."""
+    archive = directory / "tree.tar"
+    if _git(root, "archive", "--output", str(archive), commit) is None:
         raise NoHistory(f"There is no commit {commit} here: fetch it, tags and all.")
-    with tarfile.open(packed) as tree:
-        tree.extractall(place, filter="data")
-    packed.unlink()
-    shutil.rmtree(place / MIGRATIONS)
-    shutil.copytree(root / MIGRATIONS, place / MIGRATIONS)
+    with tarfile.open(archive) as tree:
+        tree.extractall(directory, filter="data")
+    archive.unlink()
+    shutil.rmtree(directory / MIGRATIONS)
+    shutil.copytree(root / MIGRATIONS, directory / MIGRATIONS)
 
 
-def passes(place: Path, tests: Sequence[str], *, quiet: bool = False) -> bool:
-    """Whether the tests in `place` do."""
-    there = [test for test in tests if (place / test).exists()]
+def tests_pass(directory: Path, tests: Sequence[str], *, quiet: bool = False) -> bool:
+    """Whether the tests in `directory` do."""
+    present_tests = [test for test in tests if (directory / test).exists()]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *there]
-    ended = subprocess.run(
-        command, check=False, cwd=place, env=environment, capture_output=quiet, text=True
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *present_tests]
+    result = subprocess.run(
+        command, check=False, cwd=directory, env=environment, capture_output=quiet, text=True
     )
-    if ended.returncode not in (0, 1):  # 1: tests failed; the others: none ran
-        raise RuntimeError(f"pytest ended with {ended.returncode} in {place}: {ended.stdout}")
-    return ended.returncode == 0
+    if result.returncode not in (0, 1):  # 1: tests failed; the others: none ran
+        raise RuntimeError(f"pytest ended with {result.returncode} in {directory}: {result.stdout}")
+    return result.returncode == 0
 
 
-def plant(place: Path, text: str) -> None:
+def add_migration(directory: Path, text: str) -> None:
     """A further migration."""
-    number = len(list((place / MIGRATIONS).glob("[0-9]*.sql"))) + 1
-    (place / MIGRATIONS / f"{number:04}_plant_a_fault.sql").write_text(text)
+    number = len(list((directory / MIGRATIONS).glob("[0-9]*.sql"))) + 1
+    (directory / MIGRATIONS / f"{number:04}_plant_a_fault.sql").write_text(text)
 
 
 def main(arguments: Sequence[str]) -> int:
     """0 when the code of before passes and the planted fault is noticed."""
     with tempfile.TemporaryDirectory(prefix="strandline-upgrade-") as directory:
-        place = Path(directory)
+        checkout = Path(directory)
         try:
-            commit = arguments[0] if arguments else before(ROOT)
-            lay_out(ROOT, commit, place)
+            commit = arguments[0] if arguments else find_previous_commit(ROOT)
+            check_out(ROOT, commit, checkout)
         except NoHistory as none:
             print(f"upgrade: {none}", file=sys.stderr)
             return 2
         print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
-        if not passes(place, TESTS):
+        if not tests_pass(checkout, TESTS):
             print("upgrade: a release must expand before it contracts: docs/upgrade.md")
             return 1
-        plant(place, FAULT)
-        if passes(place, NOTICES, quiet=True):
+        add_migration(checkout, FAULT)
+        if tests_pass(checkout, FAULT_TESTS, quiet=True):
             print("upgrade: a column was taken away, and nothing noticed", file=sys.stderr)
             return 1
         print(f"upgrade: passed; without a column that it uses ({FAULT.strip()}) it did not")
@@ -100,8 +100,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _git(root: Path, *words: str) -> str | None:
     """What git says; None where it refuses."""
-    said = subprocess.run(["git", *words], check=False, cwd=root, capture_output=True, text=True)
-    return said.stdout.strip() if said.returncode == 0 else None
+    result = subprocess.run(["git", *words], check=False, cwd=root, capture_output=True, text=True)
+    return result.stdout.strip() if result.returncode == 0 else None
 
 
 if __name__ == "__main__":

@@ -13,42 +13,42 @@ import pytest
 from strandline.admin.keys import make_key
 from strandline.auth import store_keys, ttl_cache
 from strandline.auth.authenticator import Authenticator
-from strandline.auth.credentials import Sent
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
+from strandline.auth.credentials import AuthRequest
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
 from strandline.errors import Invalid, Misconfigured, Unauthorized, Unavailable
 from strandline.local.lambda_context import LambdaContext
-from tests.support import KEY_SECRET, Base, Gateway, said, wire_handlers
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message, wire_handlers
 
 NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
 EVENTS = "/api/v1/events"
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
-    opened = Database(base.url)
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    opened = Database(scratch_db.url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def token(database: Database) -> str:
-    return make_key(database.access(Asker("acme", ())), KEY_SECRET, user="user:alice").token
+    return make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, user="user:alice").token
 
 
 def checker_of(database: Database, secret: str = KEY_SECRET) -> Authenticator:
-    return Authenticator(database, Settings(database_url="", bucket="", key_secret=secret))
+    return Authenticator(database, ServiceSettings(database_url="", bucket="", key_secret=secret))
 
 
 def known(database: Database, headers: dict[str, str], secret: str = KEY_SECRET) -> object:
-    return checker_of(database, secret).principal(Sent(headers))
+    return checker_of(database, secret).authenticate(AuthRequest(headers))
 
 
 # tokens ------------------------------------------------------------------------------------------
 
 
 def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None:
-    access = database.access(Asker("acme", ()))
+    access = database.connect_as(Caller("acme", ()))
     made = make_key(access, KEY_SECRET, user="user:alice", rights=["read"])
     for headers in (
         {"x-api-key": made.token},
@@ -56,7 +56,7 @@ def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None
         {"authorization": f"bearer   {made.token} "},
         {"x-api-key": f" {made.token} ", "authorization": "Bearer nonsense"},
     ):
-        found = checker_of(database).principal(Sent(headers))
+        found = checker_of(database).authenticate(AuthRequest(headers))
         assert (found.tenant, found.user, found.rights) == ("acme", "user:alice", {"read"})
 
 
@@ -82,7 +82,7 @@ def test_a_key_has_one_spelling(token: str) -> None:
     accepted = 0
     for spelling in [*same, token + "=", token + "==", token.upper()]:
         try:
-            checker_of(Database(NOWHERE)).issued_by_us(Sent({"x-api-key": spelling}))
+            checker_of(Database(NOWHERE)).require_issued(AuthRequest({"x-api-key": spelling}))
             accepted += 1
         except Unauthorized:
             pass
@@ -117,7 +117,7 @@ def test_a_key_of_another_deployment_is_refused_without_a_connection(token: str)
 
 
 def test_two_keys_are_never_the_same(database: Database) -> None:
-    access = database.access(Asker("acme", ()))
+    access = database.connect_as(Caller("acme", ()))
     made = {make_key(access, KEY_SECRET).token for _ in range(20)}
     assert len(made) == 20
 
@@ -125,20 +125,20 @@ def test_two_keys_are_never_the_same(database: Database) -> None:
 @pytest.mark.parametrize("rights", [[], ["root"], ["read", "root"]])
 def test_an_unknown_right_is_refused(database: Database, rights: list[str]) -> None:
     with pytest.raises(Invalid):
-        make_key(database.access(Asker("acme", ())), KEY_SECRET, rights=rights)
+        make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, rights=rights)
 
 
 @pytest.mark.parametrize("user", ["", "alice", "user:", "agent:helper", "user:a\x00b", "User:a"])
 def test_a_key_is_bound_to_a_user_or_nobody(database: Database, user: str) -> None:
     with pytest.raises(Invalid) as refused:
-        make_key(database.access(Asker("acme", ())), KEY_SECRET, user=user)
+        make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, user=user)
     assert refused.value.details["field"] == "user"
 
 
 def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) -> None:
-    access = database.access(Asker("acme", ()))
+    access = database.connect_as(Caller("acme", ()))
     made = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
-    found = checker_of(database).principal(Sent({"x-api-key": made.token}))
+    found = checker_of(database).authenticate(AuthRequest({"x-api-key": made.token}))
     assert found.user == "user:Zo\u00eb"
 
 
@@ -146,50 +146,52 @@ def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) 
 
 
 def test_an_expired_key_is_refused_though_it_is_remembered(database: Database) -> None:
-    access = database.access(Asker("acme", ()))
+    access = database.connect_as(Caller("acme", ()))
     soon = datetime.now(UTC) + timedelta(seconds=0.5)
     headers = {"x-api-key": make_key(access, KEY_SECRET, expires_at=soon).token}
     checker = checker_of(database)
-    checker.principal(Sent(headers))
+    checker.authenticate(AuthRequest(headers))
     time.sleep(0.6)
     with pytest.raises(Unauthorized, match="expired"):
-        checker.principal(Sent(headers))
+        checker.authenticate(AuthRequest(headers))
 
 
 def test_a_revoked_key_is_refused_after_at_most_a_minute(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access = database.access(Asker("acme", ()))
+    access = database.connect_as(Caller("acme", ()))
     made = make_key(access, KEY_SECRET)
     headers, now = {"x-api-key": made.token}, [1000.0]
     monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     checker = checker_of(database)
-    checker.principal(Sent(headers))
+    checker.authenticate(AuthRequest(headers))
     with access.transaction():
-        assert store_keys.revoke(access, made.key_id)
+        assert store_keys.revoke_key(access, made.key_id)
     now[0] += 49
-    checker.principal(Sent(headers))
+    checker.authenticate(AuthRequest(headers))
     now[0] += 1.1
     with pytest.raises(Unauthorized, match="revoked"):
-        checker.principal(Sent(headers))
+        checker.authenticate(AuthRequest(headers))
     with pytest.raises(Unauthorized, match="revoked"):  # and is not remembered as good
-        checker.principal(Sent(headers))
+        checker.authenticate(AuthRequest(headers))
 
 
 def test_a_remembered_key_is_good_while_the_database_is_away(
     database: Database, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checker = checker_of(database)
-    checker.principal(Sent({"x-api-key": token}))
+    checker.authenticate(AuthRequest({"x-api-key": token}))
     monkeypatch.setattr(database, "connection", lambda deadline=None: pytest.fail("asked"))  # pyright: ignore
-    assert checker.principal(Sent({"x-api-key": token})).tenant == "acme"
+    assert checker.authenticate(AuthRequest({"x-api-key": token})).tenant == "acme"
 
 
 # what is stored ----------------------------------------------------------------------------------
 
 
-def test_neither_token_nor_secret_lies_in_the_database(base: Base, token: str) -> None:
-    dump = str(base.rows("select k::text from api_keys k"))
+def test_neither_token_nor_secret_lies_in_the_database(
+    scratch_db: ScratchDatabase, token: str
+) -> None:
+    dump = str(scratch_db.rows("select k::text from api_keys k"))
     raw = base64.urlsafe_b64decode(token.removeprefix("strandline_") + "==")
     key_id, secret, mac = raw[:16], raw[16:48], raw[48:]
     assert key_id.hex() in dump
@@ -207,13 +209,13 @@ def test_neither_token_nor_secret_lies_in_the_database(base: Base, token: str) -
 def test_a_request_without_a_good_key_is_401_and_says_how(gateway: Gateway) -> None:
     good = gateway.key()
     for key in (None, "garbage", good[:-20] + "A" * 20):
-        reply = gateway.call("POST", EVENTS, said("x"), key=key)
+        reply = gateway.call("POST", EVENTS, user_message("x"), key=key)
         assert reply.status == 401
         assert reply.headers["WWW-Authenticate"] == "Bearer"
         assert reply.error["code"] == "unauthorized"
         assert reply.error["retryable"] is False
     bearer = {"Authorization": f"Bearer {good}"}
-    assert gateway.call("POST", EVENTS, said("x"), headers=bearer).status == 201
+    assert gateway.call("POST", EVENTS, user_message("x"), headers=bearer).status == 201
 
 
 def test_who_has_no_key_learns_nothing_about_its_body(gateway: Gateway) -> None:
@@ -229,8 +231,8 @@ def test_a_made_up_key_is_401_while_the_database_is_away(
     env = {"STRANDLINE_DATABASE_URL": NOWHERE, "STRANDLINE_BUCKET": "b"}
     wire_handlers({**env, "STRANDLINE_KEY_SECRET": KEY_SECRET}, monkeypatch, None)
     made_up = good[:-5] + "AAAAA"
-    assert gateway.call("POST", EVENTS, said("x"), key=made_up).status == 401
-    reply = gateway.call("POST", EVENTS, said("x"), key=good)
+    assert gateway.call("POST", EVENTS, user_message("x"), key=made_up).status == 401
+    reply = gateway.call("POST", EVENTS, user_message("x"), key=good)
     assert (reply.status, reply.error["retryable"]) == (503, True)
     assert int(reply.headers["Retry-After"]) > 0
 
@@ -240,24 +242,27 @@ def test_rights_are_kept(gateway: Gateway) -> None:
     writer = gateway.key(user="user:alice", rights=["write"])
     admin = gateway.key(rights=["admin"])
     operator = gateway.key(rights=["operator"])
-    refused = gateway.call("POST", EVENTS, said("x"), key=reader)
+    refused = gateway.call("POST", EVENTS, user_message("x"), key=reader)
     assert (refused.status, refused.error["details"]) == (403, {"right": "write"})
     assert (
-        gateway.call("POST", f"{EVENTS}/batch", {"events": [said("x")]}, key=reader).status == 403
+        gateway.call("POST", f"{EVENTS}/batch", {"events": [user_message("x")]}, key=reader).status
+        == 403
     )
-    assert gateway.call("POST", EVENTS, said("x"), key=operator).status == 403
-    stored = gateway.call("POST", EVENTS, said("x"), key=writer)
+    assert gateway.call("POST", EVENTS, user_message("x"), key=operator).status == 403
+    stored = gateway.call("POST", EVENTS, user_message("x"), key=writer)
     assert stored.status == 201
     place = f"{EVENTS}/{stored.body['event_id']}"
     assert gateway.call("GET", place, key=reader).status == 200
     assert gateway.call("GET", place, key=writer).status == 403
     assert gateway.call("GET", place, key=operator).status == 403
     assert gateway.call("GET", place, key=admin).status == 200
-    assert gateway.call("POST", EVENTS, said("x"), key=admin).status == 201
+    assert gateway.call("POST", EVENTS, user_message("x"), key=admin).status == 201
 
 
-def test_a_key_never_reads_or_writes_another_tenant(gateway: Gateway, base: Base) -> None:
-    ours = gateway.call("POST", EVENTS, said("x" * 70_000), key=gateway.key("acme")).body
+def test_a_key_never_reads_or_writes_another_tenant(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    ours = gateway.call("POST", EVENTS, user_message("x" * 70_000), key=gateway.key("acme")).body
     theirs = gateway.key("other", rights=["read", "write", "admin"])
     scope, blob = ours["scope_id"], ours["blob"]["cid"]
     for path in (
@@ -274,9 +279,9 @@ def test_a_key_never_reads_or_writes_another_tenant(gateway: Gateway, base: Base
     assert gateway.call("GET", "/api/v1/scopes", key=theirs).body["scopes"] == []
     asked = {"participants": ["user:alice"], "scope_id": scope}
     assert gateway.call("POST", f"{EVENTS}/query", asked, key=theirs).body["scopes"] == []
-    own = gateway.call("POST", EVENTS, said("y"), key=theirs).body
+    own = gateway.call("POST", EVENTS, user_message("y"), key=theirs).body
     assert (own["seq"], own["scope_id"] != scope) == (1, True)
-    assert base.rows("select tenant_id, count(*) from events group by 1 order by 1") == [
+    assert scratch_db.rows("select tenant_id, count(*) from events group by 1 order by 1") == [
         ("acme", 1),
         ("other", 1),
     ]
@@ -284,9 +289,9 @@ def test_a_key_never_reads_or_writes_another_tenant(gateway: Gateway, base: Base
 
 @pytest.mark.parametrize("function", ["ingest", "query", "admin", "worker"])
 def test_a_process_without_a_secret_serves_nothing(
-    base: Base, monkeypatch: pytest.MonkeyPatch, function: str
+    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
-    env = {"STRANDLINE_DATABASE_URL": base.url, "STRANDLINE_BUCKET": "b"}
+    env = {"STRANDLINE_DATABASE_URL": scratch_db.url, "STRANDLINE_BUCKET": "b"}
     wire_handlers(env, monkeypatch, None)
     handler = importlib.import_module(f"functions.{function}.handler").lambda_handler
     event: dict[str, Any] = {

@@ -13,9 +13,9 @@ import trustme
 
 from strandline.auth import jwks as auth_jwks
 from strandline.auth.authenticator import Authenticator
-from strandline.auth.jwks import JwkSet, fetched
-from strandline.auth.jwt import Jwts
-from strandline.config import Settings
+from strandline.auth.jwks import JwkSet, fetch_https
+from strandline.auth.jwt import JwtAuth
+from strandline.config import ServiceSettings
 from strandline.db.database import Database
 from strandline.errors import Misconfigured, Unavailable
 from tests.tokens import (
@@ -36,10 +36,10 @@ from tests.tokens import (
 NOWHERE = Database("postgresql://app:secret@127.0.0.1:1/nothing")
 
 
-def settings(**given: object) -> Settings:
+def settings(**given: object) -> ServiceSettings:
     base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
     named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return Settings.model_validate(base | named | given)
+    return ServiceSettings.model_validate(base | named | given)
 
 
 class Issuer:
@@ -234,7 +234,7 @@ def test_keys_are_fetched_over_https(https: Https) -> None:
     document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
     https.answers = {"/keys?v=1": (200, {"Content-Length": str(len(document))}, document)}
     known = f"https://localhost:{https.port}/keys?v=1"
-    checker = Jwts(NOWHERE, settings(jwt_jwks=known))
+    checker = JwtAuth(NOWHERE, settings(jwt_jwks=known))
     for _ in range(3):
         assert (
             checker.check(signed({"alg": "RS256", "kid": "rsa"}, claims(), rsa_by("rsa"))).tenant
@@ -253,25 +253,25 @@ def test_no_redirect_is_followed_and_no_flood_is_read(https: Https) -> None:
     }
     for path in ("/moved", "/flood", "/fails"):
         with pytest.raises(OSError, match=r"status|too large"):
-            fetched(f"https://localhost:{https.port}{path}")
+            fetch_https(f"https://localhost:{https.port}{path}")
     assert https.asked == ["/moved", "/flood", "/fails"]
-    assert fetched(f"https://localhost:{https.port}/keys") == document
+    assert fetch_https(f"https://localhost:{https.port}/keys") == document
 
 
 def test_an_issuer_that_drips_is_given_up(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its headers too, where every read by itself is in time."""
-    monkeypatch.setattr(auth_jwks, "_FETCH_SECONDS", 0.3)
+    monkeypatch.setattr(auth_jwks, "_FETCH_TIMEOUT_SECONDS", 0.3)
     https.answers = {"/keys": (200, {"Content-Length": "0"}, b"")}
-    assert fetched(f"https://localhost:{https.port}/keys") == b""
+    assert fetch_https(f"https://localhost:{https.port}/keys") == b""
     https.drips = 200
     with pytest.raises(OSError, match="slow"):
-        fetched(f"https://localhost:{https.port}/keys")
+        fetch_https(f"https://localhost:{https.port}/keys")
 
 
 def test_an_issuer_that_cannot_prove_its_name_is_not_asked(https: Https) -> None:
     https.answers = {"/keys": (200, {}, b"")}
     with pytest.raises(OSError, match="certificate verify failed"):  # it is localhost's
-        fetched(f"https://127.0.0.1:{https.port}/keys")
+        fetch_https(f"https://127.0.0.1:{https.port}/keys")
     assert https.asked == []
 
 

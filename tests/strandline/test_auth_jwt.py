@@ -11,10 +11,10 @@ import jwt
 import pytest
 
 from strandline.auth import jwt as auth_jwt
-from strandline.auth.credentials import Sent
-from strandline.auth.jwks import JwkSet, Key, Secret
-from strandline.auth.jwt import Jwts
-from strandline.config import Settings
+from strandline.auth.credentials import AuthRequest
+from strandline.auth.jwks import HmacSecret, JwkSet, VerificationKey
+from strandline.auth.jwt import JwtAuth
+from strandline.config import ServiceSettings
 from strandline.db.database import Database
 from strandline.errors import Unauthorized, Unavailable
 from tests.tokens import (
@@ -44,19 +44,19 @@ BY_SECRET = hmac_by(SECRET.encode())
 BY_RSA = rsa_by("rsa")
 
 
-def settings(**given: object) -> Settings:
+def settings(**given: object) -> ServiceSettings:
     base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
     named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return Settings.model_validate(base | named | given)
+    return ServiceSettings.model_validate(base | named | given)
 
 
-def by_secret(**given: object) -> Jwts:
-    return Jwts(NOWHERE, settings(jwt_secret=SECRET, **given))
+def by_secret(**given: object) -> JwtAuth:
+    return JwtAuth(NOWHERE, settings(jwt_secret=SECRET, **given))
 
 
-def by_keys(**given: object) -> Jwts:
+def by_keys(**given: object) -> JwtAuth:
     known = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec", use="sig"))
-    return Jwts(NOWHERE, settings(jwt_jwks=known, **given))
+    return JwtAuth(NOWHERE, settings(jwt_jwks=known, **given))
 
 
 # what holds --------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_each_hmac_holds_where_it_is_pinned(algorithm: str) -> None:
 )
 def test_each_signature_holds_where_it_is_pinned(algorithm: str, key: Any, sign: Any) -> None:
     known = jwks(jwk(key, kid="k", alg=algorithm, use="sig", key_ops=["verify"]))
-    checker = Jwts(NOWHERE, settings(jwt_jwks=known, jwt_algorithms=algorithm))
+    checker = JwtAuth(NOWHERE, settings(jwt_jwks=known, jwt_algorithms=algorithm))
     for kid in ({"kid": "k"}, {}):  # of one key none needs to be named
         made = signed({"alg": algorithm, **kid}, claims(), sign)
         assert checker.check(made).user == "user:alice"
@@ -164,7 +164,7 @@ def test_a_key_and_a_jwt_are_told_apart_by_their_form() -> None:
         ({"x-api-key": "a.b.c"}, None),
         ({}, None),
     ):
-        assert checker.find(Sent(headers)) == found
+        assert checker.find_credential(AuthRequest(headers)) == found
 
 
 # what does not -----------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def accepted() -> dict[str, Exception]:
     checkers = {"rsa": by_keys(), "hmac": by_secret()}
     for said, kind, text in forged():
         try:
-            checkers[kind].principal(text, None)
+            checkers[kind].authenticate(text, None)
         except Unauthorized:
             continue
         except Exception as error:  # Unavailable: it held, and its tenant was looked up nowhere
@@ -306,24 +306,26 @@ def test_every_forged_one_is_refused_without_a_connection() -> None:
     assert accepted() == {}
     for checker, made in ((by_keys(), signed(RS, claims(), BY_RSA)), (by_secret(), token())):
         with pytest.raises(Unavailable):  # while a genuine one has its tenant looked up
-            checker.principal(made, None)
+            checker.authenticate(made, None)
 
 
 def _algorithms_of_the_header(patch: pytest.MonkeyPatch) -> None:
-    def find(keys: Any, header: Mapping[str, Any]) -> Key | None:
+    def find(keys: Any, header: Mapping[str, Any]) -> VerificationKey | None:
         found = named(keys, header)
-        return found and Key(found.material, [str(header.get("alg"))])
+        return found and VerificationKey(found.material, [str(header.get("alg"))])
 
     named = JwkSet.find
     patch.setattr(JwkSet, "find", find)
 
 
 def _any_hmac(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Secret, "find", lambda _, header: Key(SECRET, [str(header.get("alg"))]))  # pyright: ignore
+    patch.setattr(
+        HmacSecret, "find", lambda _, header: VerificationKey(SECRET, [str(header.get("alg"))])
+    )  # pyright: ignore
 
 
 def _any_key(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(JwkSet, "_named", lambda keys, _: keys._keys[0][1])  # pyright: ignore
+    patch.setattr(JwkSet, "_select", lambda keys, _: keys._keys[0][1])  # pyright: ignore
 
 
 def _no_audience(patch: pytest.MonkeyPatch) -> None:
@@ -335,17 +337,19 @@ def _no_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _last_member_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(auth_jwt, "_once", dict)
+    patch.setattr(auth_jwt, "_reject_duplicates", dict)
 
 
 def _any_size(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(auth_jwt, "_MOST_CHARACTERS", 10**6)
+    patch.setattr(auth_jwt, "_MAX_CHARACTERS", 10**6)
 
 
 def _embedded_keys(patch: pytest.MonkeyPatch) -> None:
-    def find(keys: Any, header: Mapping[str, Any]) -> Key | None:
+    def find(keys: Any, header: Mapping[str, Any]) -> VerificationKey | None:
         own = header.get("jwk")
-        return Key(jwt.PyJWK(own, "RS256").key, ["RS256"]) if own else named(keys, header)
+        return (
+            VerificationKey(jwt.PyJWK(own, "RS256").key, ["RS256"]) if own else named(keys, header)
+        )
 
     named = JwkSet.find
     patch.setattr(JwkSet, "find", find)

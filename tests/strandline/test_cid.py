@@ -20,7 +20,7 @@ from strandline.log.cid import (
     block_cid,
     cid_bytes,
     cid_of_sha256,
-    encode,
+    encode_block,
     sha256_of_cid,
 )
 
@@ -113,7 +113,7 @@ def union(row: Row) -> dict[str, object]:
 @example(row=Row(content="", occurred_at=EPOCH - timedelta(microseconds=1)), edges=[])
 @example(row=Row(content="", occurred_at=datetime.max.replace(tzinfo=UTC)), edges=[])
 def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge]) -> None:
-    memory = decoded(encode(row, edges))
+    memory = decoded(encode_block(row, edges))
     assert memory["data"] == union(row)
     assert set(memory) == {"data", "edges"} | ({"timestamp"} if row.occurred_at else set())
     if row.occurred_at:
@@ -126,7 +126,7 @@ def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge])
 def test_a_block_is_canonical_and_its_cid_is_the_other_implementations(
     row: Row, edges: list[Edge]
 ) -> None:
-    block = encode(row, edges)
+    block = encode_block(row, edges)
     assert dag_cbor.encode(cast("Any", dag_cbor.decode(block))) == block
     assert block_cid(block) == str(other_cid(block, "dag-cbor"))
 
@@ -138,8 +138,8 @@ def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
 ) -> None:
     shuffled = list(edges)
     seed.shuffle(shuffled)
-    block = encode(Row(content="x"), edges)
-    assert encode(Row(content="x"), shuffled) == block
+    block = encode_block(Row(content="x"), edges)
+    assert encode_block(Row(content="x"), shuffled) == block
     links: list[dict[str, Any]] = decoded(block)["edges"]
     assert all(set(link) == {"target", "weight"} for link in links)
     assert all(isinstance(link["target"], CID) and type(link["weight"]) is float for link in links)
@@ -152,7 +152,9 @@ def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
 def test_a_weight_of_negative_zero_is_zero() -> None:
     """The database gives it back as zero, and the block must still hash to its CID."""
     cid = str(other_cid(b"", "dag-cbor"))
-    assert encode(Row(content="x"), [Edge(cid, -0.0)]) == encode(Row(content="x"), [Edge(cid, 0.0)])
+    assert encode_block(Row(content="x"), [Edge(cid, -0.0)]) == encode_block(
+        Row(content="x"), [Edge(cid, 0.0)]
+    )
 
 
 @settings(deadline=None, max_examples=50)
@@ -233,7 +235,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("row", "edges", "block", "cid"), GOLDEN, ids=["other", "self", "file"])
 def test_blocks_stay_what_they_were(row: Row, edges: list[Edge], block: str, cid: str) -> None:
-    assert encode(row, edges).hex() == block
+    assert encode_block(row, edges).hex() == block
     assert (
         block_cid(bytes.fromhex(block)) == cid == str(other_cid(bytes.fromhex(block), "dag-cbor"))
     )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from strandline.config import Settings, settings
+from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Database
 from strandline.errors import Misconfigured
-from tests.support import KEY_SECRET, Base
+from tests.support import KEY_SECRET, ScratchDatabase
 
 GOOD = {
     "STRANDLINE_DATABASE_URL": "postgresql://app@localhost/strandline",
@@ -16,12 +16,12 @@ GOOD = {
 
 def refusal(env: dict[str, str]) -> Misconfigured:
     with pytest.raises(Misconfigured) as refused:
-        Settings.from_env(env)
+        ServiceSettings.from_env(env)
     return refused.value
 
 
 def test_the_least_that_is_needed_is_enough() -> None:
-    made = Settings.from_env(GOOD)
+    made = ServiceSettings.from_env(GOOD)
     assert (made.bucket, made.queue_url, made.embedding_provider) == ("bucket", "", "local")
 
 
@@ -88,9 +88,9 @@ BY_SET = {
     ],
 )
 def test_any_way_in_is_enough(way: dict[str, str]) -> None:
-    made = Settings.from_env(NO_KEYS | way)
+    made = ServiceSettings.from_env(NO_KEYS | way)
     assert made.key_secret is None
-    assert made.takes_jwts is ("STRANDLINE_JWT_ISSUER" in way)
+    assert made.jwt_enabled is ("STRANDLINE_JWT_ISSUER" in way)
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,20 @@ def test_a_way_in_without_a_secret_asks_for_one_for_cursors(way: dict[str, str])
 
 def test_cursors_are_sealed_under_the_secret_that_is_there() -> None:
     by_own = {"STRANDLINE_CURSOR_SECRET": "c" * 32}
-    assert Settings.from_env(GOOD | JWT | by_own).sealing_secret == "c" * 32
-    assert Settings.from_env(GOOD).sealing_secret == GOOD["STRANDLINE_KEY_SECRET"]
-    assert Settings.from_env(NO_KEYS | JWT).sealing_secret == JWT["STRANDLINE_JWT_SECRET"]
+    assert ServiceSettings.from_env(GOOD | JWT | by_own).sealing_secret == "c" * 32
+    assert ServiceSettings.from_env(GOOD).sealing_secret == GOOD["STRANDLINE_KEY_SECRET"]
+    assert ServiceSettings.from_env(NO_KEYS | JWT).sealing_secret == JWT["STRANDLINE_JWT_SECRET"]
 
 
 def test_what_signs_is_pinned_by_the_kind_of_key() -> None:
-    assert Settings.from_env(GOOD | JWT).jwt_algorithms == ("HS256",)
+    assert ServiceSettings.from_env(GOOD | JWT).jwt_algorithms == ("HS256",)
     by_keys = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": SET}
-    assert Settings.from_env(by_keys).jwt_algorithms == ("RS256", "ES256", "EdDSA")
-    assert Settings.from_env(GOOD | JWT).jwt_scope_rights.keys() == {"read", "write", "admin"}
+    assert ServiceSettings.from_env(by_keys).jwt_algorithms == ("RS256", "ES256", "EdDSA")
+    assert ServiceSettings.from_env(GOOD | JWT).jwt_scope_rights.keys() == {
+        "read",
+        "write",
+        "admin",
+    }
 
 
 @pytest.mark.parametrize(
@@ -163,9 +167,9 @@ def test_keys_come_as_a_set_or_over_https(source: str) -> None:
 def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GOOD.items():
         monkeypatch.setenv(name, value)
-    assert settings().bucket == "bucket"
+    assert get_settings().bucket == "bucket"
     monkeypatch.setenv("STRANDLINE_BUCKET", "another")
-    assert settings().bucket == "bucket"
+    assert get_settings().bucket == "bucket"
 
 
 def test_only_prefixed_variables_are_read() -> None:
@@ -174,13 +178,15 @@ def test_only_prefixed_variables_are_read() -> None:
 
 
 @pytest.mark.parametrize("role", ["superuser", "owner"])
-def test_a_role_that_could_look_past_row_level_security_is_refused(base: Base, role: str) -> None:
-    database = Database({"superuser": base.admin_url, "owner": base.owner_url}[role])
+def test_a_role_that_could_look_past_row_level_security_is_refused(
+    scratch_db: ScratchDatabase, role: str
+) -> None:
+    database = Database({"superuser": scratch_db.admin_url, "owner": scratch_db.owner_url}[role])
     with pytest.raises(Misconfigured, match="row-level security"):
         database.connection()
 
 
-def test_the_application_role_is_served(base: Base) -> None:
-    database = Database(base.url)
+def test_the_application_role_is_served(scratch_db: ScratchDatabase) -> None:
+    database = Database(scratch_db.url)
     assert database.connection().execute("select 1").fetchone() == (1,)
     database.close()

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline.db.database import Access, Asker, Database
-from strandline.errors import Misconfigured, Unavailable, Unsure
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.errors import Misconfigured, OutcomeUnknown, Unavailable
 from strandline.llm import store as llm_store
-from tests.support import APP, Base
+from tests.support import APP, ScratchDatabase
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class Number:
 
 
 WHO = "select current_tenant() as tenant, current_viewer() as viewer, current_writer() as writer"
-ALICE = Asker("acme", ("user:alice",), "user:alice")
-BOB = Asker("globex", ("agent:helper", "user:bob"))
+ALICE = Caller("acme", ("user:alice",), "user:alice")
+BOB = Caller("globex", ("agent:helper", "user:bob"))
 NOT_ANYBODY = Who(None, None, None)
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     """The application's way in."""
-    database = Database(base.url)
+    database = Database(scratch_db.url)
     yield database
     database.close()
 
 
-def who_is(access: Access) -> Who:
+def who_is(access: TenantDb) -> Who:
     """Whom the database takes this asker for."""
     return access.fetch(Who, WHO, {})[0]
 
@@ -60,13 +60,13 @@ def backend(database: Database) -> int:
     return database.connection().info.backend_pid
 
 
-def end(base: Base, pid: int) -> None:
+def end(base: ScratchDatabase, pid: int) -> None:
     """Kill a backend, and wait until it is gone."""
     assert base.rows("select pg_terminate_backend(%s, 5000)", pid) == [(True,)]
 
 
 def test_the_settings_end_with_the_transaction(database: Database) -> None:
-    access = database.access(ALICE)
+    access = database.connect_as(ALICE)
     assert who_is(access) == Who("acme", ["user:alice"], "user:alice")
     assert who_is_left(database) == NOT_ANYBODY
     with access.transaction():
@@ -79,7 +79,7 @@ def test_the_settings_end_with_the_transaction(database: Database) -> None:
     assert timeout == ("20s",)  # the role's own
 
 
-def fail_half_way(access: Access, expected: Who, *, ours: bool) -> None:
+def fail_half_way(access: TenantDb, expected: Who, *, ours: bool) -> None:
     """A transaction that ends badly: in our code, or in the database."""
     with access.transaction():
         assert who_is(access) == expected
@@ -89,7 +89,7 @@ def fail_half_way(access: Access, expected: Who, *, ours: bool) -> None:
 
 
 def test_two_askers_on_one_warm_connection_never_meet(database: Database) -> None:
-    alice, bob = database.access(ALICE), database.access(BOB)
+    alice, bob = database.connect_as(ALICE), database.connect_as(BOB)
     pids = {backend(database)}
     for turn in range(200):
         asker = ALICE if turn % 2 else BOB
@@ -126,47 +126,53 @@ def test_two_askers_on_one_warm_connection_never_meet(database: Database) -> Non
     ],
 )
 def test_a_participants_name_arrives_as_it_is(database: Database, name: str) -> None:
-    asker = Asker("acme", tuple(sorted([name, "agent:x"])), name)
-    assert who_is(database.access(asker)) == Who("acme", list(asker.viewer), name)
+    asker = Caller("acme", tuple(sorted([name, "agent:x"])), name)
+    assert who_is(database.connect_as(asker)) == Who("acme", list(asker.viewer), name)
 
 
 def test_an_empty_viewer_is_the_empty_set_and_not_nobody(database: Database) -> None:
-    assert who_is(database.access(Asker.background("acme"))) == Who("acme", [], "*")
+    assert who_is(database.connect_as(Caller.background("acme"))) == Who("acme", [], "*")
 
 
-def test_a_backend_that_died_while_idle_costs_nothing(database: Database, base: Base) -> None:
-    assert who_is(database.access(ALICE)).tenant == "acme"
-    end(base, backend(database))
+def test_a_backend_that_died_while_idle_costs_nothing(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
+    end(scratch_db, backend(database))
     time.sleep(1.1)  # beyond the moment in which a connection is trusted
-    assert who_is(database.access(ALICE)).tenant == "acme"
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_backend_that_died_a_moment_ago_is_unsure_once(database: Database, base: Base) -> None:
-    access = database.access(ALICE)
-    end(base, backend(database))
-    with pytest.raises(Unsure) as lost:
+def test_a_backend_that_died_a_moment_ago_is_unsure_once(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
+    access = database.connect_as(ALICE)
+    end(scratch_db, backend(database))
+    with pytest.raises(OutcomeUnknown) as lost:
         who_is(access)
     assert lost.value.retryable
-    assert who_is(database.access(ALICE)).tenant == "acme"
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_backend_that_dies_in_a_transaction_is_unsure(database: Database, base: Base) -> None:
-    access, pid = database.access(ALICE), backend(database)
+def test_a_backend_that_dies_in_a_transaction_is_unsure(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
+    access, pid = database.connect_as(ALICE), backend(database)
 
     def be_killed() -> None:
         with access.transaction():
             who_is(access)
-            end(base, pid)
+            end(scratch_db, pid)
             who_is(access)
 
-    with pytest.raises(Unsure):
+    with pytest.raises(OutcomeUnknown):
         be_killed()
-    assert who_is(database.access(ALICE)).tenant == "acme"
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
 def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Database) -> None:
     """The database ends it, so that a frozen Lambda holds no lock."""
-    access = database.access(ALICE)
+    access = database.connect_as(ALICE)
 
     def sleep_in_a_transaction() -> None:
         with access.transaction():
@@ -177,26 +183,26 @@ def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Data
 
     with pytest.raises(Unavailable):
         sleep_in_a_transaction()
-    assert who_is(database.access(ALICE)).tenant == "acme"
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
 def test_a_statement_past_the_deadline_is_unavailable(database: Database) -> None:
     started = time.monotonic()
-    late = database.access(ALICE, deadline=started + 0.2)
+    late = database.connect_as(ALICE, deadline=started + 0.2)
     with pytest.raises(Unavailable) as stopped:
         late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
-    assert not isinstance(stopped.value, Unsure)
+    assert not isinstance(stopped.value, OutcomeUnknown)
     assert time.monotonic() - started < 2
     with pytest.raises(Unavailable), late.transaction():
         late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
-    assert who_is(database.access(ALICE)).tenant == "acme"
+    assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
 def test_a_row_that_another_holds_is_unavailable_and_no_fault(
-    database: Database, base: Base
+    database: Database, scratch_db: ScratchDatabase
 ) -> None:
-    access = database.access(ALICE)
-    with psycopg.connect(base.url) as other:
+    access = database.connect_as(ALICE)
+    with psycopg.connect(scratch_db.url) as other:
         other.execute("select pg_advisory_xact_lock(7)")
 
         def wait_for_it() -> None:
@@ -206,44 +212,48 @@ def test_a_row_that_another_holds_is_unavailable_and_no_fault(
 
         with pytest.raises(Unavailable) as held:
             wait_for_it()
-        assert not isinstance(held.value, Unsure)
+        assert not isinstance(held.value, OutcomeUnknown)
     assert who_is(access).tenant == "acme"
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
     nowhere = Database("postgresql://strandline_app@127.0.0.1:1/none")
     with pytest.raises(Unavailable) as away:
-        nowhere.access(ALICE)
+        nowhere.connect_as(ALICE)
     assert away.value.retryable
-    assert not isinstance(away.value, Unsure)
+    assert not isinstance(away.value, OutcomeUnknown)
 
 
-def test_a_role_that_could_look_past_row_security_is_refused(base: Base) -> None:
-    for url in (base.admin_url, base.owner_url):
+def test_a_role_that_could_look_past_row_security_is_refused(scratch_db: ScratchDatabase) -> None:
+    for url in (scratch_db.admin_url, scratch_db.owner_url):
         with pytest.raises(Misconfigured):
-            Database(url).access(ALICE)
+            Database(url).connect_as(ALICE)
 
 
-def test_a_member_of_a_role_that_sees_all_is_refused(base: Base) -> None:
-    base.rows("create role sly login password 'sly' in role strandline_app, strandline_search")
+def test_a_member_of_a_role_that_sees_all_is_refused(scratch_db: ScratchDatabase) -> None:
+    scratch_db.rows(
+        "create role sly login password 'sly' in role strandline_app, strandline_search"
+    )
     try:
         with pytest.raises(Misconfigured):
-            Database(base.server.dsn(base.name, "sly", "sly")).connection()
+            Database(scratch_db.server.dsn(scratch_db.name, "sly", "sly")).connection()
     finally:
-        base.rows("drop role sly")
+        scratch_db.rows("drop role sly")
 
 
-def test_a_server_that_only_reads_is_left_for_the_writer(base: Base) -> None:
-    with closing(Database(base.url)) as database:
+def test_a_server_that_only_reads_is_left_for_the_writer(scratch_db: ScratchDatabase) -> None:
+    with closing(Database(scratch_db.url)) as database:
         connection = database.connection()
         connection.execute("set default_transaction_read_only = on")
-        with pytest.raises(Unavailable), database.access(Asker("acme", ())).transaction():
+        with pytest.raises(Unavailable), database.connect_as(Caller("acme", ())).transaction():
             connection.execute("insert into tenants values ('acme')")
         assert connection.closed
         assert not database.connection().closed
 
 
-def test_a_thread_that_ended_leaves_no_connection(database: Database, base: Base) -> None:
+def test_a_thread_that_ended_leaves_no_connection(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
     """A state machine's every run has threads of its own."""
     for _ in range(6):
         thread = threading.Thread(target=database.connection)
@@ -252,7 +262,7 @@ def test_a_thread_that_ended_leaves_no_connection(database: Database, base: Base
     database.connection()
     count = "select count(*) from pg_stat_activity where usename = 'strandline_app'"
     deadline = time.monotonic() + 10
-    while base.rows(f"{count} and datname = current_database()") != [(1,)]:
+    while scratch_db.rows(f"{count} and datname = current_database()") != [(1,)]:
         assert time.monotonic() < deadline, "connections of dead threads stay"
         time.sleep(0.05)
 
@@ -265,10 +275,10 @@ def test_what_is_asked_arrives_as_it_is_meant(database: Database) -> None:
     )
     large = "ü" * 3_000_000  # more than both ends' buffers hold
     params = {"a": "%(b)s", "b": large, "none": None, "list": ["x", None], "many": 2}
-    access = database.access(ALICE)
+    access = database.connect_as(ALICE)
     expected = [Arrived(f"{large}%%(b)s{large}", None, ["x", None])] * 2
     assert access.fetch(Arrived, statement, params) == expected
-    assert access.look(Arrived, statement, params).rows == expected
+    assert access.read_snapshot(Arrived, statement, params).rows == expected
     with access.transaction():
         assert access.fetch(Arrived, statement, params) == expected
 
@@ -280,7 +290,7 @@ class Arrived:
     c: list[str | None]
 
 
-def in_a_transaction(access: Access) -> None:
+def in_a_transaction(access: TenantDb) -> None:
     with access.transaction():
         who_is(access)
         access.execute("select 1", {})
@@ -291,7 +301,7 @@ def fail(ask: Callable[..., object]) -> None:
         ask(Number, "select 1 / 0 as n", {})
 
 
-def fail_in_a_transaction(access: Access) -> None:
+def fail_in_a_transaction(access: TenantDb) -> None:
     with suppress(psycopg.errors.DivisionByZero), access.transaction():
         access.fetch(Number, "select 1 / 0 as n", {})
 
@@ -299,28 +309,28 @@ def fail_in_a_transaction(access: Access) -> None:
 CALLED = "select $1::text, $2::text, $3::text"
 LONG = 25.0
 """Seconds to a deadline: more than the role's own time-out."""
-WAYS: dict[str, Callable[[Access], object]] = {
+WAYS: dict[str, Callable[[TenantDb], object]] = {
     "fetch": who_is,
-    "look": lambda access: access.look(Who, WHO, {}),
-    "call": lambda access: access.call(CALLED),
+    "look": lambda access: access.read_snapshot(Who, WHO, {}),
+    "call": lambda access: access.call_function(CALLED),
     "transaction": in_a_transaction,
     "fetch that fails": lambda access: fail(access.fetch),
-    "look that fails": lambda access: fail(access.look),
+    "look that fails": lambda access: fail(access.read_snapshot),
     "transaction that fails": fail_in_a_transaction,
-    "lease_model": lambda access: llm_store.lease(
-        access, "m", "s", most=1, limit=9, failures=9, may_try=True, try_seconds=1
+    "lease_model": lambda access: llm_store.lease_calls(
+        access, "m", "s", max_calls=1, limit=9, failures=9, may_probe=True, probe_seconds=1
     ),
 }
 """Each way to the database that there is."""
 
 
-def alive(base: Base) -> set[int]:
+def alive(base: ScratchDatabase) -> set[int]:
     """The service's sessions, by their processes."""
     asked = "select pid from pg_stat_activity where usename = %s and datname = %s"
     return {pid for (pid,) in base.rows(asked, APP, base.name)}
 
 
-def set_idle_seconds(base: Base, seconds: int) -> None:
+def set_idle_seconds(base: ScratchDatabase, seconds: int) -> None:
     """After how long the server ends the service's idle sessions in this database."""
     statement = sql.SQL("alter role {} in database {} set idle_session_timeout = {}").format(
         sql.Identifier(APP), sql.Identifier(base.name), sql.Literal(f"{seconds}s")
@@ -329,22 +339,24 @@ def set_idle_seconds(base: Base, seconds: int) -> None:
         administrator.execute(statement)
 
 
-def test_the_server_ends_a_session_whatever_was_its_last_exchange(base: Base) -> None:
+def test_the_server_ends_a_session_whatever_was_its_last_exchange(
+    scratch_db: ScratchDatabase,
+) -> None:
     """Otherwise the database would never pause. The planted fault, what the driver's own pipeline
     says after its Sync, keeps a session."""
-    set_idle_seconds(base, 1)
-    base.rows("insert into tenants values ('acme')")
+    set_idle_seconds(scratch_db, 1)
+    scratch_db.rows("insert into tenants values ('acme')")
     pids: dict[str, int] = {}
     with ExitStack() as stack:
         helper = stack.enter_context(ThreadPoolExecutor(1))
         opened = {
-            way: stack.enter_context(closing(Database(base.url)))
+            way: stack.enter_context(closing(Database(scratch_db.url)))
             for way in ("flushed", *WAYS, "in a thread", "call with little time")
         }
 
-        def go(way: str, ask: Callable[[Access], object], seconds: float = LONG) -> None:
+        def go(way: str, ask: Callable[[TenantDb], object], seconds: float = LONG) -> None:
             database = opened[way]
-            ask(database.access(ALICE, time.monotonic() + seconds))
+            ask(database.connect_as(ALICE, time.monotonic() + seconds))
             connection = database.connection()
             pids[way] = connection.info.backend_pid
             if way == "flushed":
@@ -358,29 +370,29 @@ def test_the_server_ends_a_session_whatever_was_its_last_exchange(base: Base) ->
         go("call with little time", WAYS["call"], 5)
         assert set(pids) == set(opened)
         until = time.monotonic() + 10
-        while left := {way for way, pid in pids.items() if pid in alive(base)} - {"flushed"}:
+        while left := {way for way, pid in pids.items() if pid in alive(scratch_db)} - {"flushed"}:
             assert time.monotonic() < until, f"sessions that nobody ends: {left}"
             time.sleep(0.05)
-        assert alive(base) == {pids["flushed"]}
+        assert alive(scratch_db) == {pids["flushed"]}
 
 
 @pytest.fixture
 def wary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are never trusted: as after a pause."""
-    monkeypatch.setattr("strandline.db.database._TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.database._LIVENESS_TTL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("way", [name for name in WAYS if "fails" not in name])
 @pytest.mark.usefixtures("wary")
 def test_an_access_that_is_held_outlives_its_session(
-    database: Database, base: Base, way: str
+    database: Database, scratch_db: ScratchDatabase, way: str
 ) -> None:
     """As while a model is asked. Who asks stays the same."""
-    base.rows("insert into tenants values ('globex')")
-    access = database.access(BOB)
+    scratch_db.rows("insert into tenants values ('globex')")
+    access = database.connect_as(BOB)
     expected = Who("globex", ["agent:helper", "user:bob"], "*")
     assert who_is(access) == expected
-    end(base, backend(database))
+    end(scratch_db, backend(database))
     WAYS[way](access)
     assert who_is(access) == expected
     assert who_is_left(database) == NOT_ANYBODY
@@ -390,16 +402,18 @@ def test_an_access_that_is_held_outlives_its_session(
 def test_a_call_inside_a_transaction_is_part_of_it(database: Database) -> None:
     """An append that is rolled back with what stands around it: on a connection of its own it
     would stay."""
-    access = database.access(ALICE)
+    access = database.connect_as(ALICE)
     with access.transaction():
         (pid,) = access.fetch(Number, "select pg_backend_pid() as n", {})
-        ((called,),) = access.call("select pg_backend_pid() from (values ($1, $2, $3)) as asked")
+        ((called,),) = access.call_function(
+            "select pg_backend_pid() from (values ($1, $2, $3)) as asked"
+        )
         assert called == str(pid.n).encode()
         assert database.in_transaction
 
 
 def test_a_transaction_keeps_its_connection(database: Database) -> None:
-    access = database.access(ALICE)
+    access = database.connect_as(ALICE)
     with access.transaction():
         pid = access.fetch(Number, "select pg_backend_pid() as n", {})
         assert database.in_transaction

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
 from strandline.log.cid import blob_cid
-from strandline.log.event_builder import Draft, differing, draft, finish
+from strandline.log.event_builder import EventDraft, build_draft, build_event, list_differences
 from strandline.log.schemas import AppendRequest
-from strandline.schemas import validated
+from strandline.schemas import validate
 
 APPEND = AppendRequest
 RIGHTS = frozenset({"read", "write"})
@@ -22,10 +22,10 @@ ALICE = Principal("acme", "user:alice", RIGHTS)
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def made(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> Draft:
+def made(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> EventDraft:
     body = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x", **more}
     body = {name: value for name, value in body.items() if value is not ...}
-    return draft(principal, validated(APPEND, body), key)
+    return build_draft(principal, validate(APPEND, body), key)
 
 
 def refused(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **more: Any) -> str:
@@ -171,7 +171,7 @@ def test_content_over_64_kib_of_utf_8_becomes_a_payload(text: str, is_payload: b
     found = made(content=text)
     assert found.payload == (text.encode() if is_payload else None)
     assert found.payload_cid == (blob_cid(text.encode()) if is_payload else None)
-    event = finish(found, 0, [])
+    event = build_event(found, 0, [])
     assert event.content == (None if is_payload else text)
     assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
 
@@ -192,10 +192,10 @@ def test_two_edges_that_mean_one_event_are_refused() -> None:
     found = made(edges=edges)
     target = blob_cid(b"x")
     with pytest.raises(Invalid) as twice:
-        finish(found, 0, [(FIRST, target), (FIRST, target)])
+        build_event(found, 0, [(FIRST, target), (FIRST, target)])
     assert twice.value.details["field"] == "edges"
-    finish(found, 0, [(FIRST, target), (SECOND, target)])
-    finish(found, 0, [(None, None), (None, None)])  # refused where the log is
+    build_event(found, 0, [(FIRST, target), (SECOND, target)])
+    build_event(found, 0, [(None, None), (None, None)])  # refused where the log is
 
 
 # the same request --------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_two_edges_that_mean_one_event_are_refused() -> None:
 def test_requests_that_say_the_same_have_one_fingerprint(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    assert made(**one).fingerprint() == made(**other).fingerprint()
+    assert made(**one).compute_fingerprint() == made(**other).compute_fingerprint()
 
 
 def test_requests_that_say_something_else_have_other_fingerprints() -> None:
@@ -238,7 +238,7 @@ def test_requests_that_say_something_else_have_other_fingerprints() -> None:
         {"role": "agent", "parts": [{"content": "x", "model": m}], "content": ...} for m in "ab"
     ]
     bodies += [{"content": "x" * 70_000}, {"content": "y" * 70_000}]
-    prints = [made(**body).fingerprint() for body in bodies]
+    prints = [made(**body).compute_fingerprint() for body in bodies]
     assert len(set(prints)) == len(bodies)
 
 
@@ -255,16 +255,19 @@ VALUES = st.recursive(
 @given(one=st.dictionaries(st.text(max_size=3), VALUES, max_size=3), other=VALUES)
 def test_metadata_has_one_fingerprint_however_its_numbers_are_spelled(one: Any, other: Any) -> None:
     same = json.loads(json.dumps(dict(reversed(one.items()))))
-    assert made(metadata=one).fingerprint() == made(metadata=same).fingerprint()
+    assert made(metadata=one).compute_fingerprint() == made(metadata=same).compute_fingerprint()
     if json.dumps(one.get("x"), sort_keys=True) != json.dumps(other, sort_keys=True):
         changed = {**one, "x": other}
         if "x" not in one or one["x"] != other:
-            assert made(metadata=one).fingerprint() != made(metadata=changed).fingerprint()
+            assert (
+                made(metadata=one).compute_fingerprint()
+                != made(metadata=changed).compute_fingerprint()
+            )
 
 
-def stored(event: Draft) -> dict[str, Any]:
+def stored(event: EventDraft) -> dict[str, Any]:
     """The row of a draft, as the database gives it in a conflict."""
-    row: dict[str, Any] = finish(
+    row: dict[str, Any] = build_event(
         event, 0, [(FIRST, blob_cid(b"x"))] * len(event.request.edges)
     ).as_json()
     parts = [part._asdict() for part in event.parts]
@@ -272,7 +275,7 @@ def stored(event: Draft) -> dict[str, Any]:
     return json.loads(json.dumps({**row, "parts": parts, "edges": links}))
 
 
-def said_by_agent(body: dict[str, Any]) -> Draft:
+def said_by_agent(body: dict[str, Any]) -> EventDraft:
     instead: dict[str, Any] = {"content": ...} if "parts" in body else {}
     whole: dict[str, Any] = {"role": "agent", **instead, **body}
     return made(key="k", **whole)
@@ -305,4 +308,4 @@ def test_a_difference_is_named_as_the_caller_calls_it(
 ) -> None:
     was, now = said_by_agent(first), said_by_agent(second)
     links = [{"event_id": str(FIRST), "weight": e.weight} for e in now.request.edges]
-    assert differing(now, stored(was), links) == named
+    assert list_differences(now, stored(was), links) == named

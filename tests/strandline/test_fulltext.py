@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.log.fulltext import MAX_JOINERS, parser_text
+from strandline.log.fulltext import MAX_JOINERS, sanitize_for_parser
 
 JOINERS = "_-./~@:+=?&%#"
 ENDERS = " \n\t,;()<>[]{}\"'!"
@@ -18,7 +18,7 @@ TEXTS = st.builds("".join, st.lists(st.builds(str.__mul__, UNITS, st.integers(1,
 
 @given(TEXTS)
 def test_no_run_over_the_limit_is_left(text: str) -> None:
-    parted = parser_text(text)
+    parted = sanitize_for_parser(text)
     runs = RUN_ENDS.split(parted)
     assert max(sum(map(run.count, JOINERS)) for run in runs) <= MAX_JOINERS
     last_end = parted.rfind("-->")
@@ -27,7 +27,7 @@ def test_no_run_over_the_limit_is_left(text: str) -> None:
 
 @given(TEXTS)
 def test_characters_keep_their_places(text: str) -> None:
-    parted = parser_text(text)
+    parted = sanitize_for_parser(text)
     assert len(parted) == len(text)
     changed = {(a, b) for a, b in zip(text, parted, strict=True) if a != b}
     assert changed <= {(mark, " ") for mark in JOINERS + "<!"}
@@ -35,8 +35,8 @@ def test_characters_keep_their_places(text: str) -> None:
 
 @given(TEXTS)
 def test_what_was_parted_stays_as_it_is(text: str) -> None:
-    parted = parser_text(text)
-    assert parser_text(parted) == parted
+    parted = sanitize_for_parser(text)
+    assert sanitize_for_parser(parted) == parted
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def test_what_was_parted_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_everyday_text_is_left_as_it_is(text: str) -> None:
-    assert parser_text(text) == text
+    assert sanitize_for_parser(text) == text
 
 
 def test_each_joiner_past_the_limit_parts_with_the_row_behind_it() -> None:
     one = "a-" * MAX_JOINERS
-    assert parser_text(f"{one}b-_-c{one}d_e") == f"{one}b   c{one}d e"
+    assert sanitize_for_parser(f"{one}b-_-c{one}d_e") == f"{one}b   c{one}d e"
 
 
 def test_only_a_comment_without_an_end_is_blanked() -> None:
     filler = "word " * 20
-    assert parser_text(f"{filler}<!-- a --><!-- b") == f"{filler}<!-- a -->  -- b"
-    assert parser_text(f"{filler}<!-- a <!-- b -->") == f"{filler}<!-- a <!-- b -->"
-    assert parser_text(f"{filler}<!-->") == f"{filler}  -->"
+    assert sanitize_for_parser(f"{filler}<!-- a --><!-- b") == f"{filler}<!-- a -->  -- b"
+    assert sanitize_for_parser(f"{filler}<!-- a <!-- b -->") == f"{filler}<!-- a <!-- b -->"
+    assert sanitize_for_parser(f"{filler}<!-->") == f"{filler}  -->"

@@ -13,16 +13,16 @@ from psycopg import Connection
 
 from strandline.chains.heat import (
     MAX_STRENGTH,
-    State,
-    Use,
-    cold_at,
-    factors,
-    heat,
-    promote_until,
-    recalled,
+    AccessState,
+    HeatState,
+    apply_recalls,
+    compute_cold_at,
+    compute_factors,
+    compute_heat,
+    compute_promote_until,
 )
 from strandline.tuning import DEFAULTS, Tuning
-from tests.support import Base
+from tests.support import ScratchDatabase
 
 T0 = datetime(2026, 5, 8, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -30,7 +30,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 shares = st.floats(0, 1)
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 states = st.builds(
-    State,
+    HeatState,
     importance=shares,
     density=shares,
     strength=st.floats(1, MAX_STRENGTH) | st.just(1.0) | st.sampled_from([1.5, 2.25]),
@@ -51,9 +51,9 @@ gaps = st.floats(0, 2000)
 """Hours since the last access."""
 
 
-def warm(**more: Any) -> State:
+def warm(**more: Any) -> HeatState:
     """A chain of importance and density 1, accessed at T0."""
-    given = State(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
+    given = HeatState(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
     return given._replace(**more)
 
 
@@ -67,8 +67,8 @@ def test_heat_is_the_formula_of_the_issue(
     now = T0 + timedelta(hours=hours)
     hours = (now - T0).total_seconds() / 3600
     expected = min(1.0, 0.7 * importance + 0.3 * density) * math.exp(-hours / (24 * strength))
-    state = State(importance, density, strength, T0)
-    assert heat(state, now, DEFAULTS) == pytest.approx(expected, rel=1e-12, abs=1e-50)
+    state = HeatState(importance, density, strength, T0)
+    assert compute_heat(state, now, DEFAULTS) == pytest.approx(expected, rel=1e-12, abs=1e-50)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_heat_is_the_formula_of_the_issue(
         (warm(importance=0.0, density=0.0), 5, 0.0),
     ],
 )
-def test_heat_by_hand(state: State, hours: float, expected: float) -> None:
-    assert heat(state, T0 + hours * HOUR, DEFAULTS) == pytest.approx(expected, rel=1e-12)
+def test_heat_by_hand(state: HeatState, hours: float, expected: float) -> None:
+    assert compute_heat(state, T0 + hours * HOUR, DEFAULTS) == pytest.approx(expected, rel=1e-12)
 
 
 def test_weights_over_one_are_capped() -> None:
     tuning = DEFAULTS.with_overrides({"heat_importance": 1.0, "heat_density": 1.0})
-    assert factors(warm(), T0, tuning).base == 1.0
+    assert compute_factors(warm(), T0, tuning).base == 1.0
 
 
 @given(states, moments, tunings)
 def test_factors_multiply_to_heat_and_name_what_went_in(
-    state: State, now: datetime, tuning: Tuning
+    state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
-    found = factors(state, now, tuning)
-    assert found.heat == heat(state, now, tuning) == found.base * found.retention
+    found = compute_factors(state, now, tuning)
+    assert found.heat == compute_heat(state, now, tuning) == found.base * found.retention
     assert found[:4] == (
         state.importance,
         state.density,
@@ -110,39 +110,41 @@ def test_factors_multiply_to_heat_and_name_what_went_in(
 
 @given(states, moments, tunings)
 def test_a_clock_that_goes_back_gives_no_more_than_the_base(
-    state: State, now: datetime, tuning: Tuning
+    state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
     if now <= state.accessed_at:
-        assert heat(state, now, tuning) == factors(state, now, tuning).base
+        assert compute_heat(state, now, tuning) == compute_factors(state, now, tuning).base
 
 
 @given(states, moments, st.floats(0, 10_000), tunings)
 def test_heat_never_rises_by_waiting(
-    state: State, now: datetime, hours: float, tuning: Tuning
+    state: HeatState, now: datetime, hours: float, tuning: Tuning
 ) -> None:
-    assert heat(state, now + timedelta(hours=hours), tuning) <= heat(state, now, tuning)
+    assert compute_heat(state, now + timedelta(hours=hours), tuning) <= compute_heat(
+        state, now, tuning
+    )
 
 
 @given(states, st.floats(1, MAX_STRENGTH), gaps, tunings)
 def test_stronger_is_never_colder(
-    state: State, strength: float, hours: float, tuning: Tuning
+    state: HeatState, strength: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
     weak, strong = sorted((state.strength, strength))
-    assert heat(state._replace(strength=weak), now, tuning) <= heat(
+    assert compute_heat(state._replace(strength=weak), now, tuning) <= compute_heat(
         state._replace(strength=strong), now, tuning
     )
 
 
 @given(states, shares, shares, gaps, tunings)
 def test_what_matters_more_is_never_colder(
-    state: State, importance: float, density: float, hours: float, tuning: Tuning
+    state: HeatState, importance: float, density: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
     more = state._replace(
         importance=max(state.importance, importance), density=max(state.density, density)
     )
-    assert heat(state, now, tuning) <= heat(more, now, tuning)
+    assert compute_heat(state, now, tuning) <= compute_heat(more, now, tuning)
 
 
 # Moments ------------------------------------------------------------------------------------------
@@ -150,41 +152,45 @@ def test_what_matters_more_is_never_colder(
 
 @given(states, tunings)
 def test_cold_is_where_heat_crosses_freezing_or_the_days_are_over(
-    state: State, tuning: Tuning
+    state: HeatState, tuning: Tuning
 ) -> None:
-    at = cold_at(state, tuning)
+    at = compute_cold_at(state, tuning)
     days_over = state.accessed_at + timedelta(hours=tuning.archive_days * 24)  # rounded as there
     assert at >= days_over
     if at - state.accessed_at < timedelta(days=36_524):  # not cut at a century
-        assert heat(state, at, tuning) <= tuning.freezing * (1 + 1e-6)
+        assert compute_heat(state, at, tuning) <= tuning.freezing * (1 + 1e-6)
         if at > days_over:
-            assert heat(state, at, tuning) == pytest.approx(tuning.freezing, rel=1e-6)
+            assert compute_heat(state, at, tuning) == pytest.approx(tuning.freezing, rel=1e-6)
             sooner = at - (at - state.accessed_at) * 0.01 - timedelta(milliseconds=1)
-            assert heat(state, sooner, tuning) > tuning.freezing * (1 - 1e-9)
+            assert compute_heat(state, sooner, tuning) > tuning.freezing * (1 - 1e-9)
 
 
 @given(states, moments, tunings)
 def test_promotable_is_just_as_long_as_warm_enough(
-    state: State, now: datetime, tuning: Tuning
+    state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
-    until, found = promote_until(state, tuning), heat(state, now, tuning)
+    until, found = compute_promote_until(state, tuning), compute_heat(state, now, tuning)
     if abs(found - tuning.promote) > 1e-6 * tuning.promote:
         assert (now <= until) == (found >= tuning.promote)
 
 
 def test_moments_by_hand() -> None:
-    assert cold_at(warm(), DEFAULTS) == T0 + 7 * DAY  # 0.1 is crossed after 55 hours
-    assert cold_at(warm(strength=1.5**3), DEFAULTS) == T0 + timedelta(
+    assert compute_cold_at(warm(), DEFAULTS) == T0 + 7 * DAY  # 0.1 is crossed after 55 hours
+    assert compute_cold_at(warm(strength=1.5**3), DEFAULTS) == T0 + timedelta(
         hours=24 * 1.5**3 * math.log(10)
     )
-    assert promote_until(warm(), DEFAULTS) == T0 + timedelta(hours=24 * math.log(1 / 0.3))
-    assert promote_until(warm(importance=0.1, density=0.1), DEFAULTS) < T0 - 36_500 * DAY
+    assert compute_promote_until(warm(), DEFAULTS) == T0 + timedelta(hours=24 * math.log(1 / 0.3))
+    assert compute_promote_until(warm(importance=0.1, density=0.1), DEFAULTS) < T0 - 36_500 * DAY
 
 
 def test_the_strongest_chain_stays_in_the_calendar() -> None:
     tuning = DEFAULTS.with_overrides({"heat_hours": 10_000.0, "freezing": 0.001, "promote": 0.001})
     state = warm(strength=MAX_STRENGTH)
-    assert cold_at(state, tuning) == promote_until(state, tuning) == T0 + timedelta(hours=876_600)
+    assert (
+        compute_cold_at(state, tuning)
+        == compute_promote_until(state, tuning)
+        == T0 + timedelta(hours=876_600)
+    )
 
 
 # Recalls ------------------------------------------------------------------------------------------
@@ -192,7 +198,7 @@ def test_the_strongest_chain_stays_in_the_calendar() -> None:
 times = st.lists(
     st.integers(0, 24 * 14 * 4).map(lambda quarter: T0 + quarter * HOUR / 4), max_size=40
 )
-fresh = Use(1.0, None, T0)
+fresh = AccessState(1.0, None, T0)
 
 
 @given(times)
@@ -202,7 +208,7 @@ def test_strength_is_the_growth_to_the_number_that_counts(at: list[datetime]) ->
     for moment in sorted(at):
         if not counted or moment - counted[-1] >= 12 * HOUR:
             counted.append(moment)
-    use = recalled(fresh, at, DEFAULTS)
+    use = apply_recalls(fresh, at, DEFAULTS)
     assert use.strength == pytest.approx(1.5 ** len(counted), rel=1e-12)
     assert use.boosted_at == (counted[-1] if counted else None)
     assert use.accessed_at == max([T0, *at])
@@ -212,7 +218,7 @@ def test_strength_is_the_growth_to_the_number_that_counts(at: list[datetime]) ->
 def test_order_and_doubling_change_nothing(at: list[datetime], chance: Any, tuning: Tuning) -> None:
     again = [*at, *chance.choices(at, k=len(at))] if at else []
     chance.shuffle(again)
-    assert recalled(fresh, again, tuning) == recalled(fresh, at, tuning)
+    assert apply_recalls(fresh, again, tuning) == apply_recalls(fresh, at, tuning)
 
 
 @given(times, st.lists(st.integers(0, 40), max_size=5), tunings)
@@ -221,48 +227,48 @@ def test_folded_in_parts_is_folded_at_once(
 ) -> None:
     at, use, start = sorted(set(at)), fresh, 0
     for cut in [*sorted(cuts), len(at)]:
-        use = recalled(use, at[start:cut], tuning)
+        use = apply_recalls(use, at[start:cut], tuning)
         start = max(start, cut)
-    assert use == recalled(fresh, at, tuning)
+    assert use == apply_recalls(fresh, at, tuning)
 
 
 @given(times, times, tunings)
 def test_a_late_part_never_counts_for_more(
     first: list[datetime], late: list[datetime], tuning: Tuning
 ) -> None:
-    whole = recalled(fresh, [*first, *late], tuning)
-    parts = recalled(recalled(fresh, first, tuning), late, tuning)
+    whole = apply_recalls(fresh, [*first, *late], tuning)
+    parts = apply_recalls(apply_recalls(fresh, first, tuning), late, tuning)
     assert parts.strength <= whole.strength * (1 + 1e-12)
     assert parts.accessed_at == whole.accessed_at
 
 
 @given(states, times, tunings)
-def test_a_recall_never_makes_colder(state: State, at: list[datetime], tuning: Tuning) -> None:
-    use = recalled(Use(state.strength, None, state.accessed_at), at, tuning)
+def test_a_recall_never_makes_colder(state: HeatState, at: list[datetime], tuning: Tuning) -> None:
+    use = apply_recalls(AccessState(state.strength, None, state.accessed_at), at, tuning)
     after = state._replace(strength=use.strength, accessed_at=use.accessed_at)
     for days in (0, 1, 7, 30):
         now = use.accessed_at + days * DAY
-        assert heat(after, now, tuning) >= heat(state, now, tuning)
-    assert cold_at(after, tuning) >= cold_at(state, tuning)
-    assert promote_until(after, tuning) >= promote_until(state, tuning) or (
-        promote_until(state, tuning) < state.accessed_at
+        assert compute_heat(after, now, tuning) >= compute_heat(state, now, tuning)
+    assert compute_cold_at(after, tuning) >= compute_cold_at(state, tuning)
+    assert compute_promote_until(after, tuning) >= compute_promote_until(state, tuning) or (
+        compute_promote_until(state, tuning) < state.accessed_at
     )
 
 
 def test_strength_ends_somewhere() -> None:
     years = [T0 + n * DAY for n in range(3650)]
-    use = recalled(fresh, years, DEFAULTS.with_overrides({"heat_growth": 10.0}))
+    use = apply_recalls(fresh, years, DEFAULTS.with_overrides({"heat_growth": 10.0}))
     assert use.strength == MAX_STRENGTH
-    assert 0 < heat(warm(strength=use.strength), T0 + 10 * 365 * DAY, DEFAULTS) < 1
+    assert 0 < compute_heat(warm(strength=use.strength), T0 + 10 * 365 * DAY, DEFAULTS) < 1
 
 
 # SQL ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def app(base: Base) -> Iterator[Connection[Any]]:
+def app(scratch_db: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The application role."""
-    with psycopg.connect(base.url, autocommit=True) as connection:
+    with psycopg.connect(scratch_db.url, autocommit=True) as connection:
         yield connection
 
 
@@ -281,7 +287,7 @@ _SAME = """
 
 def differs(
     app: Connection[Any],
-    state: State,
+    state: HeatState,
     now: datetime,
     tuning: Tuning,
     at: Sequence[datetime] = (),
@@ -298,18 +304,18 @@ def differs(
     row = app.execute(_SAME, params).fetchone()
     assert row is not None
     told, cold, promotable, strength, boosted = row
-    use = recalled(Use(state.strength, boosted_at, state.accessed_at), at, tuning)
+    use = apply_recalls(AccessState(state.strength, boosted_at, state.accessed_at), at, tuning)
 
     def near(ours: datetime, theirs: datetime) -> bool:
         span = abs(ours - state.accessed_at)
         return abs(ours - theirs) <= timedelta(microseconds=1) + span * 1e-12
 
     same = {
-        "heat": told == pytest.approx(heat(state, now, tuning), rel=1e-12, abs=0),
+        "heat": told == pytest.approx(compute_heat(state, now, tuning), rel=1e-12, abs=0),
         "strength": strength == pytest.approx(use.strength, rel=1e-12),
         "boosted_at": boosted == use.boosted_at,
-        "cold_at": near(cold_at(state, tuning), cold),
-        "promote_until": near(promote_until(state, tuning), promotable),
+        "cold_at": near(compute_cold_at(state, tuning), cold),
+        "promote_until": near(compute_promote_until(state, tuning), promotable),
     }
     return [name for name, agrees in same.items() if not agrees]
 
@@ -321,7 +327,7 @@ def differs(
 @example(warm(importance=5e-324, density=1e-50), T0 + 9999 * DAY, DEFAULTS, [], None)
 def test_sql_says_the_same(
     app: Connection[Any],
-    state: State,
+    state: HeatState,
     now: datetime,
     tuning: Tuning,
     at: list[datetime],
@@ -345,7 +351,12 @@ def test_sql_says_the_same(
     ],
 )
 def test_a_slip_in_sql_is_noticed(
-    base: Base, app: Connection[Any], function: str, right: str, wrong: str, shows: str
+    scratch_db: ScratchDatabase,
+    app: Connection[Any],
+    function: str,
+    right: str,
+    wrong: str,
+    shows: str,
 ) -> None:
     """Teeth: the comparison sees what it is there to see."""
     tuning = DEFAULTS.with_overrides({"heat_importance": 1.0, "heat_density": 1.0})
@@ -359,7 +370,7 @@ def test_a_slip_in_sql_is_noticed(
         return {*hot, *cool, *strong}
 
     assert found() == set()
-    ((body,),) = base.rows("select pg_get_functiondef(%s::regproc)", function)
+    ((body,),) = scratch_db.rows("select pg_get_functiondef(%s::regproc)", function)
     assert right in body, body
-    base.rows(body.replace(right, wrong, 1))
+    scratch_db.rows(body.replace(right, wrong, 1))
     assert shows in found()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from strandline.db.migrate import migrations
+from strandline.db.migrate import list_migrations
 
 BEFORE = 16
 """Migrations up to this one were there before anything was deployed."""
@@ -46,7 +46,9 @@ def contracting(text: str) -> list[str]:
 
 
 def test_no_migration_takes_away_what_the_code_of_before_needs() -> None:
-    newer = {file.name: contracting(file.text) for file in migrations() if file.number > BEFORE}
+    newer = {
+        file.name: contracting(file.text) for file in list_migrations() if file.number > BEFORE
+    }
     assert {name: found for name, found in newer.items() if found} == {}
 
 

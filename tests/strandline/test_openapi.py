@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from strandline.apidocs import openapi
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Conflict
-from strandline.http.app import STATUS, Media, Request, Route, answer
+from strandline.http.app import STATUS, MediaType, Request, Route, json_response
 from strandline.log.schemas import AppendHeaders
-from strandline.schemas import OnBehalf, Paging
+from strandline.schemas import PagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET
@@ -96,7 +96,7 @@ def test_every_error_that_has_a_status_is_told() -> None:
 def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
     told = document()["components"]["responses"]["Conflict"]["description"]
     assert told.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
-    own = openapi.document({"POST /x": Route(_serve, None, {201: Media("a/b")})})
+    own = openapi.build_document({"POST /x": Route(_serve, None, {201: MediaType("a/b")})})
     assert "state_conflict" not in str(own)
 
 
@@ -147,7 +147,7 @@ class _Body(BaseModel):
 
 def _serve(request: Request) -> Any:
     """Do it: now, and well."""
-    return answer({}, 200)
+    return json_response({}, 200)
 
 
 @pytest.mark.parametrize(
@@ -158,23 +158,23 @@ def _serve(request: Request) -> Any:
         ("GET /x", Route(_serve, "read", {200: Liveness}), "401 403 422 503"),
         ("GET /x/{x_id}", Route(_serve, None, {200: Liveness}), "404"),
         ("GET /x/{cid}", Route(_serve, None, {200: Liveness}), "404 422"),
-        ("GET /x", Route(_serve, None, {200: Liveness}, query=OnBehalf), "422"),
-        ("GET /x", Route(_serve, None, {200: Liveness}, query=Paging), "400 422"),
-        ("GET /x", Route(_serve, None, {200: Media("a/b")}, headers=AppendHeaders), "422"),
-        ("POST /x", Route(_serve, None, {200: Media("a/b")}, body=_Body), "400 413 422"),
-        ("POST /x", Route(_serve, None, {201: Media("a/b")}, errors=(Conflict,)), "409"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsQuery), "422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=PagingQuery), "400 422"),
+        ("GET /x", Route(_serve, None, {200: MediaType("a/b")}, headers=AppendHeaders), "422"),
+        ("POST /x", Route(_serve, None, {200: MediaType("a/b")}, body=_Body), "400 413 422"),
+        ("POST /x", Route(_serve, None, {201: MediaType("a/b")}, errors=(Conflict,)), "409"),
     ],
 )
 def test_what_a_route_may_answer_follows_from_what_it_takes(
     name: str, route: Route, statuses: str
 ) -> None:
-    ((_, methods),) = openapi.document({name: route})["paths"].items()
+    ((_, methods),) = openapi.build_document({name: route})["paths"].items()
     (operation,) = methods.values()
-    always = {*map(str, route.answers), "429", "500", "502", "504"}
+    always = {*map(str, route.responses), "429", "500", "502", "504"}
     assert set(operation["responses"]) == always | set(statuses.split())
     assert (operation["summary"], operation["description"][:14]) == ("Do it", "Now, and well.")
 
 
 def test_a_path_s_parameter_that_is_nothing_known_is_refused() -> None:
     with pytest.raises(ValueError, match="_PATHS"):
-        openapi.document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})
+        openapi.build_document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})

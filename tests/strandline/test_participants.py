@@ -11,10 +11,10 @@ from strandline.errors import Invalid
 from strandline.participants import (
     MAX_LENGTH,
     MAX_PARTICIPANTS,
-    bare,
+    derive_scope_id,
+    display_name,
     normalize,
     normalize_set,
-    scope_id,
 )
 
 NAMES = st.builds(
@@ -42,7 +42,7 @@ def test_white_space_inside_a_name_is_kept() -> None:
 def test_case_is_kept_and_tells_people_apart() -> None:
     assert normalize("user:Alice") == "user:Alice"
     assert normalize_set(["user:Alice", "user:alice"]) == ["user:Alice", "user:alice"]
-    assert scope_id("acme", ["user:Alice"]) != scope_id("acme", ["user:alice"])
+    assert derive_scope_id("acme", ["user:Alice"]) != derive_scope_id("acme", ["user:alice"])
 
 
 @settings(deadline=None, max_examples=60)
@@ -61,25 +61,29 @@ def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) 
     respelled = [f" {unicodedata.normalize('NFD', name)}\n" for name in shuffled]
     members = normalize_set(names)
     assert normalize_set(respelled) == members == sorted(set(members))
-    assert scope_id("acme", normalize_set(respelled)) == scope_id("acme", members)
+    assert derive_scope_id("acme", normalize_set(respelled)) == derive_scope_id("acme", members)
 
 
 @settings(deadline=None, max_examples=60)
 @given(names=st.lists(NAMES, min_size=1, max_size=5), more=NAMES)
 def test_one_member_more_or_another_tenant_is_another_scope(names: list[str], more: str) -> None:
     members = normalize_set(names)
-    assert scope_id("acme", members) != scope_id("other", members)
+    assert derive_scope_id("acme", members) != derive_scope_id("other", members)
     if normalize(more) not in members:
-        assert scope_id("acme", normalize_set([*names, more])) != scope_id("acme", members)
+        assert derive_scope_id("acme", normalize_set([*names, more])) != derive_scope_id(
+            "acme", members
+        )
 
 
 def test_a_scope_id_cannot_be_made_by_moving_a_border() -> None:
-    assert scope_id("acme", ["user:a", "user:b"]) != scope_id("acme", ['user:a","user:b'])
-    assert scope_id("a", ["user:b"]) != scope_id("a,user:b", [])
+    assert derive_scope_id("acme", ["user:a", "user:b"]) != derive_scope_id(
+        "acme", ['user:a","user:b']
+    )
+    assert derive_scope_id("a", ["user:b"]) != derive_scope_id("a,user:b", [])
 
 
 def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
-    made = scope_id("acme", ["agent:helper", "user:alice"])
+    made = derive_scope_id("acme", ["agent:helper", "user:alice"])
     assert (made.version, made.variant) == (8, "specified in RFC 4122")
     # SHA-256 of '["acme", "agent:helper", "user:alice"]', with version and variant set: stored in
     # every row of every deployment.
@@ -140,5 +144,5 @@ def test_an_empty_set_is_refused() -> None:
 
 
 def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
-    assert bare("user:alice") == "alice"
-    assert bare("agent:gpt:4") == "gpt:4"
+    assert display_name("user:alice") == "alice"
+    assert display_name("agent:gpt:4") == "gpt:4"

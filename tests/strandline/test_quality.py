@@ -7,13 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.chains import quality
-from strandline.chains.quality import DENSITY, GATES, Mode, Trait, coherence, density, judge
+from strandline.chains.quality import (
+    DENSITY_WEIGHTS,
+    GATES,
+    EventTraits,
+    Mode,
+    compute_coherence,
+    compute_density,
+    judge_quality,
+)
 
-MESSAGE = Trait("message", "user", 120, 0, False)
+MESSAGE = EventTraits("message", "user", 120, 0, False)
 SHARE = st.floats(0, 1)
 MODES: list[Mode] = ["strict", "balanced", "permissive"]
 TRAITS = st.builds(
-    Trait,
+    EventTraits,
     st.sampled_from(["message", "thought", "action"]),
     st.sampled_from(["user", "agent"]),
     st.integers(0, 10**7),
@@ -23,18 +31,18 @@ TRAITS = st.builds(
 
 
 def test_weights_are_shares() -> None:
-    assert math.isclose(sum(DENSITY), 1)
+    assert math.isclose(sum(DENSITY_WEIGHTS), 1)
     shares = quality.IMPORTANCE_SHARE, quality.DENSITY_SHARE, quality.COHERENCE_SHARE
     assert math.isclose(sum(shares), 1)
 
 
 @given(st.lists(TRAITS, max_size=30))
-def test_a_density_is_from_nothing_to_one(traits: list[Trait]) -> None:
-    assert 0 <= density(traits) <= 1
+def test_a_density_is_from_nothing_to_one(traits: list[EventTraits]) -> None:
+    assert 0 <= compute_density(traits) <= 1
 
 
 def test_nothing_has_no_density() -> None:
-    assert density([]) == 0
+    assert compute_density([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -47,20 +55,20 @@ def test_nothing_has_no_density() -> None:
     ],
     ids=["kinds", "text", "metadata", "payload"],
 )
-def test_each_kind_of_richness_counts(richer: Trait) -> None:
-    assert density([MESSAGE, richer]) > density([MESSAGE, MESSAGE])
+def test_each_kind_of_richness_counts(richer: EventTraits) -> None:
+    assert compute_density([MESSAGE, richer]) > compute_density([MESSAGE, MESSAGE])
 
 
 def test_a_log_file_is_no_conversation() -> None:
     log = MESSAGE._replace(chars=10**6)
-    assert density([MESSAGE, log]) == density(
-        [MESSAGE, log._replace(chars=quality.COUNTED_CHARACTERS)]
+    assert compute_density([MESSAGE, log]) == compute_density(
+        [MESSAGE, log._replace(chars=quality.MAX_EVENT_CHARACTERS)]
     )
 
 
 def test_as_rich_as_can_be() -> None:
     kinds = [("message", "user"), ("message", "agent"), ("action", "agent"), ("upload", "user")]
-    assert math.isclose(density([Trait(t, r, 500, 2, True) for t, r in kinds]), 1)
+    assert math.isclose(compute_density([EventTraits(t, r, 500, 2, True) for t, r in kinds]), 1)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +83,7 @@ def test_as_rich_as_can_be() -> None:
     ],
 )
 def test_coherence(vectors: list[list[float]], expected: float | None) -> None:
-    assert coherence(vectors) == (None if expected is None else pytest.approx(expected))
+    assert compute_coherence(vectors) == (None if expected is None else pytest.approx(expected))
 
 
 @given(SHARE, SHARE | st.none(), SHARE, st.integers(1, 50))
@@ -83,7 +91,9 @@ def test_what_a_stricter_gate_lets_pass_all_do(
     dense: float, coherent: float | None, important: float, events: int
 ) -> None:
     rejected = [
-        judge(mode, density=dense, coherence=coherent, importance=important, events=events).rejected
+        judge_quality(
+            mode, density=dense, coherence=coherent, importance=important, events=events
+        ).rejection_reason
         is not None
         for mode in MODES
     ]
@@ -93,33 +103,42 @@ def test_what_a_stricter_gate_lets_pass_all_do(
 @pytest.mark.parametrize("mode", MODES)
 def test_a_gate_lies_where_it_says(mode: Mode) -> None:
     gate = GATES[mode]
-    at = judge(mode, density=1, coherence=1, importance=1, events=gate.events)
+    at = judge_quality(mode, density=1, coherence=1, importance=1, events=gate.events)
     assert at == (1, None)
-    slight = gate.important - 0.01
+    slight = gate.min_importance - 0.01
     level = max((gate.quality - 0.4 * slight) / 0.6, gate.density) + 1e-9
-    passes = judge(mode, density=level, coherence=level, importance=slight, events=gate.events)
+    passes = judge_quality(
+        mode, density=level, coherence=level, importance=slight, events=gate.events
+    )
     below = level - 0.01
-    fails = judge(mode, density=below, coherence=below, importance=slight, events=gate.events)
-    assert passes.rejected is None
-    assert fails.rejected is not None
+    fails = judge_quality(
+        mode, density=below, coherence=below, importance=slight, events=gate.events
+    )
+    assert passes.rejection_reason is None
+    assert fails.rejection_reason is not None
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_matters_passes_however_short(mode: Mode) -> None:
-    important = GATES[mode].important
-    assert judge(mode, density=0, coherence=None, importance=important, events=1).rejected is None
-    less = judge(mode, density=0, coherence=0, importance=important - 0.01, events=1)
-    assert less.rejected is not None
+    important = GATES[mode].min_importance
+    assert (
+        judge_quality(
+            mode, density=0, coherence=None, importance=important, events=1
+        ).rejection_reason
+        is None
+    )
+    less = judge_quality(mode, density=0, coherence=0, importance=important - 0.01, events=1)
+    assert less.rejection_reason is not None
 
 
 def test_a_rejection_names_all_that_is_missing() -> None:
-    judged = judge("strict", density=0.1, coherence=None, importance=0.2, events=1)
-    assert judged.rejected == (
+    judged = judge_quality("strict", density=0.1, coherence=None, importance=0.2, events=1)
+    assert judged.rejection_reason == (
         "strict: quality 0.15 is below 0.4, density 0.10 is below 0.3, 1 events are fewer than 2"
     )
 
 
 def test_unknown_coherence_neither_helps_nor_harms() -> None:
-    unknown = judge("balanced", density=0.5, coherence=None, importance=0.5, events=3)
-    known = judge("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
+    unknown = judge_quality("balanced", density=0.5, coherence=None, importance=0.5, events=3)
+    known = judge_quality("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
     assert unknown.quality == pytest.approx(known.quality)

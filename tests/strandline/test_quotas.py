@@ -10,13 +10,13 @@ import psycopg
 import pytest
 
 from strandline.auth import store_keys
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, Unavailable
 from strandline.tenants import store_quotas
-from strandline.tenants.quotas import Quotas
+from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.store_quotas import Limits
-from tests.support import KEY_SECRET, Base
+from tests.support import KEY_SECRET, ScratchDatabase
 
 RATE, AT_ONCE = 6, 100
 """A unit in ten seconds: none comes while a test runs that a rest of it does not ask for."""
@@ -24,21 +24,21 @@ BURST_SECONDS = 1000.0
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
-    with closing(Database(base.url)) as database:
-        access = database.access(Asker.background("acme"))
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    with closing(Database(scratch_db.url)) as database:
+        access = database.connect_as(Caller.background("acme"))
         with access.transaction():
             store_keys.add_tenant(access)
         yield database
 
 
 @pytest.fixture
-def instance(database: Database) -> Quotas:
+def instance(database: Database) -> QuotaManager:
     return another(database)
 
 
-def another(database: Database) -> Quotas:
-    settings = Settings(
+def another(database: Database) -> QuotaManager:
+    settings = ServiceSettings(
         database_url="",
         bucket="",
         key_secret=KEY_SECRET,
@@ -47,10 +47,10 @@ def another(database: Database) -> Quotas:
         tenant_stored_bytes=100_000,
         tenant_burst_seconds=BURST_SECONDS,
     )
-    return Quotas(database, settings)
+    return QuotaManager(database, settings)
 
 
-def left(instance: Quotas) -> int:
+def left(instance: QuotaManager) -> int:
     """How many requests are granted until one is refused, one by one."""
     for n in range(10 * AT_ONCE):
         try:
@@ -66,105 +66,112 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
 
 
-def set_back(base: Base, seconds: int) -> None:
+def set_back(base: ScratchDatabase, seconds: int) -> None:
     """As if all this had been so long ago for the database."""
     base.rows("update quotas set paid_at = paid_at - make_interval(secs => %s)", seconds)
 
 
 def test_what_is_used_grows_again_at_the_limits_pace(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     assert left(instance) == AT_ONCE
-    set_back(base, 30)
+    set_back(scratch_db, 30)
     assert left(another(database)) == 3
-    set_back(base, 10**6)
+    set_back(scratch_db, 10**6)
     assert left(another(database)) == AT_ONCE, "more than the burst was saved up"
 
 
-def test_retry_after_is_when_it_is_worth_it(base: Base, database: Database) -> None:
+def test_retry_after_is_when_it_is_worth_it(
+    scratch_db: ScratchDatabase, database: Database
+) -> None:
     assert left(another(database)) == AT_ONCE
     with pytest.raises(QuotaExceeded) as refused:
         another(database).spend("acme", "requests", 3)
     assert 25 <= refused.value.retry_after <= 30
-    set_back(base, refused.value.retry_after)
+    set_back(scratch_db, refused.value.retry_after)
     another(database).spend("acme", "requests", 3)
 
 
 def test_a_clock_that_was_put_back_heals_within_the_burst(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """The database moved to a machine whose clock is a year behind: nobody waits for a year."""
     instance.spend("acme", "requests", 1)
-    set_back(base, -365 * 86400)
+    set_back(scratch_db, -365 * 86400)
     with pytest.raises(QuotaExceeded) as refused:
         another(database).spend("acme", "requests", 1)
     assert refused.value.retry_after <= 10
 
 
 def test_what_is_not_spent_lapses(
-    base: Base, database: Database, instance: Quotas, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    database: Database,
+    instance: QuotaManager,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So that a changed limit holds everywhere after a minute, and no frozen instance wakes with
     units of yesterday; nor does what is given back outlive its slice."""
     instance.spend("acme", "appends", 1)
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_limits(access, Limits(appends_per_minute=0))
     instance.spend("acme", "appends", 999)
-    instance.give_back("acme", "appends", 999)
+    instance.refund("acme", "appends", 999)
     later(monkeypatch, 61)
-    instance.give_back("acme", "appends", 10)
+    instance.refund("acme", "appends", 10)
     with pytest.raises(QuotaExceeded, match="appends: the tenant's quota is 0"):
         instance.spend("acme", "appends", 1)
 
 
 def test_a_refusal_is_forgotten_at_its_time(
-    base: Base, instance: Quotas, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert left(instance) == AT_ONCE
-    set_back(base, 1000)
+    set_back(scratch_db, 1000)
     assert left(instance) == 0, "it asked again before its time"
     later(monkeypatch, 11)
     assert left(instance) == AT_ONCE
 
 
 def test_limits_are_set_and_read(database: Database) -> None:
-    access = database.access(Asker.background("acme"))
-    assert store_quotas.limits(access) == Limits()
+    access = database.connect_as(Caller.background("acme"))
+    assert store_quotas.read_limits(access) == Limits()
     wanted = Limits(requests_per_minute=0, stored_bytes=2**40)
     with access.transaction():
         assert store_quotas.set_limits(access, wanted)
-    assert store_quotas.limits(access) == wanted
-    nobody = database.access(Asker.background("nobody"))
-    assert store_quotas.limits(nobody) is None
+    assert store_quotas.read_limits(access) == wanted
+    nobody = database.connect_as(Caller.background("nobody"))
+    assert store_quotas.read_limits(nobody) is None
     with nobody.transaction():
         assert not store_quotas.set_limits(nobody, wanted)
 
 
-def test_a_lease_waits_for_no_disk(base: Base, database: Database, instance: Quotas) -> None:
+def test_a_lease_waits_for_no_disk(
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
+) -> None:
     """As the transaction itself ends: asked by a trigger at commit."""
-    base.rows("create table commits (mode text)")
-    base.rows("grant insert on commits to public")
-    base.rows(
+    scratch_db.rows("create table commits (mode text)")
+    scratch_db.rows("grant insert on commits to public")
+    scratch_db.rows(
         "create function note_mode() returns trigger language plpgsql as $$ begin"
         " insert into commits values (current_setting('synchronous_commit')); return null; end $$"
     )
-    base.rows(
+    scratch_db.rows(
         "create constraint trigger note_mode after update on quotas initially deferred"
         " for each row execute function note_mode()"
     )
     database.connection().execute("set synchronous_commit = on")  # a test's server is in a hurry
     instance.spend("acme", "requests", 1)
-    assert base.rows("select * from commits") == [("off",)]
+    assert scratch_db.rows("select * from commits") == [("off",)]
     assert database.connection().execute("show synchronous_commit").fetchone() == ("on",)
 
 
 def test_a_database_that_is_away_is_no_doubt_about_anything_stored(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """A lease that broke is Unavailable, not Unsure: the request had stored nothing."""
     pid = database.connection().info.backend_pid
-    base.rows("select pg_terminate_backend(%s, 5000)", pid)
+    scratch_db.rows("select pg_terminate_backend(%s, 5000)", pid)
     with pytest.raises(Unavailable) as error:
         instance.spend("acme", "requests", 1)
     assert error.value.code == "unavailable"
@@ -172,14 +179,14 @@ def test_a_database_that_is_away_is_no_doubt_about_anything_stored(
 
 
 def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
-    base: Base, instance: Quotas
+    scratch_db: ScratchDatabase, instance: QuotaManager
 ) -> None:
     """One thread leases; the other gives up at its deadline, and both are served afterwards."""
     instance.spend("acme", "requests", 1)
-    with psycopg.connect(base.admin_url) as blocker, ThreadPoolExecutor(1) as pool:
+    with psycopg.connect(scratch_db.admin_url) as blocker, ThreadPoolExecutor(1) as pool:
         blocker.execute("select from quotas for update")
         leasing = pool.submit(instance.spend, "acme", "requests", 1)
-        while not base.rows("select from pg_stat_activity where wait_event_type = 'Lock'"):
+        while not scratch_db.rows("select from pg_stat_activity where wait_event_type = 'Lock'"):
             assert not leasing.done()
         with pytest.raises(Unavailable):
             instance.spend("acme", "requests", 1, time.monotonic() + 0.2)
@@ -189,7 +196,7 @@ def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
 
 
 def test_a_slice_that_lapses_while_it_is_spent_refuses_nobody(
-    instance: Quotas, monkeypatch: pytest.MonkeyPatch
+    instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its units were there when it was looked at: no refusal out of numbers of before."""
     instance.spend("acme", "appends", 1)
@@ -200,14 +207,14 @@ def test_a_slice_that_lapses_while_it_is_spent_refuses_nobody(
 
 def level(database: Database) -> int:
     """Of the stored bytes, after they were counted."""
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.measure(access)
-    (use,) = store_quotas.usage(access, {"stored_bytes": 0}, 0.0)
+        store_quotas.recount_usage(access)
+    (use,) = store_quotas.read_usage(access, {"stored_bytes": 0}, 0.0)
     return use.taken
 
 
-def store(base: Base, stored: int) -> None:
+def store(base: ScratchDatabase, stored: int) -> None:
     """As many bytes lie in the log."""
     base.rows("delete from scopes")
     base.rows(
@@ -217,7 +224,7 @@ def store(base: Base, stored: int) -> None:
     )
 
 
-def minutes_pass(base: Base, minutes: int) -> None:
+def minutes_pass(base: ScratchDatabase, minutes: int) -> None:
     """For leases and counts."""
     base.rows(
         "update quotas set recent_since = recent_since - make_interval(mins => %s),"
@@ -228,47 +235,47 @@ def minutes_pass(base: Base, minutes: int) -> None:
 
 
 def test_what_is_on_its_way_is_held_whatever_was_committed_since_the_last_count(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """A count, much stored, and long after that a lease nobody has seen the end of: it is no room
     for others, though more than that was committed since the count."""
     instance.spend("acme", "stored_bytes", 10_000)
-    store(base, 10_000)
+    store(scratch_db, 10_000)
     assert level(database) == 10_000
     instance.spend("acme", "stored_bytes", 50_000)
-    store(base, 60_000)
-    minutes_pass(base, 7)
+    store(scratch_db, 60_000)
+    minutes_pass(scratch_db, 7)
     another(database).spend("acme", "stored_bytes", 20_000)
     assert level(database) == 80_000
-    minutes_pass(base, 7)
+    minutes_pass(scratch_db, 7)
     assert level(database) == 60_000, "it lapsed"
 
 
 def test_what_is_removed_is_free_once_nothing_recent_may_be_held_for_it(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """The level is too high by no more than was leased in the last minutes."""
     instance.spend("acme", "stored_bytes", 70_000)
-    minutes_pass(base, 7)
+    minutes_pass(scratch_db, 7)
     another(database).spend("acme", "stored_bytes", 10_000)
-    store(base, 30_000)
+    store(scratch_db, 30_000)
     assert level(database) == 30_000 + 10_000
-    minutes_pass(base, 7)
+    minutes_pass(scratch_db, 7)
     assert level(database) == 30_000
 
 
 def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
-    base: Base, database: Database, instance: Quotas
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
-    store(base, 50_000)
+    store(scratch_db, 50_000)
     instance.spend("acme", "stored_bytes", 20_000)
     assert level(database) == 70_000
     assert level(database) == 70_000
-    minutes_pass(base, 7)
+    minutes_pass(scratch_db, 7)
     assert level(database) == 50_000
 
 
-def test_threads_share_a_slice(base: Base, instance: Quotas) -> None:
+def test_threads_share_a_slice(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
     """Eight threads at once: a hundred units are a hundred requests, whoever gets them."""
     got: list[int] = []
     threads = [threading.Thread(target=lambda: got.append(left(instance))) for _ in range(8)]
@@ -277,11 +284,11 @@ def test_threads_share_a_slice(base: Base, instance: Quotas) -> None:
     for thread in threads:
         thread.join()
     assert sum(got) == AT_ONCE
-    assert base.rows("select leased from quotas") == [(AT_ONCE,)]
+    assert scratch_db.rows("select leased from quotas") == [(AT_ONCE,)]
 
 
-def test_nothing_costs_nothing(base: Base, instance: Quotas) -> None:
+def test_nothing_costs_nothing(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
     instance.spend("acme", "requests", 0)
-    instance.give_back("acme", "requests", 5)
-    assert base.rows("select from quotas") == []
+    instance.refund("acme", "requests", 5)
+    assert scratch_db.rows("select from quotas") == []
     assert left(instance) == AT_ONCE, "what was never spent cannot be given back"

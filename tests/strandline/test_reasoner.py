@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from strandline.auth import store_keys
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.llm import budget, prompts
 from strandline.llm import store as llm_store
 from strandline.llm.choice import make_provider
-from strandline.llm.heuristic.model import Twin
+from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
-from strandline.llm.prompts import VERSIONS
-from strandline.llm.tasks import Reasoner
-from strandline.llm.types import Done, Said, Summary, Task
+from strandline.llm.prompts import PROMPT_VERSIONS
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import ModelResult, PromptEvent, Summary, TaskContext
 from strandline.tenants import store_quotas
 from strandline.tenants.store_quotas import Limits
 from tests.model_server import (
@@ -39,26 +39,26 @@ from tests.model_server import (
     serving,
     stay_silent,
 )
-from tests.support import KEY_SECRET, PLENTY, Base
+from tests.support import KEY_SECRET, UNLIMITED, ScratchDatabase
 
 SCOPE = uuid.UUID("0199a6f0-0000-7000-8000-00000000000a")
 WHO = ("agent:helper", "user:mara")
 AT = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 TALK = [
-    Said(1, "user:mara", "user", "message", "Mara here: we move the launch to Friday.", AT),
-    Said(2, "agent:helper", "agent", "message", "Noted: the launch is on Friday.", AT),
+    PromptEvent(1, "user:mara", "user", "message", "Mara here: we move the launch to Friday.", AT),
+    PromptEvent(2, "agent:helper", "agent", "message", "Noted: the launch is on Friday.", AT),
 ]
 
 
-def task(tenant: str = "acme", subject: str = str(SCOPE), **more: Any) -> Task:
-    return Task(tenant, subject, WHO, scope_id=str(SCOPE), job="fold", **more)
+def task(tenant: str = "acme", subject: str = str(SCOPE), **more: Any) -> TaskContext:
+    return TaskContext(tenant, subject, WHO, scope_id=str(SCOPE), job="fold", **more)
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
-    with closing(Database(base.url)) as database:
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    with closing(Database(scratch_db.url)) as database:
         for tenant in ("acme", "globex"):
-            access = database.access(Asker.background(tenant))
+            access = database.connect_as(Caller.background(tenant))
             with access.transaction():
                 store_keys.add_tenant(access)
         yield database
@@ -72,12 +72,12 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., Reasoner]]:
+def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., LlmTasks]]:
     """Reasoners as processes of one deployment have them; they share the database alone."""
     opened: list[ChatModel] = []
 
-    def make(**given: Any) -> Reasoner:
-        settings = Settings.model_validate(
+    def make(**given: Any) -> LlmTasks:
+        settings = ServiceSettings.model_validate(
             {
                 "database_url": "",
                 "bucket": "",
@@ -94,7 +94,7 @@ def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., Re
         model = make_provider(settings)
         assert isinstance(model, ChatModel)
         opened.append(model)
-        return Reasoner(database, settings, model)
+        return LlmTasks(database, settings, model)
 
     yield make
     for model in opened:
@@ -102,7 +102,7 @@ def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., Re
 
 
 @pytest.fixture
-def reasoner(make: Callable[..., Reasoner]) -> Reasoner:
+def reasoner(make: Callable[..., LlmTasks]) -> LlmTasks:
     return make()
 
 
@@ -112,26 +112,26 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
 
 
-def written(base: Base) -> list[Any]:
+def written(base: ScratchDatabase) -> list[Any]:
     return base.rows(
         "select task, outcome, tokens_in, tokens_out from model_calls order by at, call_id"
     )
 
 
-def fell(done: Done[Any]) -> str | None:
+def fell(done: ModelResult[Any]) -> str | None:
     """Why the twin answered; that it was the twin's own answer is looked at too."""
-    assert (done.model == Twin.name) == (done.fell_back is not None)
-    return done.fell_back
+    assert (done.model == HeuristicModel.name) == (done.fallback_reason is not None)
+    return done.fallback_reason
 
 
 # --- one task after the other
 
 
 def test_every_task_goes_to_the_model(
-    base: Base, database: Database, provider: ModelServer, reasoner: Reasoner
+    scratch_db: ScratchDatabase, database: Database, provider: ModelServer, reasoner: LlmTasks
 ) -> None:
     earlier = Summary(summary="The launch is on Tuesday.", importance=0.5)
-    done: dict[str, Done[Any]] = {
+    done: dict[str, ModelResult[Any]] = {
         "continues": reasoner.continues(task(), TALK[:1], TALK[1], TALK[2:]),
         "summarise": reasoner.summarise(task(), TALK),
         "merge": reasoner.merge(task(), earlier, earlier),
@@ -139,13 +139,15 @@ def test_every_task_goes_to_the_model(
         "entities": reasoner.entities(task(), TALK),
     }
     assert {verb: one.value.model_dump() for verb, one in done.items()} == RIGHT
-    assert {(one.model, one.fell_back) for one in done.values()} == {("openai:tiny", None)}
-    assert [one.prompt for one in done.values()] == [f"{verb}/{n}" for verb, n in VERSIONS.items()]
+    assert {(one.model, one.fallback_reason) for one in done.values()} == {("openai:tiny", None)}
+    assert [one.prompt for one in done.values()] == [
+        f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
+    ]
     assert len(provider.requests) == 5
-    reasoner.flush(database.access(Asker.background("acme")))
-    assert written(base) == [(verb, "ok", 100, 20) for verb in done]
+    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"
-    assert base.rows(row)[0] == (
+    assert scratch_db.rows(row)[0] == (
         SCOPE,
         "fold",
         "openai:tiny",
@@ -156,34 +158,38 @@ def test_every_task_goes_to_the_model(
 
 def test_without_a_provider_it_is_the_twin_alone_and_touches_nothing() -> None:
     nowhere = Database("host=127.0.0.1 port=9")
-    settings = Settings(database_url="", bucket="", key_secret=KEY_SECRET)
-    reasoner = Reasoner(nowhere, settings, make_provider(settings))
+    settings = ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET)
+    reasoner = LlmTasks(nowhere, settings, make_provider(settings))
     done = reasoner.summarise(task(), TALK)
-    assert (done.value, done.model, done.fell_back) == (Twin().summarise(TALK), Twin.name, None)
-    assert reasoner.counted() == {}
+    assert (done.value, done.model, done.fallback_reason) == (
+        HeuristicModel().summarise(TALK),
+        HeuristicModel.name,
+        None,
+    )
+    assert reasoner.take_metrics() == {}
 
 
 def test_a_model_is_never_asked_inside_a_transaction(
-    database: Database, provider: ModelServer, reasoner: Reasoner
+    database: Database, provider: ModelServer, reasoner: LlmTasks
 ) -> None:
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction(), pytest.raises(AssertionError, match="never asked inside"):
         reasoner.topic(task(), TALK)
     assert provider.requests == []
 
 
 def test_no_call_pays_a_round_trip(
-    database: Database, provider: ModelServer, reasoner: Reasoner, monkeypatch: pytest.MonkeyPatch
+    database: Database, provider: ModelServer, reasoner: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reasoner.topic(task(), TALK)
     asked: list[str] = []
-    real = database.access
+    real = database.connect_as
 
     def access(*given: Any) -> Any:
         asked.append("")
         return real(*given)
 
-    monkeypatch.setattr(database, "access", access)
+    monkeypatch.setattr(database, "connect_as", access)
     for _ in range(9):  # what is left of the first block
         assert fell(reasoner.topic(task(), TALK)) is None
     assert asked == []
@@ -192,10 +198,11 @@ def test_no_call_pays_a_round_trip(
 # --- what is shown
 
 
-def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., Reasoner]) -> None:
+def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., LlmTasks]) -> None:
     reasoner = make(llm_characters=3000, llm_event_characters=2000)
     long = [
-        Said(n, "user:mara", "user", "message", letter * 5000, AT) for n, letter in enumerate("abc")
+        PromptEvent(n, "user:mara", "user", "message", letter * 5000, AT)
+        for n, letter in enumerate("abc")
     ]
     reasoner.summarise(task(), [*long[:2], TALK[0]])
     lines = [json.loads(line) for line in provider.shown().splitlines()[1:-1]]
@@ -209,9 +216,9 @@ def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., Rea
 
 
 def test_a_speaker_who_is_not_of_the_scope_is_not_named(
-    provider: ModelServer, reasoner: Reasoner
+    provider: ModelServer, reasoner: LlmTasks
 ) -> None:
-    reasoner.summarise(task(), [Said(1, "user:mallory", "user", "message", "hello", AT)])
+    reasoner.summarise(task(), [PromptEvent(1, "user:mallory", "user", "message", "hello", AT)])
     assert "mallory" not in provider.shown()
     assert "somebody else" in provider.shown()
 
@@ -232,8 +239,8 @@ def broken_out(shown: str, tags: list[str]) -> list[str]:
     ]
 
 
-def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: Reasoner) -> None:
-    said = [Said(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
+def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: LlmTasks) -> None:
+    said = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
     reasoner.summarise(task(), said)
     reasoner.continues(task(), said, said[0], said)
     evil = Summary(summary=EVIL, importance=0)
@@ -249,10 +256,10 @@ def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: Reasoner
 
 
 def test_a_text_that_ends_the_quotation_is_noticed(
-    provider: ModelServer, reasoner: Reasoner, monkeypatch: pytest.MonkeyPatch
+    provider: ModelServer, reasoner: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "_escaped", iter)
-    reasoner.summarise(task(), [Said(1, "user:mara", "user", "message", EVIL, AT)])
+    monkeypatch.setattr(prompts, "_escape", iter)
+    reasoner.summarise(task(), [PromptEvent(1, "user:mara", "user", "message", EVIL, AT)])
     assert broken_out(provider.shown(), ["events"]) != []
 
 
@@ -267,8 +274,8 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "topic/1": "9ce640d46f988982",
         "entities/1": "40737198588ca1db",
     }
-    for verb in VERSIONS:
-        prompt = prompts.prompt(verb)
+    for verb in PROMPT_VERSIONS:
+        prompt = prompts.load_prompt(verb)
         assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 
 
@@ -284,16 +291,20 @@ BAD: list[Any] = [
 
 @pytest.mark.parametrize("bad", BAD)
 def test_what_does_not_validate_is_repaired_once(
-    base: Base, database: Database, provider: ModelServer, reasoner: Reasoner, bad: Says
+    scratch_db: ScratchDatabase,
+    database: Database,
+    provider: ModelServer,
+    reasoner: LlmTasks,
+    bad: Says,
 ) -> None:
     provider.script = [bad]
     done = reasoner.topic(task(), TALK)
     assert (fell(done), done.value.topic) == (None, "The launch")
     assert "could not be used" in provider.shown()
     assert "mallory" not in provider.shown()
-    reasoner.flush(database.access(Asker.background("acme")))
-    assert [row[1] for row in written(base)] == ["invalid_output", "ok"]
-    assert reasoner.counted() == {
+    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    assert [row[1] for row in written(scratch_db)] == ["invalid_output", "ok"]
+    assert reasoner.take_metrics() == {
         "ModelCalls": 2,
         "ModelFailures": 1,
         "ModelTokensIn": 200,
@@ -303,13 +314,13 @@ def test_what_does_not_validate_is_repaired_once(
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_and_then_left_to_the_twin(provider: ModelServer, reasoner: Reasoner, bad: Says) -> None:
+def test_and_then_left_to_the_twin(provider: ModelServer, reasoner: LlmTasks, bad: Says) -> None:
     provider.otherwise = lambda _: bad
     done = reasoner.topic(task(), TALK)
     assert fell(done) == "invalid_output"
-    assert done.value == Twin().topic(TALK)
+    assert done.value == HeuristicModel().topic(TALK)
     assert len(provider.requests) == 2
-    assert reasoner.counted()["ModelFallbacks"] == 1
+    assert reasoner.take_metrics()["ModelFallbacks"] == 1
 
 
 @pytest.mark.parametrize(
@@ -325,10 +336,10 @@ def test_and_then_left_to_the_twin(provider: ModelServer, reasoner: Reasoner, ba
     ],
 )
 def test_what_goes_wrong_leaves_the_twins_answer_and_a_row(
-    base: Base,
+    scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
-    make: Callable[..., Reasoner],
+    make: Callable[..., LlmTasks],
     says: Says,
     why: str,
     outcome: str,
@@ -336,26 +347,26 @@ def test_what_goes_wrong_leaves_the_twins_answer_and_a_row(
     reasoner = make(llm_seconds=0.6)
     provider.script = [says]
     done = reasoner.topic(task(), TALK)
-    assert (fell(done), done.value) == (why, Twin().topic(TALK))
+    assert (fell(done), done.value) == (why, HeuristicModel().topic(TALK))
     assert len(provider.requests) == 1
-    reasoner.flush(database.access(Asker.background("acme")))
-    assert [row[1] for row in written(base)] == [outcome]
-    tokens = written(base)[0][2]
+    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    assert [row[1] for row in written(scratch_db)] == [outcome]
+    tokens = written(scratch_db)[0][2]
     assert (tokens > 0) == (outcome != "unavailable"), "what may be billed is counted"
 
 
-def test_nobody_listening(make: Callable[..., Reasoner]) -> None:
+def test_nobody_listening(make: Callable[..., LlmTasks]) -> None:
     assert fell(make(llm_base_url="http://127.0.0.1:9/v1").topic(task(), TALK)) == "unavailable"
 
 
-def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, reasoner: Reasoner) -> None:
+def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, reasoner: LlmTasks) -> None:
     """Which says nothing about the model: who has more time may ask it."""
     assert fell(reasoner.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "out_of_time"
     assert provider.requests == []
     provider.script = [Says(b"", hold=stay_silent)]
     started = time.monotonic()
     done = reasoner.topic(task(deadline=started + 0.9), TALK)
-    assert (fell(done), done.again_in) == ("out_of_time", 0)
+    assert (fell(done), done.retry_after) == ("out_of_time", 0)
     assert time.monotonic() - started < 5
 
 
@@ -372,22 +383,25 @@ def right(request: dict[str, Any]) -> Says:
 
 
 def test_a_refused_format_is_remembered_by_all_processes(
-    base: Base, database: Database, provider: ModelServer, make: Callable[..., Reasoner]
+    scratch_db: ScratchDatabase,
+    database: Database,
+    provider: ModelServer,
+    make: Callable[..., LlmTasks],
 ) -> None:
     provider.otherwise = refuses_schema
     for reasoner in (make(), make()):
         assert fell(reasoner.topic(task(), TALK)) is None
         assert fell(reasoner.topic(task(), TALK)) is None
-        reasoner.flush(database.access(Asker.background("acme")))
+        reasoner.write_calls(database.connect_as(Caller.background("acme")))
     assert provider.ways() == ["json_schema", "json_object_schema"] + ["json_object"] * 4
-    assert [row[1] for row in written(base)] == ["format_refused"] * 2 + ["ok"] * 4
-    assert base.rows("select tenant_id, way, failures from model_states") == [
+    assert [row[1] for row in written(scratch_db)] == ["format_refused"] * 2 + ["ok"] * 4
+    assert scratch_db.rows("select tenant_id, way, failures from model_states") == [
         ("acme", "json_object max_tokens", 0)
     ]
 
 
 def test_a_provider_that_takes_no_format_is_asked_in_plain_words(
-    provider: ModelServer, reasoner: Reasoner
+    provider: ModelServer, reasoner: LlmTasks
 ) -> None:
     provider.otherwise = lambda request: (
         error(422) if "response_format" in request else right(request)
@@ -397,20 +411,20 @@ def test_a_provider_that_takes_no_format_is_asked_in_plain_words(
 
 
 def test_a_refusal_of_everything_is_not_remembered_as_a_way(
-    base: Base, provider: ModelServer, reasoner: Reasoner
+    scratch_db: ScratchDatabase, provider: ModelServer, reasoner: LlmTasks
 ) -> None:
     provider.otherwise = lambda _: error(400)
     assert fell(reasoner.topic(task(), TALK)) == "refused"
-    assert base.rows("select * from model_states") == []
+    assert scratch_db.rows("select * from model_states") == []
 
 
 # --- the breaker
 
 
 def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
-    base: Base,
+    scratch_db: ScratchDatabase,
     provider: ModelServer,
-    make: Callable[..., Reasoner],
+    make: Callable[..., LlmTasks],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = make(), make()
@@ -421,32 +435,32 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
         *["unavailable"] * 5,
         "breaker_open",
     ]
-    later(monkeypatch, budget.CACHED_SECONDS)  # the other process hears of it
+    later(monkeypatch, budget.CACHE_SECONDS)  # the other process hears of it
     assert fell(second.topic(task(), TALK)) == "breaker_open"
     assert len(provider.requests) == 5
-    base.rows("update model_states set shut_until = now()")  # as if it had rested
+    scratch_db.rows("update model_states set shut_until = now()")  # as if it had rested
     later(monkeypatch, 61)
     assert fell(first.topic(task(), TALK)) == "unavailable", "one may try it"
     assert fell(second.topic(task(), TALK)) == "breaker_open", "and no other"
     assert len(provider.requests) == 6
-    base.rows("update model_states set shut_until = now()")
+    scratch_db.rows("update model_states set shut_until = now()")
     later(monkeypatch, 61)
     provider.otherwise = right
     assert fell(second.topic(task(), TALK)) is None
-    later(monkeypatch, budget.CACHED_SECONDS)
+    later(monkeypatch, budget.CACHE_SECONDS)
     assert fell(first.topic(task(), TALK)) is None
-    assert base.rows("select failures from model_states") == [(0,)]
+    assert scratch_db.rows("select failures from model_states") == [(0,)]
 
 
 def test_its_name_is_told_without_asking_it(
-    provider: ModelServer, reasoner: Reasoner, database: Database
+    provider: ModelServer, reasoner: LlmTasks, database: Database
 ) -> None:
-    assert Reasoner(database, PLENTY, None).provider is None
-    assert reasoner.provider == "openai:tiny"
+    assert LlmTasks(database, UNLIMITED, None).provider_name is None
+    assert reasoner.provider_name == "openai:tiny"
     assert provider.requests == []
 
 
-def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: Reasoner) -> None:
+def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: LlmTasks) -> None:
     for _ in range(3):
         provider.script = [error(500)] * 4
         assert {fell(reasoner.topic(task(), TALK)) for _ in range(4)} == {"unavailable"}
@@ -454,7 +468,7 @@ def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: Reasoner)
         assert fell(reasoner.topic(task(), TALK)) is None
 
 
-def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, reasoner: Reasoner) -> None:
+def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, reasoner: LlmTasks) -> None:
     provider.otherwise = lambda _: completion("", refusal="No.")
     assert {fell(reasoner.topic(task(), TALK)) for _ in range(6)} == {"refused"}
     provider.otherwise = lambda _: completion("nonsense")
@@ -463,15 +477,15 @@ def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, reasoner: 
 
 
 def test_of_many_that_find_it_rested_one_tries(
-    base: Base, provider: ModelServer, make: Callable[..., Reasoner]
+    scratch_db: ScratchDatabase, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
-    base.rows(
+    scratch_db.rows(
         "insert into model_states values ('acme', 'openai:tiny', 'text max_tokens', 5, now())"
     )
     provider.otherwise = lambda _: error(500)
     processes, start = [make() for _ in range(8)], threading.Barrier(8)
 
-    def ask(one: Reasoner) -> str | None:
+    def ask(one: LlmTasks) -> str | None:
         start.wait()
         return fell(one.topic(task(), TALK))
 
@@ -484,7 +498,7 @@ def test_of_many_that_find_it_rested_one_tries(
 
 
 def test_a_minutes_calls_are_exact_over_all_processes(
-    provider: ModelServer, make: Callable[..., Reasoner]
+    provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     processes = [make(), make(), make()]
     found = [fell(one.topic(task(), TALK)) for _ in range(25) for one in processes]
@@ -493,65 +507,68 @@ def test_a_minutes_calls_are_exact_over_all_processes(
     assert fell(processes[0].topic(task(subject="user:mara"), TALK)) is None, "another's minute"
 
 
-def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., Reasoner]) -> None:
+def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., LlmTasks]) -> None:
     one = make(llm_calls_per_minute=4)
     done = [one.topic(task(), TALK) for _ in range(5)]
     assert [fell(asked) for asked in done] == [None] * 4 + ["rate_limited"]
-    assert done[0].again_in is None
-    assert done[4].again_in is not None
-    assert 50 < done[4].again_in <= 60
+    assert done[0].retry_after is None
+    assert done[4].retry_after is not None
+    assert 50 < done[4].retry_after <= 60
     few = make(llm_calls_per_minute=3).topic(task(subject="none"), TALK)
-    assert few.again_in is None
+    assert few.retry_after is None
     none = make(llm_calls_per_minute=0).topic(task(subject="another"), TALK)
-    assert (fell(none), none.again_in) == ("rate_limited", None), "waiting does not help"
+    assert (fell(none), none.retry_after) == ("rate_limited", None), "waiting does not help"
 
 
 def test_a_lease_that_counts_nothing_is_noticed(
-    make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = llm_store.lease
+    real = llm_store.lease_calls
 
-    def lavish(*given: Any, most: int, **how: Any) -> llm_store.Leased:
-        return replace(real(*given, most=most, **how), granted=most)
+    def lavish(*given: Any, most: int, **how: Any) -> llm_store.CallLease:
+        return replace(real(*given, max_calls=most, **how), granted=most)
 
-    monkeypatch.setattr(llm_store, "lease", lavish)
+    monkeypatch.setattr(llm_store, "lease_calls", lavish)
     one = make(llm_calls_per_minute=5)
     assert [fell(one.topic(task(), TALK)) for _ in range(6)] == [None] * 6
 
 
 def test_after_its_minute_a_subject_may_ask_again(
-    base: Base, make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = make(llm_calls_per_minute=1)
     assert [fell(one.topic(task(), TALK)) for _ in range(2)] == [None, "rate_limited"]
-    base.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
+    scratch_db.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
     assert fell(one.topic(task(), TALK)) == "rate_limited", "a refusal is remembered"
     later(monkeypatch, 61)
     assert fell(one.topic(task(), TALK)) is None
 
 
 def test_a_budget_that_ends(
-    base: Base, database: Database, provider: ModelServer, make: Callable[..., Reasoner]
+    scratch_db: ScratchDatabase,
+    database: Database,
+    provider: ModelServer,
+    make: Callable[..., LlmTasks],
 ) -> None:
     # 100 tokens in and 20 out cost 0.0018; about 540 in and at most 100 out may cost 0.0094.
     one = make(llm_usd_per_month=0.02)
     found = [fell(one.topic(task(), TALK)) for _ in range(20)]
     assert found == sorted(found, key=lambda why: why is not None), "once spent it stays so"
     assert found[-1] == "budget_spent"
-    access = database.access(Asker.background("acme"))
-    one.flush(access)
-    spent = llm_store.spend(access)
+    access = database.connect_as(Caller.background("acme"))
+    one.write_calls(access)
+    spent = llm_store.read_monthly_spend(access)
     assert 0 < spent.cost_usd <= 0.02
     assert (spent.calls, spent.tokens_in) == (found.count(None), 100 * found.count(None))
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) == "budget_spent", "for all"
-    base.rows("update model_spend set month = month - interval '1 month'")
+    scratch_db.rows("update model_spend set month = month - interval '1 month'")
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) is None, "a new month"
 
 
 def test_an_operators_budget_goes_before_the_deployments(
-    database: Database, provider: ModelServer, make: Callable[..., Reasoner]
+    database: Database, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_limits(access, Limits(model_usd_per_month=0))
     assert fell(make().topic(task(), TALK)) == "budget_spent"
@@ -561,18 +578,21 @@ def test_an_operators_budget_goes_before_the_deployments(
 
 
 def test_two_tenants_share_nothing(
-    base: Base, database: Database, provider: ModelServer, make: Callable[..., Reasoner]
+    scratch_db: ScratchDatabase,
+    database: Database,
+    provider: ModelServer,
+    make: Callable[..., LlmTasks],
 ) -> None:
     """Same scope, subject and process: a tenant that used up its minute, its budget and its
     provider's patience leaves another all of its own."""
     one = make(llm_calls_per_minute=3, llm_usd_per_month=1.0)
-    base.rows(
+    scratch_db.rows(
         "insert into model_spend values"
         " ('acme', date_trunc('month', now() at time zone 'UTC'), 1, 0, 0, 0, 1.0)"
     )
     assert fell(one.topic(task("acme"), TALK)) == "budget_spent"
     assert fell(one.topic(task("globex"), TALK)) is None
-    base.rows("delete from model_spend")
+    scratch_db.rows("delete from model_spend")
     one = make(llm_calls_per_minute=8)
     provider.otherwise = lambda _: error(500)
     for _ in range(5):
@@ -582,23 +602,23 @@ def test_two_tenants_share_nothing(
     found = [fell(one.topic(task("globex"), TALK)) for _ in range(8)]
     assert found.count(None) == 5, "3 were leased to the process of before"
     for tenant, calls in (("acme", 5), ("globex", 5)):
-        access = database.access(Asker.background(tenant))
-        one.flush(access)
-        assert llm_store.spend(access).calls == calls
-        assert len(llm_store.newest(access, None, 100)) == calls
+        access = database.connect_as(Caller.background(tenant))
+        one.write_calls(access)
+        assert llm_store.read_monthly_spend(access).calls == calls
+        assert len(llm_store.list_newest(access, None, 100)) == calls
 
 
 def test_an_account_that_two_tenants_share_is_noticed(
-    database: Database, make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
+    database: Database, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meter: Any = budget.Meter
+    meter: Any = budget.LlmBudget
     real = meter._account
 
     def shared(one: Any, tenant: str) -> Any:
         return real(one, "acme")
 
     monkeypatch.setattr(meter, "_account", shared)
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_limits(access, Limits(model_usd_per_month=0))
     one = make()
@@ -610,72 +630,75 @@ def test_an_account_that_two_tenants_share_is_noticed(
 
 
 def test_calls_that_the_database_did_not_take_are_kept(
-    base: Base,
+    scratch_db: ScratchDatabase,
     database: Database,
-    reasoner: Reasoner,
+    reasoner: LlmTasks,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reasoner.topic(task(), TALK)
-    access = database.access(Asker.background("acme"))
+    access = database.connect_as(Caller.background("acme"))
 
     def away(*_: object) -> None:
         raise Unavailable
 
     with monkeypatch.context() as broken:
-        broken.setattr(llm_store, "record", away)
-        reasoner.flush(access)
-    assert written(base) == []
-    reasoner.flush(access)
-    reasoner.flush(access)
-    assert len(written(base)) == 1
+        broken.setattr(llm_store, "record_calls", away)
+        reasoner.write_calls(access)
+    assert written(scratch_db) == []
+    reasoner.write_calls(access)
+    reasoner.write_calls(access)
+    assert len(written(scratch_db)) == 1
 
 
 def test_a_call_written_down_twice_is_there_and_paid_once(
-    base: Base, database: Database, reasoner: Reasoner, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    database: Database,
+    reasoner: LlmTasks,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The database took it, and its answer was lost."""
     reasoner.topic(task(), TALK)
-    access, real = database.access(Asker.background("acme")), llm_store.record
+    access, real = database.connect_as(Caller.background("acme")), llm_store.record_calls
 
     def doubtful(*given: Any) -> None:
         real(*given)
         raise Unavailable
 
     with monkeypatch.context() as broken:
-        broken.setattr(llm_store, "record", doubtful)
-        reasoner.flush(access)
-    reasoner.flush(access)
-    assert len(written(base)) == 1
-    assert base.rows("select calls, tokens_in from model_spend") == [(1, 100)]
+        broken.setattr(llm_store, "record_calls", doubtful)
+        reasoner.write_calls(access)
+    reasoner.write_calls(access)
+    assert len(written(scratch_db)) == 1
+    assert scratch_db.rows("select calls, tokens_in from model_spend") == [(1, 100)]
 
 
 def test_without_a_ledger_no_call_is_made(
-    provider: ModelServer, make: Callable[..., Reasoner], monkeypatch: pytest.MonkeyPatch
+    provider: ModelServer, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
         raise Unavailable
 
-    monkeypatch.setattr(llm_store, "record", away)
-    monkeypatch.setattr(budget, "UNWRITTEN", 3)
+    monkeypatch.setattr(llm_store, "record_calls", away)
+    monkeypatch.setattr(budget, "MAX_UNWRITTEN", 3)
     one = make()
     assert [fell(one.topic(task(), TALK)) for _ in range(4)] == [None, None, None, "unavailable"]
     assert len(provider.requests) == 3
 
 
 def test_old_calls_can_be_removed_and_their_sum_stays(
-    base: Base, database: Database, reasoner: Reasoner
+    scratch_db: ScratchDatabase, database: Database, reasoner: LlmTasks
 ) -> None:
     for _ in range(5):
         reasoner.topic(task(), TALK)
-    access = database.access(Asker.background("acme"))
-    reasoner.flush(access)
-    base.rows("update model_calls set at = at - interval '31 days' where outcome = 'ok'")
+    access = database.connect_as(Caller.background("acme"))
+    reasoner.write_calls(access)
+    scratch_db.rows("update model_calls set at = at - interval '31 days' where outcome = 'ok'")
     reasoner.topic(task(), TALK)
-    reasoner.flush(access)
+    reasoner.write_calls(access)
     before = datetime.now(UTC) - timedelta(days=30)
     for removed in (3, 2, 0):
         with access.transaction():
-            assert llm_store.prune(access, before, 3) == removed
-    assert len(written(base)) == 1
-    assert llm_store.spend(access).calls == 6
+            assert llm_store.prune_calls(access, before, 3) == removed
+    assert len(written(scratch_db)) == 1
+    assert llm_store.read_monthly_spend(access).calls == 6

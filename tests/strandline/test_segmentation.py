@@ -12,22 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.chains.segmentation import (
-    Compared,
+    Comparison,
     Lane,
-    Rules,
-    Run,
+    SegmentationRules,
+    TopicRun,
+    TopicVerdict,
     Turn,
-    Verdict,
-    close,
-    compare,
-    cosine,
-    finish,
-    flows,
-    runs,
-    step,
+    close_lane,
+    compare_topic,
+    cosine_similarity,
+    finish_lane,
+    judge_next,
+    read_flow_ids,
+    segment_scope,
 )
 
-RULES = Rules(low=0.3, high=0.7, gap=timedelta(minutes=30), flush=20, ahead=0)
+RULES = SegmentationRules(
+    low=0.3, high=0.7, gap=timedelta(minutes=30), max_open_events=20, lookahead=0
+)
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 
 
@@ -56,71 +58,79 @@ def _fields(made: Turn) -> dict[str, object]:
 
 def lane(*turns: Turn, user: Turn | None = None) -> Lane:
     """Of judged events, the last user message of which is compared with."""
-    return Lane(turns, (), user or next((t for t in reversed(turns) if t.asks), None))
+    return Lane(turns, (), user or next((t for t in reversed(turns) if t.is_user_message), None))
 
 
-def seqs(found: Sequence[Run]) -> list[tuple[str, list[int]]]:
+def seqs(found: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
     return [(run.closed_by, [t.seq for t in run.turns]) for run in found]
 
 
 @pytest.mark.parametrize(
     ("angle", "verdict"),
     [
-        (0, Verdict.CONTINUE),
-        (45, Verdict.CONTINUE),
-        (46, Verdict.GRAY),
-        (72, Verdict.GRAY),
-        (73, Verdict.BREAK),
-        (180, Verdict.BREAK),
+        (0, TopicVerdict.CONTINUE),
+        (45, TopicVerdict.CONTINUE),
+        (46, TopicVerdict.GRAY),
+        (72, TopicVerdict.GRAY),
+        (73, TopicVerdict.BREAK),
+        (180, TopicVerdict.BREAK),
     ],
 )
-def test_two_user_messages_are_compared_by_their_cosine(angle: float, verdict: Verdict) -> None:
-    found = compare(lane(turn(1, 0)).joined(turn(2, angle)), RULES)
+def test_two_user_messages_are_compared_by_their_cosine(
+    angle: float, verdict: TopicVerdict
+) -> None:
+    found = compare_topic(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
     assert found.verdict is verdict
     assert found.cosine == pytest.approx(math.cos(math.radians(angle)))
 
 
 def test_the_thresholds_belong_to_going_on() -> None:
     """At high it goes on, at low it is asked about: only what is below breaks."""
-    exact = Rules(0.0, 1.0, RULES.gap, 20, 0)
-    assert compare(lane(turn(1, 0)).joined(turn(2, 0)), exact).verdict is Verdict.CONTINUE
+    exact = SegmentationRules(0.0, 1.0, RULES.gap, 20, 0)
+    assert (
+        compare_topic(lane(turn(1, 0)).with_turn(turn(2, 0)), exact).verdict
+        is TopicVerdict.CONTINUE
+    )
     right = turn(2, vector=(0.0, 1.0))
-    assert compare(lane(turn(1, vector=(1.0, 0.0))).joined(right), exact).verdict is Verdict.GRAY
+    assert (
+        compare_topic(lane(turn(1, vector=(1.0, 0.0))).with_turn(right), exact).verdict
+        is TopicVerdict.GRAY
+    )
 
 
 @pytest.mark.parametrize(
     ("before", "later", "verdict"),
     [
-        (lane(), turn(2, 90), Verdict.ALONE),
-        (lane(turn(1, role="agent")), turn(2, 90), Verdict.ALONE),
-        (lane(turn(1, 0)), turn(2, 90, role="agent"), Verdict.ALONE),
-        (lane(turn(1, 0)), turn(2, 90, type="observation"), Verdict.ALONE),
-        (lane(turn(1, 0)), turn(2, 90), Verdict.BREAK),
-        (lane(turn(1, 0)), turn(2), Verdict.WAIT),
-        (lane(turn(1)), turn(2, 0), Verdict.WAIT),
-        (lane(turn(1)), turn(2, 90, given_up=True), Verdict.BLIND),
-        (lane(turn(1, given_up=True)), turn(2), Verdict.BLIND),
+        (lane(), turn(2, 90), TopicVerdict.ALONE),
+        (lane(turn(1, role="agent")), turn(2, 90), TopicVerdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, role="agent"), TopicVerdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90, type="observation"), TopicVerdict.ALONE),
+        (lane(turn(1, 0)), turn(2, 90), TopicVerdict.BREAK),
+        (lane(turn(1, 0)), turn(2), TopicVerdict.WAIT),
+        (lane(turn(1)), turn(2, 0), TopicVerdict.WAIT),
+        (lane(turn(1)), turn(2, 90, given_up=True), TopicVerdict.BLIND),
+        (lane(turn(1, given_up=True)), turn(2), TopicVerdict.BLIND),
         (
             lane(turn(1, 0, flows=frozenset({"workflow_id=7", "execution_id=1"}))),
             turn(2, 180, flows=frozenset({"workflow_id=7"})),
-            Verdict.FLOW,
+            TopicVerdict.FLOW,
         ),
         (
             lane(turn(1, 0, flows=frozenset({"workflow_id=7"}))),
             turn(2, 180, flows=frozenset({"execution_id=7"})),
-            Verdict.BREAK,
+            TopicVerdict.BREAK,
         ),
-        (lane(turn(2, role="agent"), user=turn(1, 0)), turn(3, 180), Verdict.BREAK),
+        (lane(turn(2, role="agent"), user=turn(1, 0)), turn(3, 180), TopicVerdict.BREAK),
     ],
 )
-def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: Verdict) -> None:
-    assert compare(before.joined(later), RULES).verdict is verdict
+def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: TopicVerdict) -> None:
+    assert compare_topic(before.with_turn(later), RULES).verdict is verdict
 
 
 def test_a_break_closes_all_before_the_new_message() -> None:
-    found, still = runs([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
+    found, still = segment_scope([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
     assert seqs(found) == [("break", [1, 2])]
-    assert [t.seq for t in still[""].open] == [3]
+    assert [t.seq for t in still[""].open_turns] == [3]
 
 
 def _never(*_: object) -> bool:
@@ -131,19 +141,19 @@ def test_the_gray_are_asked_with_what_is_open() -> None:
     asked: list[tuple[list[int], int]] = []
 
     def answer(lane: Lane) -> bool:
-        asked.append(([t.seq for t in lane.open], lane.ahead[0].seq))
-        return lane.ahead[0].seq != 3
+        asked.append(([t.seq for t in lane.open_turns], lane.pending_turns[0].seq))
+        return lane.pending_turns[0].seq != 3
 
-    found, _ = runs([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
+    found, _ = segment_scope([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
     assert asked == [([1], 2), ([1, 2], 3), ([3], 4)]
     assert seqs(found) == [("break", [1, 2])]
 
 
 def test_the_older_half_is_closed_by_force_and_its_last_message_still_compared() -> None:
     turns = [turn(1, 0), *(turn(n, role="agent") for n in range(2, 21)), turn(21, 180)]
-    found, still = runs(turns, RULES, _never)
+    found, still = segment_scope(turns, RULES, _never)
     assert seqs(found) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
-    assert [t.seq for t in still[""].open] == [21]
+    assert [t.seq for t in still[""].open_turns] == [21]
 
 
 def test_a_gap_is_between_neighbours_and_only_forward() -> None:
@@ -153,27 +163,29 @@ def test_a_gap_is_between_neighbours_and_only_forward() -> None:
         turn(3, minutes=-470, role="agent"),
         turn(4, minutes=-439, role="agent"),
     ]
-    found, still = runs(turns, RULES, _never)
+    found, still = segment_scope(turns, RULES, _never)
     assert seqs(found) == [("gap", [1, 2, 3])]
-    assert still[""].user is None
+    assert still[""].last_user_turn is None
 
 
 def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
-    found, still = runs(
+    found, still = segment_scope(
         [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
     )
     assert seqs(found) == [("gap", [1])]
-    empty, run = close(still[""], "idle")
+    empty, run = close_lane(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
-    assert compare(empty.joined(turn(4, 0, minutes=101)), RULES) == Compared(Verdict.ALONE)
-    assert close(empty, "idle") == (Lane(), None)
+    assert compare_topic(empty.with_turn(turn(4, 0, minutes=101)), RULES) == Comparison(
+        TopicVerdict.ALONE
+    )
+    assert close_lane(empty, "idle") == (Lane(), None)
 
 
 def test_lanes_do_not_meet() -> None:
     mixed = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
-    found, still = runs(mixed, RULES, _never)
+    found, still = segment_scope(mixed, RULES, _never)
     assert found == []
-    assert {name: len(held.open) for name, held in still.items()} == {"a": 5, "b": 5}
+    assert {name: len(held.open_turns) for name, held in still.items()} == {"a": 5, "b": 5}
 
 
 @settings(max_examples=200, deadline=None)
@@ -190,60 +202,60 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
         )
         for n in range(1, 80)
     ]
-    rules = Rules(0.3, 0.7, RULES.gap, max(4, flush), dice.choice((0, 1, 3)))
+    rules = SegmentationRules(0.3, 0.7, RULES.gap, max(4, flush), dice.choice((0, 1, 3)))
 
     def by_chance(*_: object) -> bool:
         return dice.random() < 0.5
 
-    found, still = runs(turns, rules, by_chance)
+    found, still = segment_scope(turns, rules, by_chance)
     held = [t for run in found for t in run.turns]
-    held += [t for ln in still.values() for t in (*ln.open, *ln.ahead)]
+    held += [t for ln in still.values() for t in (*ln.open_turns, *ln.pending_turns)]
     assert sorted(t.seq for t in held) == list(range(1, 80))
     for session in "abc":
         own = [t for t in held if t.session_id == session]
         assert [t.seq for t in own] == sorted(t.seq for t in own)
     assert all(len({t.session_id for t in run.turns}) == 1 for run in found)
-    assert all(1 <= len(run.turns) < rules.flush for run in found)
-    assert all(len(ln.open) < rules.flush for ln in still.values())
+    assert all(1 <= len(run.turns) < rules.max_open_events for run in found)
+    assert all(len(ln.open_turns) < rules.max_open_events for ln in still.values())
 
 
 def test_a_step_changes_nothing_that_it_was_given() -> None:
-    before = lane(turn(1, 0)).joined(turn(2, 0))
-    after, run = step(before, RULES, breaks=False)
-    assert (len(before.open), len(after.open), run) == (1, 2, None)
+    before = lane(turn(1, 0)).with_turn(turn(2, 0))
+    after, run = judge_next(before, RULES, breaks=False)
+    assert (len(before.open_turns), len(after.open_turns), run) == (1, 2, None)
 
 
-WAITING = replace(RULES, ahead=2)
+WAITING = replace(RULES, lookahead=2)
 
 
 def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
     turns = [turn(1, 0), turn(2, 180), turn(3, role="agent"), turn(4, role="agent")]
-    found, still = runs(turns[:3], WAITING, _never)
+    found, still = segment_scope(turns[:3], WAITING, _never)
     assert found == []
-    assert [t.seq for t in still[""].ahead] == [2, 3]
-    found, still = runs(turns, WAITING, _never)
+    assert [t.seq for t in still[""].pending_turns] == [2, 3]
+    found, still = segment_scope(turns, WAITING, _never)
     assert seqs(found) == [("break", [1])]
-    assert [t.seq for t in still[""].open] == [2]
-    assert seqs(finish(still[""], WAITING, _never, "idle")) == [("idle", [2, 3, 4])]
+    assert [t.seq for t in still[""].open_turns] == [2]
+    assert seqs(finish_lane(still[""], WAITING, _never, "idle")) == [("idle", [2, 3, 4])]
 
 
 def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
     asked: list[tuple[list[int], list[int]]] = []
 
     def answer(lane: Lane) -> bool:
-        asked.append(([t.seq for t in lane.open], [t.seq for t in lane.ahead]))
+        asked.append(([t.seq for t in lane.open_turns], [t.seq for t in lane.pending_turns]))
         return len(asked) == 1
 
     turns = [turn(n, (0, 60)[n % 2]) for n in range(1, 5)] + [turn(5, 0, minutes=99)]
-    found, still = runs(turns, WAITING, answer)
+    found, still = segment_scope(turns, WAITING, answer)
     assert asked == [([1], [2, 3, 4]), ([1, 2], [3, 4]), ([3], [4])]
     assert seqs(found) == [("break", [1, 2]), ("break", [3]), ("gap", [4])]
-    assert [t.seq for t in still[""].ahead] == [5]
+    assert [t.seq for t in still[""].pending_turns] == [5]
 
 
 def test_nothing_that_is_not_judged_is_closed() -> None:
     with pytest.raises(AssertionError, match="lost"):
-        close(Lane().joined(turn(1)), "idle")
+        close_lane(Lane().with_turn(turn(1)), "idle")
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5, 40])
@@ -252,23 +264,23 @@ def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
     dice = random.Random(ahead)
     turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
 
-    def ended(rules: Rules) -> list[tuple[str, list[int]]]:
-        found, still = runs(turns, rules, _never)
-        rest = [r for lane in still.values() for r in finish(lane, rules, _never, "idle")]
+    def ended(rules: SegmentationRules) -> list[tuple[str, list[int]]]:
+        found, still = segment_scope(turns, rules, _never)
+        rest = [r for lane in still.values() for r in finish_lane(lane, rules, _never, "idle")]
         return sorted(seqs([*found, *rest]))
 
-    assert ended(replace(RULES, ahead=ahead)) == ended(RULES)
+    assert ended(replace(RULES, lookahead=ahead)) == ended(RULES)
 
 
 def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:
-    assert flows({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
+    assert read_flow_ids({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
         "workflow_id=7",
         "execution_id=7",
     }
-    assert flows({"workflow_id": "", "execution_id": None}) == frozenset()
-    assert flows({}) == frozenset()
+    assert read_flow_ids({"workflow_id": "", "execution_id": None}) == frozenset()
+    assert read_flow_ids({}) == frozenset()
 
 
 def test_a_cosine_needs_no_unit_vectors() -> None:
-    assert cosine((3.0, 0.0), (0.5, 0.5)) == pytest.approx(math.sqrt(0.5))
-    assert cosine((0.0, 0.0), (1.0, 0.0)) == 0.0
+    assert cosine_similarity((3.0, 0.0), (0.5, 0.5)) == pytest.approx(math.sqrt(0.5))
+    assert cosine_similarity((0.0, 0.0), (1.0, 0.0)) == 0.0

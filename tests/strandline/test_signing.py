@@ -18,10 +18,10 @@ from psycopg import sql
 
 from strandline.aws.sigv4 import Signer
 from strandline.db import database as db_database
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.postgres import EmbeddedPostgres
-from tests.support import APP, OWNER, PASSWORDS, TEMPLATE, Base, fresh_name
+from tests.support import APP, OWNER, PASSWORDS, TEMPLATE, ScratchDatabase, unique_name
 
 NOW = datetime(2026, 5, 8, 13, 56, 7, tzinfo=UTC)
 BOTO3: Any = boto3
@@ -67,7 +67,7 @@ def test_a_database_token_is_the_one_that_boto3_makes(
         temporary.get("AWS_SESSION_TOKEN"),
         AWS["AWS_REGION"],
     ).client("rds")
-    assert signer.database_token(host, 5432, user, NOW) == rds.generate_db_auth_token(
+    assert signer.sign_database_token(host, 5432, user, NOW) == rds.generate_db_auth_token(
         DBHostname=host, Port=5432, DBUsername=user
     )
 
@@ -79,7 +79,7 @@ def test_a_signed_request_is_the_one_that_botocore_makes(
     del stopped
     url, body = "https://secretsmanager.eu-central-1.amazonaws.com/", b'{"SecretId":"x"}'
     asked = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.Get"}
-    ours = Signer.from_env(AWS | temporary).post_headers("secretsmanager", url, body, asked, NOW)
+    ours = Signer.from_env(AWS | temporary).sign_post("secretsmanager", url, body, asked, NOW)
     request: Any = AWSRequest("POST", url, asked, body)
     credentials = Credentials(
         AWS["AWS_ACCESS_KEY_ID"],
@@ -110,16 +110,16 @@ def test_a_cold_start_signs_without_botocore() -> None:
 @pytest.fixture
 def guarded(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Base, str]]:
+) -> Iterator[tuple[ScratchDatabase, str]]:
     """A database, and its address without a password. Whoever connects as the app must bring the
     token of the stopped clock: it is the role's password while this lasts."""
-    base = Base(server, fresh_name())
+    base = ScratchDatabase(server, unique_name())
     server.clone_database(TEMPLATE, base.name)
     for name, value in (AWS | SESSION).items():
         monkeypatch.setenv(name, value)
     url = f"host=127.0.0.1 port={server.port} dbname={base.name} user={APP} sslmode=prefer"
     signer = Signer.from_env(AWS | SESSION)
-    _set_password(base, signer.database_token("127.0.0.1", server.port, APP, NOW))
+    _set_password(base, signer.sign_database_token("127.0.0.1", server.port, APP, NOW))
     try:
         yield base, url
     finally:
@@ -127,7 +127,7 @@ def guarded(
         server.drop_database(base.name)
 
 
-def _set_password(base: Base, password: str) -> None:
+def _set_password(base: ScratchDatabase, password: str) -> None:
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute(
             sql.SQL("alter role {} password {}").format(sql.Identifier(APP), sql.Literal(password))
@@ -135,7 +135,7 @@ def _set_password(base: Base, password: str) -> None:
 
 
 def test_each_connection_brings_a_token_of_its_moment(
-    guarded: tuple[Base, str], stopped: type[Stopped]
+    guarded: tuple[ScratchDatabase, str], stopped: type[Stopped]
 ) -> None:
     base, url = guarded
     with closing(Database(url, "iam")) as database:
@@ -144,14 +144,16 @@ def test_each_connection_brings_a_token_of_its_moment(
         assert database.connection() is first
         first.close()
         with pytest.raises(Unavailable):
-            database.access(Asker("acme", ()))
+            database.connect_as(Caller("acme", ()))
         signer = Signer.from_env(AWS | SESSION)
-        _set_password(base, signer.database_token("127.0.0.1", base.server.port, APP, stopped.at))
+        _set_password(
+            base, signer.sign_database_token("127.0.0.1", base.server.port, APP, stopped.at)
+        )
         assert database.connection().info.user == APP
 
 
 def test_a_password_and_a_login_of_another_role_are_no_token(
-    guarded: tuple[Base, str], stopped: type[Stopped]
+    guarded: tuple[ScratchDatabase, str], stopped: type[Stopped]
 ) -> None:
     del stopped
     _, url = guarded

@@ -42,6 +42,6 @@ def test_overrides_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 def test_what_heat_goes_by_has_all_that_moves_its_moments() -> None:
     """A change of any other threshold sets no chain's moments anew."""
-    assert set(DEFAULTS.of_heat()) == {
+    assert set(DEFAULTS.heat_parameters()) == {
         *("heat_importance", "heat_density", "heat_hours", "promote", "freezing", "archive_days")
     }

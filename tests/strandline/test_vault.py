@@ -12,11 +12,11 @@ import boto3  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from strandline.aws import secrets
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
-from strandline.resources import Service
-from tests.support import KEY_SECRET, fresh_name
+from strandline.resources import Resources
+from tests.support import KEY_SECRET, unique_name
 
 BOTO3: Any = boto3
 CANARY = "canary-of-a-secret"
@@ -27,16 +27,16 @@ def arn(aws: LocalAws) -> Iterator[str]:
     """A secret without a value."""
     del aws
     with closing(BOTO3.client("secretsmanager")) as manager:
-        made = manager.create_secret(Name=fresh_name())["ARN"]
+        made = manager.create_secret(Name=unique_name())["ARN"]
         yield made
         manager.delete_secret(SecretId=made, ForceDeleteWithoutRecovery=True)
 
 
 def adopt(arn: str, members: object, **given: str) -> dict[str, str]:
     """The environment once the secret is read that holds these members."""
-    secrets.write(arn, members if isinstance(members, str) else json.dumps(members))
-    env = {secrets.VARIABLE: arn, **given}
-    secrets.adopt(env)
+    secrets.write_secret(arn, members if isinstance(members, str) else json.dumps(members))
+    env = {secrets.SECRETS_VARIABLE: arn, **given}
+    secrets.load_into_env(env)
     return env
 
 
@@ -49,21 +49,21 @@ def test_members_become_settings_and_what_is_set_goes_before_them(arn: str) -> N
 
 def test_without_the_variable_nothing_is_asked() -> None:
     env: dict[str, str] = {}
-    secrets.adopt(env)
+    secrets.load_into_env(env)
     assert env == {}
 
 
 def test_in_lambda_the_init_phase_reads_it(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets.write(arn, json.dumps({"key_secret": KEY_SECRET}))
+    secrets.write_secret(arn, json.dumps({"key_secret": KEY_SECRET}))
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "host=nowhere.invalid")
     monkeypatch.setenv("STRANDLINE_BUCKET", "bucket")
     monkeypatch.setenv("STRANDLINE_KEY_SECRET", "")
     with pytest.raises(Misconfigured, match="STRANDLINE_KEY_SECRET"):
-        Service()
-    monkeypatch.setenv(secrets.VARIABLE, arn)
-    Service()
-    assert settings().key_secret == KEY_SECRET
+        Resources()
+    monkeypatch.setenv(secrets.SECRETS_VARIABLE, arn)
+    Resources()
+    assert get_settings().key_secret == KEY_SECRET
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_member_of_a_newer_release_is_named_and_passed_over(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         env = adopt(arn, {"of_tomorrow": CANARY, "key_secret": KEY_SECRET})
-    assert set(env) == {secrets.VARIABLE, "STRANDLINE_KEY_SECRET"}
+    assert set(env) == {secrets.SECRETS_VARIABLE, "STRANDLINE_KEY_SECRET"}
     assert vars(caplog.records[-1])["members"] == ["of_tomorrow"]
     assert CANARY not in caplog.text
 
@@ -97,7 +97,7 @@ def test_what_jwts_are_signed_by_waits_for_their_issuer(
     """It is put into the secret first: no function that is older may fail for it."""
     members = {"key_secret": KEY_SECRET, name: CANARY}
     with caplog.at_level(logging.WARNING):
-        assert set(adopt(arn, members)) == {secrets.VARIABLE, "STRANDLINE_KEY_SECRET"}
+        assert set(adopt(arn, members)) == {secrets.SECRETS_VARIABLE, "STRANDLINE_KEY_SECRET"}
     assert vars(caplog.records[-1])["members"] == [name]
     assert CANARY not in caplog.text
     told = adopt(arn, members, STRANDLINE_JWT_ISSUER="https://issuer.example")
@@ -107,9 +107,9 @@ def test_what_jwts_are_signed_by_waits_for_their_issuer(
 
 
 def test_a_secret_without_a_value_is_none_and_no_start(arn: str) -> None:
-    assert secrets.read(arn) is None
+    assert secrets.read_secret(arn) is None
     with pytest.raises(Misconfigured, match="no value yet"):
-        secrets.adopt({secrets.VARIABLE: arn})
+        secrets.load_into_env({secrets.SECRETS_VARIABLE: arn})
 
 
 def test_a_signature_that_does_not_hold_is_not_answered(
@@ -117,7 +117,7 @@ def test_a_signature_that_does_not_hold_is_not_answered(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of another account")
     with pytest.raises(Misconfigured):
-        secrets.read(arn)
+        secrets.read_secret(arn)
 
 
 class Poor(BaseHTTPRequestHandler):
@@ -147,7 +147,7 @@ def poor(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Poor]]
         thread.start()
         address = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", address)
-        monkeypatch.setattr(secrets, "_PAUSES", (0.0, 0.0))
+        monkeypatch.setattr(secrets, "_RETRY_PAUSES", (0.0, 0.0))
         yield Poor
         server.shutdown()
         thread.join()
@@ -162,16 +162,16 @@ BROKEN = (502, b"<html>")
 @pytest.mark.parametrize("first", [THROTTLED, BROKEN], ids=["throttled", "broken"])
 def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) -> None:
     poor.answers = [first, GOOD]
-    assert secrets.read("arn") == "told"
+    assert secrets.read_secret("arn") == "told"
     poor.answers = [first, first, GOOD]
     with pytest.raises(Unavailable, match="endpoint or a NAT gateway"):
-        secrets.read("arn")
+        secrets.read_secret("arn")
 
 
 def test_who_is_refused_is_told_so_at_once(poor: type[Poor]) -> None:
     poor.answers = [DENIED, GOOD]
     with pytest.raises(Misconfigured, match="AccessDeniedException") as refused:
-        secrets.read("arn")
+        secrets.read_secret("arn")
     assert CANARY not in str(refused.value)
 
 
@@ -180,7 +180,7 @@ def test_one_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(Unavailable, match="ConnectionRefusedError"):
-        secrets.read("arn")
+        secrets.read_secret("arn")
 
 
 def test_its_address_is_the_regions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_its_address_is_the_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     for region in ("eu-central-1", "cn-north-1"):
         monkeypatch.setenv("AWS_REGION", region)
         with pytest.raises(Unavailable):
-            secrets.read("arn")
+            secrets.read_secret("arn")
     assert sorted(set(where)) == [
         "https://secretsmanager.cn-north-1.amazonaws.com.cn",
         "https://secretsmanager.eu-central-1.amazonaws.com",

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from strandline.errors import Invalid, Malformed
 from strandline.log.schemas import MAX_METADATA_BYTES, AppendRequest, BatchRequest
-from strandline.schemas import MAX_BODY_BYTES, checked, parse, validated
+from strandline.schemas import MAX_BODY_BYTES, check_storable, parse_json, validate
 
 APPEND = AppendRequest
 BATCH = BatchRequest
@@ -35,7 +35,7 @@ def event(**more: object) -> dict[str, object]:
 def said(body: str | bytes) -> str:
     """Why a body is refused, or that it was read."""
     try:
-        parse(body)
+        parse_json(body)
     except Invalid as refused:
         return f"{refused.details['field']}: {refused.message}"
     return "read"
@@ -48,7 +48,7 @@ def said(body: str | bytes) -> str:
 @given(value=JSON, ascii_only=st.booleans(), is_bytes=st.booleans())
 def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_bytes: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
-    assert parse(text.encode() if is_bytes else text) == value
+    assert parse_json(text.encode() if is_bytes else text) == value
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_byte
 def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
     for given_as in (body, body.encode()):
         with pytest.raises(Malformed) as refused:
-            parse(given_as)
+            parse_json(given_as)
         assert refused.value.details["field"] == "body"
 
 
@@ -84,7 +84,7 @@ def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
 )
 def test_only_utf_8_is_read(body: bytes) -> None:
     with pytest.raises(Malformed):
-        parse(body)
+        parse_json(body)
 
 
 @pytest.mark.parametrize(
@@ -106,23 +106,23 @@ def test_only_utf_8_is_read(body: bytes) -> None:
 )
 def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        checked(parse(body))
+        check_storable(parse_json(body))
     assert not isinstance(refused.value, Malformed)
     assert refused.value.details["field"] == field
     assert refused.value.message.startswith(f"{field}: ")
 
 
 def test_a_surrogate_pair_is_one_character() -> None:
-    assert parse(r'"\ud83c\udf0a"') == "🌊"
+    assert parse_json(r'"\ud83c\udf0a"') == "🌊"
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     inner = "1" if opening != "[" else ""
-    checked(parse(opening * 32 + inner + closing * 32))
+    check_storable(parse_json(opening * 32 + inner + closing * 32))
     for levels in (33, 10_000, 200_000):
         with pytest.raises(Invalid, match="32 levels") as refused:
-            checked(parse(opening * levels + inner + closing * levels))
+            check_storable(parse_json(opening * levels + inner + closing * levels))
         assert refused.value.details["field"]
 
 
@@ -157,7 +157,7 @@ def test_any_body_is_read_or_refused(body: str | bytes) -> None:
 
 def refusal(shape: type[BaseModel], value: object) -> Invalid:
     with pytest.raises(Invalid) as refused:
-        validated(shape, value)
+        validate(shape, value)
     return refused.value
 
 
@@ -233,13 +233,13 @@ def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
 
 def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
     room = MAX_METADATA_BYTES - len('{"a":""}')
-    assert validated(APPEND, event(metadata={"a": "é" * (room // 2)}))
+    assert validate(APPEND, event(metadata={"a": "é" * (room // 2)}))
     refused = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
     assert str(MAX_METADATA_BYTES) in refused.message
 
 
 def test_a_batch_holds_1_to_500_events() -> None:
-    assert validated(BATCH, {"events": [1] * 500}).atomic is False
+    assert validate(BATCH, {"events": [1] * 500}).atomic is False
     for number in (0, 501):
         assert refusal(BATCH, {"events": [1] * number}).details["field"] == "events"
 
@@ -255,7 +255,7 @@ def test_a_batch_holds_1_to_500_events() -> None:
     ],
 )
 def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime) -> None:
-    assert validated(APPEND, event(occurred_at=given_as)).occurred_at == moment
+    assert validate(APPEND, event(occurred_at=given_as)).occurred_at == moment
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.admin.keys import bound_user, require_ahead, require_rights
+from strandline.admin.keys import normalize_user, require_rights, require_valid_expiry
 from strandline.admin.schemas_certificates import CertificateOut, CertificatePage
-from strandline.admin.tenants import require_name
+from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_certificates, store_keys, x509_names
 from strandline.auth.principals import RIGHTS
 from strandline.cursors import Cursors, Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.tenants import store_audit
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 
 
-def enter(
-    access: Access,
-    act: Act,
+def add_certificate(
+    access: TenantDb,
+    audit_context: AuditContext,
     *,
     subject: str,
     issuer: str | None = None,
@@ -36,17 +36,17 @@ def enter(
     Raises Invalid as `make_key` does, and for what is no distinguished name; StateConflict where
     these names stand for somebody already, in whatever tenant.
     """
-    require_name(access.asker.tenant)
+    require_tenant_name(access.caller.tenant)
     require_rights(rights)
-    user = bound_user(user)
-    require_ahead(expires_at, datetime.now(UTC))
-    subject = x509_names.canonical(subject, "subject")
-    issuer = None if issuer is None else x509_names.canonical(issuer, "issuer")
+    user = normalize_user(user)
+    require_valid_expiry(expires_at, datetime.now(UTC))
+    subject = x509_names.canonicalize(subject, "subject")
+    issuer = None if issuer is None else x509_names.canonicalize(issuer, "issuer")
     certificate_id = uuid7()
     with access.transaction():
-        if act.tenant is None:
+        if audit_context.tenant is None:
             store_keys.add_tenant(access)
-        if not store_certificates.add(
+        if not store_certificates.add_certificate(
             access,
             certificate_id=certificate_id,
             subject=subject,
@@ -60,48 +60,55 @@ def enter(
                 "subject: stands for somebody already: revoke that row first, or name the issuer",
                 field="subject",
             )
-        made = store_certificates.get(access, certificate_id)
-        assert made is not None, "this transaction wrote it"
-        store_audit.add(access, act, {"certificate_id": str(certificate_id)}, _told(made))
-    return _shown(made)
+        certificate = store_certificates.get_certificate(access, certificate_id)
+        assert certificate is not None, "this transaction wrote it"
+        store_audit.add_entry(
+            access,
+            audit_context,
+            {"certificate_id": str(certificate_id)},
+            _audit_values(certificate),
+        )
+    return _to_certificate_out(certificate)
 
 
-def revoke(access: Access, act: Act, certificate_id: UUID) -> CertificateOut:
+def revoke_certificate(
+    access: TenantDb, audit_context: AuditContext, certificate_id: UUID
+) -> CertificateOut:
     """Revoke a subject for good: refused within 60 seconds. Again changes nothing. Raises
     NotFound."""
     with access.transaction():
-        revoked = store_certificates.revoke(access, certificate_id)
-        if revoked is None:
+        certificate = store_certificates.revoke_certificate(access, certificate_id)
+        if certificate is None:
             raise NotFound
-        store_audit.add(access, act, {"certificate_id": str(certificate_id)})
-    return _shown(revoked)
+        store_audit.add_entry(access, audit_context, {"certificate_id": str(certificate_id)})
+    return _to_certificate_out(certificate)
 
 
-def get(access: Access, certificate_id: UUID) -> CertificateOut:
+def get_certificate(access: TenantDb, certificate_id: UUID) -> CertificateOut:
     """A subject of the asker's tenant. Raises NotFound."""
-    found = store_certificates.get(access, certificate_id)
-    if found is None:
+    certificate = store_certificates.get_certificate(access, certificate_id)
+    if certificate is None:
         raise NotFound
-    return _shown(found)
+    return _to_certificate_out(certificate)
 
 
-def listed(access: Access, limit: int, cursor: str | None) -> CertificatePage:
+def list_certificates(access: TenantDb, limit: int, cursor: str | None) -> CertificatePage:
     """The subjects of the asker's tenant, newest first."""
-    of = Cursors(access.sealer, access.asker.tenant, "certificates")
-    rows = store_certificates.newest(access, of.decode(cursor), limit)
+    cursors = Cursors(access.sealer, access.caller.tenant, "certificates")
+    rows = store_certificates.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
-    after = last and Position(last.mark, last.created_at, last.certificate_id)
+    after = last and Position(last.pg_snapshot, last.created_at, last.certificate_id)
     return CertificatePage(
-        certificates=[_shown(row) for row in rows],
-        next_cursor=after and of.encode(after),
+        certificates=[_to_certificate_out(row) for row in rows],
+        next_cursor=after and cursors.encode(after),
     )
 
 
-def _shown(row: store_certificates.Certificate) -> CertificateOut:
+def _to_certificate_out(row: store_certificates.Certificate) -> CertificateOut:
     return CertificateOut.model_validate({**vars(row), "user": row.user_name, "rights": row.scopes})
 
 
-def _told(row: store_certificates.Certificate) -> dict[str, object]:
+def _audit_values(row: store_certificates.Certificate) -> dict[str, object]:
     """What the trail says of one that was entered; its names and label are somebody's words."""
     expires = row.expires_at and row.expires_at.astimezone(UTC).isoformat()
     return {"rights": row.scopes, "user": row.user_name, "expires_at": expires}

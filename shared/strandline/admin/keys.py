@@ -6,26 +6,26 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.admin.schemas_keys import KeyOut, KeyPage, NewKeyOut
-from strandline.admin.tenants import require_name
+from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_keys
-from strandline.auth.api_keys import NewToken, new_token
+from strandline.auth.api_keys import TokenParts, generate_token
 from strandline.auth.principals import RIGHTS
 from strandline.cursors import Cursors, Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.participants import normalize
 from strandline.tenants import store_audit
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 
-MOST_DAYS = 3650
+MAX_EXPIRY_DAYS = 3650
 """How far ahead a key may expire."""
-_CONSOLE = Act("console key")
+_CONSOLE_CONTEXT = AuditContext("console key")
 
 
 class NewKey(NamedTuple):
     """A key that was just made. `token` is shown once and stored nowhere."""
 
-    key: store_keys.Key
+    key: store_keys.ApiKey
     token: str
 
     @property
@@ -34,17 +34,17 @@ class NewKey(NamedTuple):
         return self.key.key_id
 
 
-class Rotated(NamedTuple):
+class KeyRotation(NamedTuple):
     """A key's successor, and the key itself, which ends when the overlap does."""
 
-    made: NewKey
-    old: store_keys.Key
+    successor: NewKey
+    predecessor: store_keys.ApiKey
 
 
 def make_key(
-    access: Access,
+    access: TenantDb,
     deployment_secret: str | None,
-    act: Act = _CONSOLE,
+    audit_context: AuditContext = _CONSOLE_CONTEXT,
     *,
     user: str | None = None,
     rights: Sequence[str] = ("read", "write"),
@@ -58,39 +58,50 @@ def make_key(
     too far ahead, or a tenant that is not lower-case letters, digits and hyphens; StateConflict
     without a secret, where API keys are no way in.
     """
-    require_name(access.asker.tenant)
+    require_tenant_name(access.caller.tenant)
     require_rights(rights)
-    user = bound_user(user)
-    require_ahead(expires_at, datetime.now(UTC))
+    user = normalize_user(user)
+    require_valid_expiry(expires_at, datetime.now(UTC))
     with access.transaction():
-        if act.tenant is None:
+        if audit_context.tenant is None:
             store_keys.add_tenant(access)
-        made = _add(access, deployment_secret, user, rights, label, expires_at)
-        store_audit.add(access, act, {"key_id": made.key_id}, _told(made.key))
-    return made
+        new_key = _create_key(access, deployment_secret, user, rights, label, expires_at)
+        store_audit.add_entry(
+            access, audit_context, {"key_id": new_key.key_id}, _audit_values(new_key.key)
+        )
+    return new_key
 
 
-def keep_key(access: Access, new: NewToken, act: Act, *, rights: Sequence[str], label: str) -> bool:
+def store_key(
+    access: TenantDb,
+    key_token: TokenParts,
+    audit_context: AuditContext,
+    *,
+    rights: Sequence[str],
+    label: str,
+) -> bool:
     """Store a key of the asker's tenant whose token somebody holds already, and its tenant if that
     is new. Says whether it was not there yet: one that is, revoked or not, stays as it is."""
     with access.transaction():
         store_keys.add_tenant(access)
-        if store_keys.get(access, new.key_id) is not None:
+        if store_keys.get_key(access, key_token.key_id) is not None:
             return False
-        made = _store(access, new, None, rights, label, None)
-        store_audit.add(access, act, {"key_id": made.key_id}, _told(made.key))
+        new_key = _insert_key(access, key_token, None, rights, label, None)
+        store_audit.add_entry(
+            access, audit_context, {"key_id": new_key.key_id}, _audit_values(new_key.key)
+        )
     return True
 
 
 def rotate_key(
-    access: Access,
+    access: TenantDb,
     deployment_secret: str | None,
-    act: Act,
+    audit_context: AuditContext,
     key_id: str,
     *,
     overlap: timedelta,
     expires_at: datetime | None = None,
-) -> Rotated:
+) -> KeyRotation:
     """Make a key's successor, of the same user, rights and label, and let the key itself end after
     `overlap`, or when it would have anyway. Without `expires_at` the successor holds as long as the
     key was made for.
@@ -99,76 +110,90 @@ def rotate_key(
     has a successor already: of two callers at once one rotates.
     """
     now = datetime.now(UTC)
-    require_ahead(expires_at, now)
+    require_valid_expiry(expires_at, now)
     with access.transaction():
-        old = store_keys.hold(access, key_id)
-        if old is None:
+        predecessor = store_keys.lock_key(access, key_id)
+        if predecessor is None:
             raise NotFound
-        _require_rotatable(old, now)
-        if expires_at is None and old.expires_at is not None:
-            expires_at = now + (old.expires_at - old.created_at)
-        made = _add(access, deployment_secret, old.user_name, old.scopes, old.label, expires_at)
-        ended = store_keys.succeed(access, key_id, made.key_id, now + overlap)
-        about = {"key_id": key_id, "rotated_to": made.key_id}
-        store_audit.add(access, act, about, {**_told(made.key), "old_expires_at": _moment(ended)})
-    return Rotated(made, ended)
+        _require_rotatable(predecessor, now)
+        if expires_at is None and predecessor.expires_at is not None:
+            expires_at = now + (predecessor.expires_at - predecessor.created_at)
+        successor = _create_key(
+            access,
+            deployment_secret,
+            predecessor.user_name,
+            predecessor.scopes,
+            predecessor.label,
+            expires_at,
+        )
+        ending_key = store_keys.set_successor(access, key_id, successor.key_id, now + overlap)
+        audit_target = {"key_id": key_id, "rotated_to": successor.key_id}
+        store_audit.add_entry(
+            access,
+            audit_context,
+            audit_target,
+            {**_audit_values(successor.key), "old_expires_at": _format_expiry(ending_key)},
+        )
+    return KeyRotation(successor, ending_key)
 
 
-def revoke_key(access: Access, act: Act, key_id: str) -> store_keys.Key:
+def revoke_key(access: TenantDb, audit_context: AuditContext, key_id: str) -> store_keys.ApiKey:
     """Revoke a key of the asker's tenant for good: it is refused within 60 seconds. Again changes
     nothing. Raises NotFound."""
     with access.transaction():
-        revoked = store_keys.revoke(access, key_id)
-        if revoked is None:
+        key = store_keys.revoke_key(access, key_id)
+        if key is None:
             raise NotFound
-        store_audit.add(access, act, {"key_id": key_id})
-    return revoked
+        store_audit.add_entry(access, audit_context, {"key_id": key_id})
+    return key
 
 
-def get_key(access: Access, key_id: str) -> KeyOut:
+def get_key(access: TenantDb, key_id: str) -> KeyOut:
     """A key of the asker's tenant. Raises NotFound."""
-    key = store_keys.get(access, key_id)
+    key = store_keys.get_key(access, key_id)
     if key is None:
         raise NotFound
-    return shown(key)
+    return to_key_out(key)
 
 
-def list_keys(access: Access, limit: int, cursor: str | None) -> KeyPage:
+def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
     """The keys of the asker's tenant, newest first."""
-    of = Cursors(access.sealer, access.asker.tenant, "keys")
-    rows = store_keys.newest(access, of.decode(cursor), limit)
+    cursors = Cursors(access.sealer, access.caller.tenant, "keys")
+    rows = store_keys.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
-    after = last and Position(last.mark, last.created_at, UUID(last.key_id))
-    return KeyPage(keys=[shown(row) for row in rows], next_cursor=after and of.encode(after))
+    after = last and Position(last.pg_snapshot, last.created_at, UUID(last.key_id))
+    return KeyPage(
+        keys=[to_key_out(row) for row in rows], next_cursor=after and cursors.encode(after)
+    )
 
 
-def shown(key: store_keys.Key) -> KeyOut:
+def to_key_out(key: store_keys.ApiKey) -> KeyOut:
     """A key as operators see it."""
-    return KeyOut.model_validate(_fields(key))
+    return KeyOut.model_validate(_key_fields(key))
 
 
-def shown_once(made: NewKey) -> NewKeyOut:
+def to_new_key_out(new_key: NewKey) -> NewKeyOut:
     """A new key and its token."""
-    return NewKeyOut.model_validate({**_fields(made.key), "token": made.token})
+    return NewKeyOut.model_validate({**_key_fields(new_key.key), "token": new_key.token})
 
 
-def _fields(key: store_keys.Key) -> dict[str, object]:
+def _key_fields(key: store_keys.ApiKey) -> dict[str, object]:
     return {**vars(key), "user": key.user_name, "rights": key.scopes}
 
 
-def _told(key: store_keys.Key) -> dict[str, object]:
+def _audit_values(key: store_keys.ApiKey) -> dict[str, object]:
     """What the trail says of a key that was made: what it may, as whom, until when. Not what it is
     called: a label is somebody's words."""
-    return {"rights": key.scopes, "user": key.user_name, "expires_at": _moment(key)}
+    return {"rights": key.scopes, "user": key.user_name, "expires_at": _format_expiry(key)}
 
 
-def _moment(key: store_keys.Key) -> str | None:
+def _format_expiry(key: store_keys.ApiKey) -> str | None:
     """When a key expires, as the trail spells it."""
     return key.expires_at and key.expires_at.astimezone(UTC).isoformat()
 
 
-def _add(
-    access: Access,
+def _create_key(
+    access: TenantDb,
     deployment_secret: str | None,
     user: str | None,
     rights: Sequence[str],
@@ -180,27 +205,27 @@ def _add(
             "API keys are no way into this deployment: set STRANDLINE_KEY_SECRET, or let in by "
             "STRANDLINE_JWT_… or client certificates"
         )
-    return _store(access, new_token(deployment_secret), user, rights, label, expires_at)
+    return _insert_key(access, generate_token(deployment_secret), user, rights, label, expires_at)
 
 
-def _store(
-    access: Access,
-    new: NewToken,
+def _insert_key(
+    access: TenantDb,
+    key_token: TokenParts,
     user: str | None,
     rights: Sequence[str],
     label: str,
     expires_at: datetime | None,
 ) -> NewKey:
-    key = store_keys.add(
+    key = store_keys.add_key(
         access,
-        key_id=new.key_id,
-        secret_hash=new.secret_hash,
+        key_id=key_token.key_id,
+        secret_hash=key_token.secret_hash,
         user=user,
         scopes=[right for right in RIGHTS if right in rights],
         label=label,
         expires_at=expires_at,
     )
-    return NewKey(key, new.token)
+    return NewKey(key, key_token.token)
 
 
 def require_rights(rights: Sequence[str]) -> None:
@@ -209,7 +234,7 @@ def require_rights(rights: Sequence[str]) -> None:
         raise Invalid(f"rights: one or more of {', '.join(RIGHTS)}", field="rights")
 
 
-def bound_user(user: str | None) -> str | None:
+def normalize_user(user: str | None) -> str | None:
     """Whom a credential is bound to, as a participant. Raises Invalid for what is no user."""
     user = user if user is None else normalize(user, "user")
     if user is not None and not user.startswith("user:"):
@@ -217,18 +242,18 @@ def bound_user(user: str | None) -> str | None:
     return user
 
 
-def require_ahead(expires_at: datetime | None, now: datetime) -> None:
+def require_valid_expiry(expires_at: datetime | None, now: datetime) -> None:
     """Raises Invalid for an end that is past, or too far ahead."""
-    most = timedelta(days=MOST_DAYS)
-    if expires_at is not None and not now < expires_at <= now + most:
+    max_lifetime = timedelta(days=MAX_EXPIRY_DAYS)
+    if expires_at is not None and not now < expires_at <= now + max_lifetime:
         raise Invalid(
-            f"expires_at: lies ahead, and at most {MOST_DAYS} days; leave it out for what does not "
+            f"expires_at: lies ahead, and at most {MAX_EXPIRY_DAYS} days; leave it out for what does not "
             "expire",
             field="expires_at",
         )
 
 
-def _require_rotatable(key: store_keys.Key, now: datetime) -> None:
+def _require_rotatable(key: store_keys.ApiKey, now: datetime) -> None:
     if key.rotated_to is not None:
         raise StateConflict(
             "key_id: this key has a successor, `rotated_to`: rotate that one",

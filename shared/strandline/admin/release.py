@@ -13,29 +13,29 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from strandline.admin.keys import keep_key
-from strandline.auth.api_keys import known_token, new_token
+from strandline.admin.keys import store_key
+from strandline.auth.api_keys import generate_token, verify_token
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import clients as aws_clients
 from strandline.aws import secrets
-from strandline.config import PREFIX, Settings
-from strandline.db.database import Access, Asker, Auth, Connection, Database, connect
-from strandline.db.migrate import migrate, missing, newer, prepare_roles
-from strandline.embeddings.choice import require_embedder
+from strandline.config import PREFIX, ServiceSettings
+from strandline.db.database import AuthMode, Caller, Connection, Database, TenantDb, connect
+from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
+from strandline.embeddings.choice import require_valid_embedder
 from strandline.errors import MigrationFailed, Misconfigured, Unauthorized, Unavailable
-from strandline.llm.choice import require_provider
+from strandline.llm.choice import require_complete_provider
 from strandline.observability import logger, trace_header
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 
-TENANT = "ops"
+OPERATOR_TENANT = "ops"
 """Whose key the first one is; it holds no memory."""
 _KEY_LOCK = 7_265_310_482_119_848  # any constant: whoever holds it sees to the first key
-_PREFIX = "strandline_"
-_PAUSES = (1.0, 5.0, 10.0, 20.0)
+_TOKEN_PREFIX = "strandline_"
+_RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
 """Between tries to connect, in seconds: a database at rest needs a while."""
 
 
-class Released(NamedTuple):
+class ReleaseResult(NamedTuple):
     """What a run did. It is a step of the state machine too, of one without shards."""
 
     applied: list[str]
@@ -46,71 +46,73 @@ class Released(NamedTuple):
     shards: int = 0
 
 
-def release(env: Mapping[str, str], until: float) -> Released:
+def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
     """Bring the database that `env` names to this release, and see that the operator has a key.
-    Nothing is begun after `until`, in time.monotonic() seconds.
+    Nothing is begun after `deadline`, in time.monotonic() seconds.
 
     Raises Misconfigured, Unavailable or MigrationFailed: then no traffic may move.
     """
     auth = cast("Auth", env.get(PREFIX + "DATABASE_AUTH") or "password")
-    if env.get(secrets.VARIABLE):
-        _require_what_starts(env)
-    with _told():
+    if env.get(secrets.SECRETS_VARIABLE):
+        _require_valid_settings(env)
+    with _redact_database_errors():
         if administrator_url := env.get(PREFIX + "ADMINISTRATOR_DATABASE_URL"):
-            _prepare(administrator_url, env.get(PREFIX + "ADMINISTRATOR_SECRET", ""))
-        with closing(_connected(_needed(env, "OWNER_DATABASE_URL"), auth)) as owner:
+            _prepare_roles(administrator_url, env.get(PREFIX + "ADMINISTRATOR_SECRET", ""))
+        with closing(
+            _connect_with_retries(_require_setting(env, "OWNER_DATABASE_URL"), auth)
+        ) as owner:
             # A function that is killed leaves its session: seconds later it is gone, lock and all.
             owner.execute("set idle_session_timeout = '60s'")
             owner.execute("set idle_in_transaction_session_timeout = '60s'")
-            applied, left = _migrated(owner, until)
+            applied, left = _migrate_schema(owner, deadline)
             if secret := env.get(PREFIX + "FIRST_KEY_SECRET"):
-                _see_to_first_key(owner, secret, _needed(env, "KEY_SECRET"))
+                _ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
     if left:
-        _go_on(env)
+        _request_next_run(env)
     logger.info("released", extra={"applied": applied, "left": left})
-    return Released(applied, left)
+    return ReleaseResult(applied, left)
 
 
-def _require_what_starts(env: Mapping[str, str]) -> None:
+def _require_valid_settings(env: Mapping[str, str]) -> None:
     """Raise Misconfigured for settings with which the other functions would not start, or would
     leave out a way in that is meant. They read the same secret; what they alone are told is the
     stack's own to get right."""
-    theirs = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
-    known = Settings.from_env(theirs | dict(env))
-    require_provider(known)
-    require_embedder(known)
-    if known.jwt_issuer and not known.takes_jwts:
+    placeholders = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
+    settings = ServiceSettings.from_env(placeholders | dict(env))
+    require_complete_provider(settings)
+    require_valid_embedder(settings)
+    if settings.jwt_issuer and not settings.jwt_enabled:
         raise Misconfigured(
             f"{PREFIX}JWT_ISSUER is set, and nothing that JWTs are signed by: put jwt_secret or "
             "jwt_jwks into the secret, then deploy again; or leave jwt_issuer out."
         )
-    Authenticator(Database(known.database_url), known)
+    Authenticator(Database(settings.database_url), settings)
 
 
-def _migrated(owner: Connection, until: float) -> tuple[list[str], list[str]]:
+def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list[str]]:
     """What was applied, and what is left. Nothing of either where the database is of a later
     release: this one is on its way back, and what comes after it has only added to the schema."""
-    if ahead := newer(owner):
-        logger.warning("the database is of a later release", extra={"migrations": ahead})
+    if newer_migrations := list_newer(owner):
+        logger.warning("the database is of a later release", extra={"migrations": newer_migrations})
         return [], []
-    applied = migrate(owner, until=until)
-    return applied, [file.name for file in missing(owner)]
+    applied = migrate(owner, deadline=deadline)
+    return applied, [file.name for file in list_pending(owner)]
 
 
-def _prepare(url: str, secret: str) -> None:
+def _prepare_roles(url: str, secret: str) -> None:
     """Roles and extensions, as the administrator, whose name and password lie in `secret`."""
     if secret:
-        known = json.loads(secrets.read(secret) or "{}")
-        if not {"username", "password"} <= known.keys():
+        credentials = json.loads(secrets.read_secret(secret) or "{}")
+        if not {"username", "password"} <= credentials.keys():
             raise Misconfigured(f"{PREFIX}ADMINISTRATOR_SECRET: no username and password in it.")
-        url = make_conninfo(url, user=known["username"], password=known["password"])
-    with closing(_connected(url, "password")) as administrator:
+        url = make_conninfo(url, user=credentials["username"], password=credentials["password"])
+    with closing(_connect_with_retries(url, "password")) as administrator:
         prepare_roles(administrator, {})
 
 
-def _connected(url: str, auth: Auth) -> Connection:
+def _connect_with_retries(url: str, auth: AuthMode) -> Connection:
     """A connection to a database that may be waking up. Raises Unavailable."""
-    for pause in _PAUSES:
+    for pause in _RETRY_PAUSES:
         try:
             return connect(url, auth)
         except Unavailable:
@@ -118,7 +120,7 @@ def _connected(url: str, auth: Auth) -> Connection:
     return connect(url, auth)
 
 
-def _see_to_first_key(owner: Connection, secret: str, key_secret: str) -> None:
+def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
     """Where `secret` holds no key of ours, make one with the right `operator`.
 
     The token lies in the secret before the key is in the database: if that fails, or nobody hears
@@ -127,35 +129,40 @@ def _see_to_first_key(owner: Connection, secret: str, key_secret: str) -> None:
     """
     owner.execute("select pg_advisory_lock(%s)", (_KEY_LOCK,))
     try:
-        token = secrets.read(secret) or ""
-        if not token.startswith(_PREFIX):
-            token = new_token(key_secret).token
-            secrets.write(secret, token)
+        token = secrets.read_secret(secret) or ""
+        if not token.startswith(_TOKEN_PREFIX):
+            token = generate_token(key_secret).token
+            secrets.write_secret(secret, token)
         try:
-            new = known_token(key_secret, token)
+            key_token = verify_token(key_secret, token)
         except Unauthorized:
             logger.warning("the operator's first key is of another deployment secret")
             return
-        access, act = Access(lambda: owner, Asker(TENANT, ())), Act("deployment")
-        if keep_key(access, new, act, rights=("operator",), label="the deployment's first"):
-            logger.info("first key made", extra={"key_id": new.key_id})
+        access, audit_context = (
+            TenantDb(lambda: owner, Caller(OPERATOR_TENANT, ())),
+            AuditContext("deployment"),
+        )
+        if store_key(
+            access, key_token, audit_context, rights=("operator",), label="the deployment's first"
+        ):
+            logger.info("first key made", extra={"key_id": key_token.key_id})
     finally:
         owner.execute("select pg_advisory_unlock(%s)", (_KEY_LOCK,))
 
 
-def _go_on(env: Mapping[str, str]) -> None:
+def _request_next_run(env: Mapping[str, str]) -> None:
     """Have the state machine run this function once more: a long migration is not done."""
-    sqs = aws_clients.patient("sqs")
+    sqs = aws_clients.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})
     try:
-        sqs.send_message(QueueUrl=_needed(env, "RUNS_URL"), MessageBody=body)
-    except aws_clients.failures() as error:
+        sqs.send_message(QueueUrl=_require_setting(env, "RUNS_URL"), MessageBody=body)
+    except aws_clients.all_errors() as error:
         raise Unavailable("A migration is not done, and nobody can be told: run this again.") from (
             error
         )
 
 
-def _needed(env: Mapping[str, str], name: str) -> str:
+def _require_setting(env: Mapping[str, str], name: str) -> str:
     value = env.get(PREFIX + name)
     if not value:
         raise Misconfigured(f"{PREFIX}{name} is not set.")
@@ -163,14 +170,24 @@ def _needed(env: Mapping[str, str], name: str) -> str:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _redact_database_errors() -> Generator[None]:
     """What the database refuses, without its words: they may quote a row."""
     try:
         yield
     except psycopg.Error as error:
-        about = error.diag
-        named = (about.table_name, about.column_name, about.constraint_name)
-        where = ", ".join([*getattr(error, "__notes__", []), *(name for name in named if name)])
-        position = f" at character {about.statement_position}" if about.statement_position else ""
+        diagnostics = error.diag
+        object_names = (
+            diagnostics.table_name,
+            diagnostics.column_name,
+            diagnostics.constraint_name,
+        )
+        where = ", ".join(
+            [*getattr(error, "__notes__", []), *(name for name in object_names if name)]
+        )
+        position = (
+            f" at character {diagnostics.statement_position}"
+            if diagnostics.statement_position
+            else ""
+        )
         reason = f"{type(error).__name__} ({error.sqlstate}){position}"
         raise MigrationFailed(f"{where or 'The database'}: {reason}.") from None

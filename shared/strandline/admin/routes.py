@@ -14,123 +14,128 @@ from strandline.admin.schemas_tenants import (
     TenantPage,
     TuningIn,
 )
-from strandline.config import settings
-from strandline.db.database import Access
+from strandline.config import get_settings
+from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict
-from strandline.http.app import Answer, Request, Route, answer
+from strandline.http.app import Request, Response, Route, json_response
 from strandline.schemas import ListQuery
 
 
-def create_tenant(request: Request) -> Answer:
+def create_tenant(request: Request) -> Response:
     """Make a tenant. One that is there already is a 409 and stays as it is."""
-    wanted = request.body(TenantIn)
-    access = request.operator(wanted.tenant_id)
-    tenants.make_tenant(access, request.act, _limits(wanted), _tuning(wanted))
-    return answer(tenants.get_tenant(access, request.service.quotas), 201)
+    body = request.parse_body(TenantIn)
+    access = request.connect_operator(body.tenant_id)
+    tenants.make_tenant(access, request.audit_context, _limits(body), _tuning(body))
+    return json_response(tenants.get_tenant(access, request.resources.quotas), 201)
 
 
-def list_tenants(request: Request) -> Answer:
+def list_tenants(request: Request) -> Response:
     """All tenants, by name."""
-    page = request.query(ListQuery)
-    return answer(tenants.list_tenants(request.operator(), page.limit, page.cursor))
+    page = request.parse_query(ListQuery)
+    return json_response(tenants.list_tenants(request.connect_operator(), page.limit, page.cursor))
 
 
-def get_tenant(request: Request) -> Answer:
+def get_tenant(request: Request) -> Response:
     """One tenant, what it may use and what it uses."""
-    return answer(tenants.get_tenant(tenant_of(request), request.service.quotas))
+    return json_response(tenants.get_tenant(connect_tenant(request), request.resources.quotas))
 
 
-def change_tenant(request: Request) -> Answer:
+def change_tenant(request: Request) -> Response:
     """Change a tenant's limits and thresholds: those named, the others stay."""
-    wanted = request.body(TenantChange)
-    access = tenant_of(request)
-    tenants.change_tenant(access, request.act, _limits(wanted), _tuning(wanted))
-    return answer(tenants.get_tenant(access, request.service.quotas))
+    body = request.parse_body(TenantChange)
+    access = connect_tenant(request)
+    tenants.change_tenant(access, request.audit_context, _limits(body), _tuning(body))
+    return json_response(tenants.get_tenant(access, request.resources.quotas))
 
 
-def create_key(request: Request) -> Answer:
+def create_key(request: Request) -> Response:
     """Make a key of a tenant that is there. Its token is in this answer and nowhere else, so that
     there is no replay: where the answer was lost, list the keys, revoke the one and make another.
     Where API keys are no way in it is a 409."""
-    wanted = request.body(KeyIn)
-    access = tenant_of(request)
-    made = keys.make_key(
+    body = request.parse_body(KeyIn)
+    access = connect_tenant(request)
+    new_key = keys.make_key(
         access,
-        settings().key_secret,
-        request.act,
-        user=wanted.user,
-        rights=wanted.rights,
-        label=wanted.label,
-        expires_at=wanted.expires_at,
+        get_settings().key_secret,
+        request.audit_context,
+        user=body.user,
+        rights=body.rights,
+        label=body.label,
+        expires_at=body.expires_at,
     )
-    return answer(keys.shown_once(made), 201)
+    return json_response(keys.to_new_key_out(new_key), 201)
 
 
-def list_keys(request: Request) -> Answer:
+def list_keys(request: Request) -> Response:
     """A tenant's keys, ended ones too, newest first: nothing secret."""
-    page = request.query(ListQuery)
-    return answer(keys.list_keys(tenant_of(request), page.limit, page.cursor))
+    page = request.parse_query(ListQuery)
+    return json_response(keys.list_keys(connect_tenant(request), page.limit, page.cursor))
 
 
-def get_key(request: Request) -> Answer:
+def get_key(request: Request) -> Response:
     """One key: nothing secret."""
-    return answer(keys.get_key(tenant_of(request), request.path_id("key_id").hex))
+    return json_response(keys.get_key(connect_tenant(request), request.path_id("key_id").hex))
 
 
-def rotate_key(request: Request) -> Answer:
+def rotate_key(request: Request) -> Response:
     """Make a key's successor, of the same user, rights and label; the key itself ends after the
     overlap. The token is in this answer and nowhere else. A key is rotated once: where the answer
     was lost, rotate its successor, which the 409 and the list name."""
-    wanted = request.body(RotateIn)
-    access, key_id = tenant_of(request), request.path_id("key_id").hex
-    rotated = keys.rotate_key(
+    body = request.parse_body(RotateIn)
+    access, key_id = connect_tenant(request), request.path_id("key_id").hex
+    rotation = keys.rotate_key(
         access,
-        settings().key_secret,
-        request.act,
+        get_settings().key_secret,
+        request.audit_context,
         key_id,
-        overlap=timedelta(seconds=wanted.overlap_seconds),
-        expires_at=wanted.expires_at,
+        overlap=timedelta(seconds=body.overlap_seconds),
+        expires_at=body.expires_at,
     )
-    request.service.authenticator.forget_key(key_id)
-    made, old = keys.shown_once(rotated.made), keys.shown(rotated.old)
-    return answer(RotatedOut(key=made, old=old), 201)
+    request.resources.authenticator.forget_key(key_id)
+    new_key, old_key = (
+        keys.to_new_key_out(rotation.successor),
+        keys.to_key_out(rotation.predecessor),
+    )
+    return json_response(RotatedOut(key=new_key, old=old_key), 201)
 
 
-def revoke_key(request: Request) -> Answer:
+def revoke_key(request: Request) -> Response:
     """Revoke a key for good: it is refused within 60 seconds. Again changes nothing."""
-    access, key_id = tenant_of(request), request.path_id("key_id").hex
-    revoked = keys.revoke_key(access, request.act, key_id)
-    request.service.authenticator.forget_key(key_id)
-    return answer(keys.shown(revoked))
+    access, key_id = connect_tenant(request), request.path_id("key_id").hex
+    key = keys.revoke_key(access, request.audit_context, key_id)
+    request.resources.authenticator.forget_key(key_id)
+    return json_response(keys.to_key_out(key))
 
 
-def list_trail(request: Request) -> Answer:
+def list_trail(request: Request) -> Response:
     """What admins and operators did in a tenant, newest first: ids, rights and numbers, no words.
     What was refused lies with the tenant of whoever asked. This call is in the next answer."""
-    page = request.query(ListQuery)
-    return answer(tenants.list_trail(tenant_of(request), page.limit, page.cursor))
+    page = request.parse_query(ListQuery)
+    return json_response(
+        tenants.list_audit_entries(connect_tenant(request), page.limit, page.cursor)
+    )
 
 
-def tenant_of(request: Request) -> Access:
+def connect_tenant(request: Request) -> TenantDb:
     """The database in the tenant that the path names. Raises NotFound."""
-    name = request.path("tenant")
-    if not tenants.is_name(name):
+    name = request.path_parameter("tenant")
+    if not tenants.is_tenant_name(name):
         raise NotFound
-    access = request.operator(name)
+    access = request.connect_operator(name)
     tenants.require_tenant(access)
     return access
 
 
-def _limits(wanted: LimitsIn) -> dict[str, int | float | None]:
+def _limits(body: LimitsIn) -> dict[str, int | float | None]:
     """The limits that a body names."""
-    return wanted.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
+    return body.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
 
 
-def _tuning(wanted: TenantChange) -> Mapping[str, object]:
+def _tuning(body: TenantChange) -> Mapping[str, object]:
     """The thresholds that a body names; null for all of them is null for each."""
-    if wanted.tuning is not None:
-        return wanted.tuning.model_dump(exclude_unset=True)
-    return dict.fromkeys(TuningIn.model_fields) if "tuning" in wanted.model_fields_set else {}
+    if body.tuning is not None:
+        return body.tuning.model_dump(exclude_unset=True)
+    return dict.fromkeys(TuningIn.model_fields) if "tuning" in body.model_fields_set else {}
 
 
 TENANT = "/api/v1/admin/tenants/{tenant}"
@@ -144,14 +149,18 @@ ROUTES = {
         {201: TenantDetails},
         body=TenantIn,
         errors=(StateConflict,),
-        records=True,
+        audits_in_transaction=True,
     ),
     "GET /api/v1/admin/tenants": Route(
         list_tenants, "operator", {200: TenantPage}, query=ListQuery
     ),
     f"GET {TENANT}": Route(get_tenant, "operator", {200: TenantDetails}),
     f"PATCH {TENANT}": Route(
-        change_tenant, "operator", {200: TenantDetails}, body=TenantChange, records=True
+        change_tenant,
+        "operator",
+        {200: TenantDetails},
+        body=TenantChange,
+        audits_in_transaction=True,
     ),
     f"POST {TENANT}/keys": Route(
         create_key,
@@ -159,7 +168,7 @@ ROUTES = {
         {201: NewKeyOut},
         body=KeyIn,
         errors=(StateConflict,),
-        records=True,
+        audits_in_transaction=True,
     ),
     f"GET {TENANT}/keys": Route(list_keys, "operator", {200: KeyPage}, query=ListQuery),
     f"GET {_KEY}": Route(get_key, "operator", {200: KeyOut}),
@@ -169,8 +178,8 @@ ROUTES = {
         {201: RotatedOut},
         body=RotateIn,
         errors=(StateConflict,),
-        records=True,
+        audits_in_transaction=True,
     ),
-    f"DELETE {_KEY}": Route(revoke_key, "operator", {200: KeyOut}, records=True),
+    f"DELETE {_KEY}": Route(revoke_key, "operator", {200: KeyOut}, audits_in_transaction=True),
     f"GET {TENANT}/audit": Route(list_trail, "operator", {200: AuditPage}, query=ListQuery),
 }

@@ -1,31 +1,31 @@
 """A tenant's usage and its model calls over HTTP."""
 
 from strandline.admin.schemas_tenants import Usage
-from strandline.admin.usage import list_model_calls, require_tenants_own, usage
-from strandline.db.database import Asker
+from strandline.admin.usage import list_model_calls, read_usage, require_tenant_wide
+from strandline.db.database import Caller
 from strandline.errors import Forbidden
-from strandline.http.app import Answer, Request, Route, answer
+from strandline.http.app import Request, Response, Route, json_response
 from strandline.llm.schemas import ModelCallPage
 from strandline.schemas import ListQuery
 
 
-def get_usage(request: Request) -> Answer:
+def get_usage(request: Request) -> Response:
     """What the tenant uses of each quota, now: for admins, and credentials bound to no user."""
-    require_tenants_own(request.principal)
-    access = request.service.database.access(
-        Asker.background(request.principal.tenant), request.deadline
+    require_tenant_wide(request.principal)
+    access = request.resources.database.access(
+        Caller.background(request.principal.tenant), request.deadline
     )
-    return answer(usage(access, request.service.quotas))
+    return json_response(read_usage(access, request.resources.quotas))
 
 
-def get_model_calls(request: Request) -> Answer:
+def get_model_calls(request: Request) -> Response:
     """The tenant's calls of language models, newest first: numbers and ids, no text. They are kept
     for 30 days; what a month cost stays."""
-    page = request.query(ListQuery)
-    access = request.service.database.access(
-        Asker.background(request.principal.tenant), request.deadline
+    page = request.parse_query(ListQuery)
+    access = request.resources.database.access(
+        Caller.background(request.principal.tenant), request.deadline
     )
-    return answer(list_model_calls(access, page.limit, page.cursor))
+    return json_response(list_model_calls(access, page.limit, page.cursor))
 
 
 ROUTES = {
@@ -35,6 +35,6 @@ ROUTES = {
         "admin",
         {200: ModelCallPage},
         query=ListQuery,
-        numbers_only=True,
+        audits_refusals_only=True,
     ),
 }

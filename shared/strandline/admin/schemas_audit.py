@@ -7,10 +7,10 @@ from pydantic import (
     JsonValue,
 )
 
-from strandline.schemas import AnswerModel
+from strandline.schemas import ResponseModel
 
 
-class AuditEntry(AnswerModel):
+class AuditEntry(ResponseModel):
     """What an admin or an operator did, or was refused."""
 
     audit_id: UUID
@@ -31,7 +31,7 @@ class AuditEntry(AnswerModel):
     request_id: str
 
 
-class AuditPage(AnswerModel):
+class AuditPage(ResponseModel):
     """A tenant's audit trail, newest first."""
 
     entries: list[AuditEntry]

@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.admin.schemas_keys import KeyRight
-from strandline.schemas import AnswerModel, Moment, Participant, RequestModel
+from strandline.schemas import Moment, Participant, RequestModel, ResponseModel
 
 
 class CertificateIn(RequestModel):
@@ -26,7 +26,7 @@ class CertificateIn(RequestModel):
     """At most 3,650 days ahead. Absent: as long as certificates of this subject hold."""
 
 
-class CertificateOut(AnswerModel):
+class CertificateOut(ResponseModel):
     """A subject, and for whom certificates that bear it stand."""
 
     certificate_id: UUID
@@ -42,7 +42,7 @@ class CertificateOut(AnswerModel):
     revoked_at: datetime | None
 
 
-class CertificatePage(AnswerModel):
+class CertificatePage(ResponseModel):
     """A tenant's subjects, newest first."""
 
     certificates: list[CertificateOut]

@@ -7,7 +7,7 @@ from pydantic import (
     Field,
 )
 
-from strandline.schemas import AnswerModel, Moment, Participant, RequestModel
+from strandline.schemas import Moment, Participant, RequestModel, ResponseModel
 
 type KeyRight = Literal["read", "write", "admin", "operator"]
 
@@ -33,7 +33,7 @@ class RotateIn(RequestModel):
     """Of the successor. Absent: it holds as long as the old one was made for."""
 
 
-class KeyOut(AnswerModel):
+class KeyOut(ResponseModel):
     """A key, without anything secret."""
 
     key_id: str
@@ -55,14 +55,14 @@ class NewKeyOut(KeyOut):
     """The credential itself: shown this once, and stored nowhere."""
 
 
-class RotatedOut(AnswerModel):
+class RotatedOut(ResponseModel):
     """A key's successor, and the key itself, which ends at its `expires_at`."""
 
     key: NewKeyOut
     old: KeyOut
 
 
-class KeyPage(AnswerModel):
+class KeyPage(ResponseModel):
     """A tenant's keys, newest first."""
 
     keys: list[KeyOut]

@@ -10,7 +10,7 @@ from pydantic import (
     create_model,
 )
 
-from strandline.schemas import TENANT_PATTERN, AnswerModel, RequestModel
+from strandline.schemas import TENANT_PATTERN, RequestModel, ResponseModel
 from strandline.tuning import Tuning
 
 type Limit = Annotated[int, Field(ge=0, strict=True)]
@@ -30,7 +30,7 @@ class LimitsIn(RequestModel):
     deterministic twin does their work."""
 
 
-def _nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
+def _make_nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
     """Tuning with null for what is not the tenant's own."""
     fields: dict[str, Any] = {
         name: Annotated[
@@ -43,13 +43,13 @@ def _nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
     return create_model("Nullable", __base__=base, **fields)
 
 
-class TuningIn(_nullable(RequestModel)):
+class TuningIn(_make_nullable(RequestModel)):
     """A tenant's thresholds. What is left out stays as it is, null is the deployment's."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class TuningOut(_nullable(AnswerModel)):
+class TuningOut(_make_nullable(ResponseModel)):
     """What an operator set of a tenant's thresholds; null is the deployment's."""
 
 
@@ -67,7 +67,7 @@ class TenantIn(TenantChange):
     tenant_id: str = Field(pattern=TENANT_PATTERN)
 
 
-class QuotaUse(AnswerModel):
+class QuotaUse(ResponseModel):
     """A quota of the tenant. What an instance leased counts as used until it is spent or lapses."""
 
     name: Literal["requests", "appends", "stored_bytes"]
@@ -87,7 +87,7 @@ class QuotaUse(AnswerModel):
     """Leased to the service's instances since ever: what was used, and what lapsed unspent."""
 
 
-class Stored(AnswerModel):
+class Stored(ResponseModel):
     """What the tenant stores, as it was counted in the background."""
 
     bytes: int
@@ -96,7 +96,7 @@ class Stored(AnswerModel):
     measured_at: datetime
 
 
-class ModelUse(AnswerModel):
+class ModelUse(ResponseModel):
     """What language models did for the tenant in this calendar month (UTC). Calls are added when
     the work that they were made for is done."""
 
@@ -117,7 +117,7 @@ class ModelUse(AnswerModel):
     processes know it. Null: it is asked."""
 
 
-class Usage(AnswerModel):
+class Usage(ResponseModel):
     """What the tenant uses of what it may."""
 
     quotas: list[QuotaUse]
@@ -126,14 +126,14 @@ class Usage(AnswerModel):
     models: ModelUse
 
 
-class TenantOut(AnswerModel):
+class TenantOut(ResponseModel):
     """A tenant, and since when it is."""
 
     tenant_id: str
     created_at: datetime
 
 
-class TenantLimits(AnswerModel):
+class TenantLimits(ResponseModel):
     """What an operator set for a tenant; null is the deployment's default."""
 
     requests_per_minute: int | None
@@ -150,7 +150,7 @@ class TenantDetails(TenantOut):
     usage: Usage
 
 
-class TenantPage(AnswerModel):
+class TenantPage(ResponseModel):
     """Tenants, by name."""
 
     tenants: list[TenantOut]

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from strandline.admin.schemas_tenants import ModelUse, QuotaUse, Stored, Usage
 from strandline.auth.principals import Principal
 from strandline.cursors import Cursors, Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.errors import Forbidden
 from strandline.llm import store as llm_store
 from strandline.llm.schemas import ModelCallOut, ModelCallPage
 from strandline.tenants import store_quotas
-from strandline.tenants.quotas import Quotas
+from strandline.tenants.quotas import QuotaManager
 
 
-def require_tenants_own(principal: Principal) -> None:
+def require_tenant_wide(principal: Principal) -> None:
     """Raises Forbidden for a bound user, who is told nothing of what the others do."""
     if principal.user is not None and "admin" not in principal.rights:
         raise Forbidden(
@@ -24,62 +24,68 @@ def require_tenants_own(principal: Principal) -> None:
         )
 
 
-def usage(access: Access, limits: Quotas) -> Usage:
+def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
     """Each quota's limit and use now, what lay in the log when it was last counted, and what models
     cost this month."""
-    used = store_quotas.usage(access, limits.defaults, limits.burst_seconds)
-    counted = next(use for use in used if use.quota == "stored_bytes")
-    stored = counted.measured_at and Stored(
-        bytes=counted.measured or 0,
-        scopes=counted.measured_scopes or 0,
-        events=counted.measured_events or 0,
-        measured_at=counted.measured_at,
+    quota_uses = store_quotas.read_usage(
+        access, quota_service.defaults, quota_service.burst_seconds
     )
-    spent = llm_store.spend(access)
-    return Usage(quotas=[_told(use) for use in used], stored=stored, models=_costs(spent, limits))
+    stored_bytes = next(use for use in quota_uses if use.quota == "stored_bytes")
+    storage = stored_bytes.measured_at and Stored(
+        bytes=stored_bytes.measured or 0,
+        scopes=stored_bytes.measured_scopes or 0,
+        events=stored_bytes.measured_events or 0,
+        measured_at=stored_bytes.measured_at,
+    )
+    spend = llm_store.read_monthly_spend(access)
+    return Usage(
+        quotas=[_to_quota_use(use) for use in quota_uses],
+        stored=storage,
+        models=_to_model_use(spend, quota_service),
+    )
 
 
-def _costs(spent: llm_store.Spend, limits: Quotas) -> ModelUse:
-    own = spent.usd_per_month
-    budget = limits.model_usd_per_month if own is None else own
+def _to_model_use(spend: llm_store.MonthlySpend, quota_service: QuotaManager) -> ModelUse:
+    tenant_budget = spend.usd_per_month
+    budget = quota_service.model_usd_per_month if tenant_budget is None else tenant_budget
     return ModelUse(
-        since=spent.since,
-        calls=spent.calls,
-        failures=spent.failures,
-        tokens_in=spent.tokens_in,
-        tokens_out=spent.tokens_out,
-        cost_usd=spent.cost_usd,
+        since=spend.since,
+        calls=spend.calls,
+        failures=spend.failures,
+        tokens_in=spend.tokens_in,
+        tokens_out=spend.tokens_out,
+        cost_usd=spend.cost_usd,
         budget_usd=budget,
-        remaining_usd=None if budget is None else max(0.0, budget - spent.cost_usd),
-        resting_until=spent.resting_until,
+        remaining_usd=None if budget is None else max(0.0, budget - spend.cost_usd),
+        resting_until=spend.resting_until,
     )
 
 
-def list_model_calls(access: Access, limit: int, cursor: str | None) -> ModelCallPage:
+def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelCallPage:
     """Calls of language models for the asker's tenant, newest first."""
-    of = Cursors(access.sealer, access.asker.tenant, "model calls")
-    rows = llm_store.newest(access, of.decode(cursor), limit)
+    cursors = Cursors(access.sealer, access.caller.tenant, "model calls")
+    rows = llm_store.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
-    after = last and Position(last.mark, last.at, last.call_id)
+    after = last and Position(last.pg_snapshot, last.at, last.call_id)
     return ModelCallPage(
         calls=[ModelCallOut.model_validate(vars(row)) for row in rows],
-        next_cursor=after and of.encode(after),
+        next_cursor=after and cursors.encode(after),
     )
 
 
-def _told(use: store_quotas.Use) -> QuotaUse:
-    level = use.quota == "stored_bytes"
-    full_at = None if level else datetime.now(UTC) + timedelta(seconds=use.refill_seconds)
+def _to_quota_use(use: store_quotas.QuotaUsage) -> QuotaUse:
+    is_total = use.quota == "stored_bytes"
+    refilled_at = None if is_total else datetime.now(UTC) + timedelta(seconds=use.refill_seconds)
     remaining = max(0, use.at_once - use.taken)
-    wait = 60 if level or not use.limit else math.ceil(60 / use.limit)
+    retry_after = 60 if is_total or not use.limit else math.ceil(60 / use.limit)
     return QuotaUse(
         name=use.quota,
         limit=use.limit,
-        per="total" if level else "minute",
+        per="total" if is_total else "minute",
         at_once=use.at_once,
         used=use.taken,
         remaining=remaining,
-        retry_after=0 if remaining else wait,
-        resets_at=full_at,
+        retry_after=0 if remaining else retry_after,
+        resets_at=refilled_at,
         leased=use.leased,
     )

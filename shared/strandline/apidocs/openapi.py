@@ -35,14 +35,14 @@ from strandline.errors import (
     Unauthorized,
     Unavailable,
 )
-from strandline.http.app import STATUS, Media, Route
+from strandline.http.app import STATUS, MediaType, Route
 from strandline.log.schemas import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN, Error
 
 VERSION = "0.1.0"
 _HERE = Path(__file__).parent
 JSON = "application/json"
-_ABOUT = """\
+_DESCRIPTION = """\
 Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
 
 - **Credential**: an API key (`X-API-Key`, or `Authorization: Bearer`), a JWT (`Authorization: \
@@ -79,7 +79,7 @@ _ROOT_TAGS = {
     "metrics": "health",
     "openapi.json": "docs",
 }
-_PATHS: Mapping[str, Mapping[str, Any]] = {
+_PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "cid": {
         "description": "A CIDv1 with sha2-256, in base32.",
         "schema": {"type": "string", "pattern": CID_PATTERN},
@@ -102,7 +102,7 @@ _PATHS: Mapping[str, Mapping[str, Any]] = {
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
 }
-_SCHEMES: Mapping[str, Mapping[str, str]] = {
+_SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
     "ApiKey": {
         "type": "apiKey",
         "in": "header",
@@ -125,16 +125,16 @@ _SCHEMES: Mapping[str, Mapping[str, str]] = {
         "description": "A certificate whose subject an operator entered, shown in the handshake.",
     },
 }
-type Schemes = Sequence[tuple[str, ...]]
+type SecurityAlternatives = Sequence[tuple[str, ...]]
 """Alternatives: the security schemes that a request meets together."""
-EVERY_SCHEME: Schemes = [(name,) for name in _SCHEMES]
-_GATEWAY = {
+ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
+_GATEWAY_ERRORS = {
     429: ("TooManyRequests", "More requests than may be served now."),
     500: ("InternalError", "`internal_error`: something failed on our side."),
     502: ("BadGateway", "The function gave no usable answer. From the gateway."),
     504: ("GatewayTimeout", "No answer within 29 seconds. From the gateway; may be tried again."),
 }
-_HEADERS = {
+_ERROR_HEADERS = {
     "Retry-After": {
         "description": "After so many seconds it may be tried again.",
         "schema": {"type": "integer", "minimum": 0},
@@ -163,86 +163,92 @@ class Example:
     """The answer's body where it is JSON."""
 
 
-def schemes(settings: AuthSettings) -> Schemes:
+def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
     """What a request must meet where these ways in are on."""
-    ways = [
+    methods = [
         ("ApiKey", "Bearer") if settings.key_secret else (),
-        ("Jwt", "Bearer") if settings.takes_jwts else (),
+        ("Jwt", "Bearer") if settings.jwt_enabled else (),
         ("ClientCertificate",) if settings.client_certificates else (),
     ]
-    on = [way for way in ways if way]
+    enabled = [method for method in methods if method]
     if not settings.auth_require_all:
-        return [(name,) for name in dict.fromkeys(itertools.chain(*on))]
+        return [(name,) for name in dict.fromkeys(itertools.chain(*enabled))]
     # One Authorization header carries one word.
-    return [every for every in itertools.product(*on) if len(set(every)) == len(every)]
+    return [
+        combination
+        for combination in itertools.product(*enabled)
+        if len(set(combination)) == len(combination)
+    ]
 
 
-def document(
+def build_document(
     routes: Mapping[str, Route],
     examples: Sequence[Example] = (),
-    asked: Schemes = EVERY_SCHEME,
+    security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
     """The document of these routes; the first example of each is shown."""
     schemas, components = _schemas(routes)
-    shown = {example.operation: example for example in reversed(examples)}
+    examples_by_operation = {example.operation: example for example in reversed(examples)}
     paths: dict[str, dict[str, Any]] = {}
     for name, route in routes.items():
         method, _, path = name.partition(" ")
-        operation = _operation(name, route, schemas, shown.get(name))
-        operation["security"] = _security(route, asked)
+        operation = _operation(name, route, schemas, examples_by_operation.get(name))
+        operation["security"] = _security(route, security)
         paths.setdefault(path, {})[method.lower()] = operation
     used = {op["tags"][0] for methods in paths.values() for op in methods.values()}
-    known = [tag for tag in _TAGS if tag in used]
+    known_tags = [tag for tag in _TAGS if tag in used]
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Strandline",
             "version": VERSION,
             "summary": "Memory for AI agents, in your own AWS account.",
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "./", "description": "Where this document was fetched from."}],
         "tags": [
             {"name": tag, "description": _TAGS.get(tag, f"About {tag}.")}
-            for tag in [*known, *sorted(used - set(known))]
+            for tag in [*known_tags, *sorted(used - set(known_tags))]
         ],
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": _refusals(routes),
+            "responses": _error_responses(routes),
             "securitySchemes": {
-                name: said for name, said in _SCHEMES.items() if any(name in way for way in asked)
+                name: scheme
+                for name, scheme in _SECURITY_SCHEMES.items()
+                if any(name in alternative for alternative in security)
             },
         },
     }
 
 
-def examples() -> list[Example]:
+def load_examples() -> list[Example]:
     """The calls that are shown, in an order in which they work: `examples.json`."""
     return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]
 
 
-def refusals(name: str, route: Route) -> frozenset[type[StrandlineError]]:
+def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     """The errors that a route may raise: its own, and what follows from its credential, path, query
     and body."""
-    raised: set[type[StrandlineError]] = set(route.errors)
+    errors: set[type[StrandlineError]] = set(route.errors)
     if route.right is not None:
-        raised |= {Unauthorized, Invalid}  # a query parameter that it does not know
+        errors |= {Unauthorized, Invalid}  # a query parameter that it does not know
     if route.right not in (None, "issued"):
-        raised |= {Forbidden, Unavailable, QuotaExceeded}
+        errors |= {Forbidden, Unavailable, QuotaExceeded}
     parameters = path_parameters(name)
     if parameters:
-        raised.add(NotFound)
+        errors.add(NotFound)
     if route.query or route.headers or "cid" in parameters:
-        raised.add(Invalid)
-    takes_none = route.right is None or name.startswith("GET ")
-    if route.body or not takes_none:  # of those without a body, a body that says something
-        raised |= {Malformed, Invalid, TooLarge}
-    shapes = [shape for shape in (route.query, route.body) if shape]
-    if any("cursor" in shape.model_fields for shape in shapes):
-        raised.add(Malformed)
-    return frozenset(raised)
+        errors.add(Invalid)
+    ignores_body = route.right is None or name.startswith("GET ")
+    if route.body or not ignores_body:  # of those without a body, a body that says something
+        errors |= {Malformed, Invalid, TooLarge}
+    models = [model for model in (route.query, route.body) if model]
+    if any("cursor" in model.model_fields for model in models):
+        errors.add(Malformed)
+    return frozenset(errors)
 
 
 def path_parameters(name: str) -> list[str]:
@@ -253,24 +259,26 @@ def path_parameters(name: str) -> list[str]:
 def _operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
-    words = re.sub(r"\s+", " ", inspect.getdoc(route.serve) or "")
+    words = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
     summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", words, count=1).partition("\n")
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "tags": [_tag(name)],
         "summary": summary.rstrip("."),
-        "description": " ".join(filter(None, [rest[:1].upper() + rest[1:], _needs(route)])),
-        "operationId": route.serve.__name__,
+        "description": " ".join(
+            filter(None, [rest[:1].upper() + rest[1:], _credential_note(route)])
+        ),
+        "operationId": route.handler.__name__,
     }
     parameters = list(_parameters(name, route, schemas, example))
     if parameters:
-        made["parameters"] = parameters
+        operation["parameters"] = parameters
     if route.body:
         content: dict[str, Any] = {"schema": schemas[route.body]}
         if example:
             content["example"] = example.body
-        made["requestBody"] = {"required": True, "content": {JSON: content}}
-    made["responses"] = _responses(name, route, schemas, example)
-    return made
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
+    operation["responses"] = _responses(name, route, schemas, example)
+    return operation
 
 
 def _tag(name: str) -> str:
@@ -278,7 +286,7 @@ def _tag(name: str) -> str:
     return _ROOT_TAGS.get(first, first)
 
 
-def _needs(route: Route) -> str:
+def _credential_note(route: Route) -> str:
     if route.right is None:
         return "Needs no credential."
     if route.right == "issued":
@@ -286,39 +294,39 @@ def _needs(route: Route) -> str:
     return f"Needs a credential with the right `{route.right}`."
 
 
-def _security(route: Route, asked: Schemes) -> list[dict[str, list[str]]]:
+def _security(route: Route, security: SecurityAlternatives) -> list[dict[str, list[str]]]:
     if route.right is None:
         return []
     rights = [] if route.right == "issued" else [str(route.right)]
-    return [dict.fromkeys(names, rights) for names in asked]
+    return [dict.fromkeys(names, rights) for names in security]
 
 
 def _parameters(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> Iterable[dict[str, Any]]:
     for parameter in path_parameters(name):
-        made = {"name": parameter, "in": "path", "required": True, **_path_schema(parameter)}
-        yield _with_example(made, example and example.path)
-    places = (("query", route.query, "query"), ("header", route.headers, "headers"))
-    for place, shape, part in places:
-        properties: Mapping[str, Any] = schemas[shape]["properties"] if shape else {}
+        entry = {"name": parameter, "in": "path", "required": True, **_path_schema(parameter)}
+        yield _with_example(entry, example and example.path)
+    sources = (("query", route.query, "query"), ("header", route.headers, "headers"))
+    for location, model, part in sources:
+        properties: Mapping[str, Any] = schemas[model]["properties"] if model else {}
         for field_name, schema in properties.items():
-            required = field_name in schemas[shape].get("required", ())
-            plain = _not_null(schema)
+            required = field_name in schemas[model].get("required", ())
+            plain = _drop_null(schema)
             words = plain.pop("description", "").replace("\n", " ")
-            made = {
+            entry = {
                 "name": field_name,
-                "in": place,
+                "in": location,
                 "required": required,
                 "description": words,
                 "schema": plain,
             }
-            yield _with_example(made, example and getattr(example, part))
+            yield _with_example(entry, example and getattr(example, part))
 
 
 def _path_schema(parameter: str) -> Mapping[str, Any]:
-    if parameter in _PATHS:
-        return _PATHS[parameter]
+    if parameter in _PATH_PARAMETERS:
+        return _PATH_PARAMETERS[parameter]
     if not parameter.endswith("_id"):
         raise ValueError(f"say in openapi._PATHS what the path's {parameter} is")
     what = parameter.removesuffix("_id").replace("_", " ")
@@ -328,12 +336,12 @@ def _path_schema(parameter: str) -> Mapping[str, Any]:
     }
 
 
-def _with_example(made: dict[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
-    name = made["name"]
-    return {**made, "example": given[name]} if given and name in given else made
+def _with_example(parameter: dict[str, Any], values: Mapping[str, Any] | None) -> dict[str, Any]:
+    name = parameter["name"]
+    return {**parameter, "example": values[name]} if values and name in values else parameter
 
 
-def _not_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter is absent or has a value: its type without the null of an optional field."""
     plain = dict(schema)
     kinds = [kind for kind in plain.pop("anyOf", []) if kind != {"type": "null"}]
@@ -345,100 +353,107 @@ def _not_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _responses(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
-    made: dict[int, Any] = {}
-    for status, shape in route.answers.items():
-        if isinstance(shape, Media):
-            content: dict[str, dict[str, Any]] = {shape.type: {}}
-            said = "As its type says."
+    responses: dict[int, Any] = {}
+    for status, model in route.responses.items():
+        if isinstance(model, MediaType):
+            content: dict[str, dict[str, Any]] = {model.type: {}}
+            description = "As its type says."
         else:
-            content = {JSON: {"schema": schemas[shape]}}
-            said = inspect.getdoc(shape) or ""
+            content = {JSON: {"schema": schemas[model]}}
+            description = inspect.getdoc(model) or ""
             if example and example.status == status:
                 content[JSON]["example"] = example.answer
-        made[status] = {"description": said.replace("\n", " "), "content": content}
+        responses[status] = {"description": description.replace("\n", " "), "content": content}
         headers = {
-            n: {"description": d, "schema": {"type": "string"}} for n, d in route.gives.items()
+            n: {"description": d, "schema": {"type": "string"}}
+            for n, d in route.response_headers.items()
         }
         if status == 503:
-            headers = {"Retry-After": _HEADERS["Retry-After"]}
+            headers = {"Retry-After": _ERROR_HEADERS["Retry-After"]}
         if headers:
-            made[status]["headers"] = headers
-    own = {_status(kind) for kind in refusals(name, route)} | _GATEWAY.keys()
-    for status in sorted(own - made.keys()):
-        made[status] = {"$ref": f"#/components/responses/{_refusal_name(status)}"}
-    return {str(status): made[status] for status in sorted(made)}
+            responses[status]["headers"] = headers
+    error_statuses = {_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
+    for status in sorted(error_statuses - responses.keys()):
+        responses[status] = {"$ref": f"#/components/responses/{_error_name(status)}"}
+    return {str(status): responses[status] for status in sorted(responses)}
 
 
 def _status(kind: type[StrandlineError]) -> int:
     return next(status for known, status in STATUS.items() if issubclass(kind, known))
 
 
-def _refusal_name(status: int) -> str:
+def _error_name(status: int) -> str:
     by_status = {status: kind.__name__ for kind, status in STATUS.items()}
-    return _GATEWAY[status][0] if status in _GATEWAY else by_status[status]
+    return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
 
 
-def _refusals(routes: Mapping[str, Route]) -> dict[str, Any]:
+def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
     """Every answer that is an error, by its name: its status's own code first, then those that
     routes of theirs raise."""
-    raised = {kind for name, route in routes.items() for kind in refusals(name, route)}
-    narrower = sorted(raised - STATUS.keys(), key=lambda kind: kind.code)
-    said: dict[int, str] = {}
+    error_types = {kind for name, route in routes.items() for kind in list_errors(name, route)}
+    narrower = sorted(error_types - STATUS.keys(), key=lambda kind: kind.code)
+    descriptions: dict[int, str] = {}
     for kind in (*STATUS, *narrower):
         words = f"`{kind.code}`: {inspect.getdoc(kind)}"
-        said[_status(kind)] = " ".join(filter(None, [said.get(_status(kind)), words]))
-    said |= {status: words for status, (_, words) in _GATEWAY.items()}
-    made: dict[str, Any] = {}
-    for status in sorted(said):
-        answer: dict[str, Any] = {
-            "description": said[status],
+        descriptions[_status(kind)] = " ".join(
+            filter(None, [descriptions.get(_status(kind)), words])
+        )
+    descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
+    responses: dict[str, Any] = {}
+    for status in sorted(descriptions):
+        response: dict[str, Any] = {
+            "description": descriptions[status],
             "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
         names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
         if status in names:
-            answer["headers"] = {name: _HEADERS[name] for name in names[status]}
-        made[_refusal_name(status)] = answer
-    return made
+            response["headers"] = {name: _ERROR_HEADERS[name] for name in names[status]}
+        responses[_error_name(status)] = response
+    return responses
 
 
-class _Plain(GenerateJsonSchema):
+class _MinimalSchema(GenerateJsonSchema):
     """Without what says nothing: a title that repeats a field's name, a default that is null."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        made = super().default_schema(schema)
-        if made.get("default", ...) is None:
-            del made["default"]
-        return made
+        result = super().default_schema(schema)
+        if result.get("default", ...) is None:
+            del result["default"]
+        return result
 
 
 def _schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
     """The schema of each type that a route names: its reference, or for a query or headers its
     properties; and the components that all of them refer to."""
-    parts = {shape for route in routes.values() for shape in (route.query, route.headers) if shape}
+    parameter_models = {
+        shape for route in routes.values() for shape in (route.query, route.headers) if shape
+    }
     bodies = {route.body for route in routes.values() if route.body}
-    answers = {
+    response_models = {
         shape
         for route in routes.values()
-        for shape in route.answers.values()
-        if not isinstance(shape, Media)
+        for shape in route.responses.values()
+        if not isinstance(shape, MediaType)
     }
     modes: list[tuple[set[type[BaseModel]], JsonSchemaMode]] = [
-        (parts | bodies, "validation"),
-        (answers | {Error}, "serialization"),
+        (parameter_models | bodies, "validation"),
+        (response_models | {Error}, "serialization"),
     ]
-    wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+    schema_requests: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         (shape, mode)
         for shapes, mode in modes
         for shape in sorted(shapes, key=lambda shape: shape.__name__)
     ]
-    by_shape, found = models_json_schema(
-        wanted, ref_template="#/components/schemas/{model}", schema_generator=_Plain
+    by_model, definitions = models_json_schema(
+        schema_requests,
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_MinimalSchema,
     )
-    components: dict[str, Any] = found["$defs"]
-    schemas: dict[Any, Any] = {shape: schema for (shape, _), schema in by_shape.items()}
-    for shape in sorted(parts, key=lambda shape: shape.__name__):
+    components: dict[str, Any] = definitions["$defs"]
+    schemas: dict[Any, Any] = {shape: schema for (shape, _), schema in by_model.items()}
+    for shape in sorted(parameter_models, key=lambda shape: shape.__name__):
         schemas[shape] = components.pop(schemas[shape]["$ref"].rpartition("/")[2])
     return schemas, components

@@ -12,9 +12,9 @@ import aws_lambda_powertools
 from strandline.admin import routes as admin_routes
 from strandline.admin import routes_certificates, routes_usage
 from strandline.apidocs import openapi
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.http.app import Answer, Media, Request, Route, text
+from strandline.http.app import MediaType, Request, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
@@ -25,7 +25,7 @@ from strandline.status import routes as status_routes
 
 _PAGE = Path(__file__).parent / "page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
-_HTML = Media("text/html; charset=utf-8")
+_HTML = MediaType("text/html; charset=utf-8")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,11 +33,11 @@ _POLICY = (
 
 
 class _File(NamedTuple):
-    place: Path
-    media: Media
+    path: Path
+    media: MediaType
 
 
-_CSS, _SCRIPT = Media("text/css; charset=utf-8"), Media("text/javascript; charset=utf-8")
+_CSS, _SCRIPT = MediaType("text/css; charset=utf-8"), MediaType("text/javascript; charset=utf-8")
 _FILES = {
     "page.css": _File(_PAGE / "page.css", _CSS),
     "page.js": _File(_PAGE / "page.js", _SCRIPT),
@@ -46,55 +46,55 @@ _FILES = {
 }
 
 
-def get_openapi(request: Request) -> Answer:
+def get_openapi(request: Request) -> Response:
     """This document. OpenAPI 3.1, made from the types that check requests and write answers."""
     del request
-    return text(_document(), Media(openapi.JSON), {"Cache-Control": "no-cache"})
+    return text_response(_document(), MediaType(openapi.JSON), {"Cache-Control": "no-cache"})
 
 
-def get_root(request: Request) -> Answer:
+def get_root(request: Request) -> Response:
     """Lead to the page at `/docs`."""
     # Beside the caller's own address, of which a proxy or a base path may hide a part.
-    last = request.called_path.rpartition("/")[2]
-    place = f"{last}/docs" if last else "docs"
-    return text("", _HTML, {"Location": place}) | {"statusCode": 307}
+    last_segment = request.full_path.rpartition("/")[2]
+    location = f"{last_segment}/docs" if last_segment else "docs"
+    return text_response("", _HTML, {"Location": location}) | {"statusCode": 307}
 
 
-def get_docs(request: Request) -> Answer:
+def get_docs(request: Request) -> Response:
     """A page to read this document, and to try it. Works without the internet, and talks to this
     service alone; a key that is entered stays in the tab."""
-    if request.sent_path.endswith("/"):  # the page names its files beside itself
-        return text("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
+    if request.raw_path.endswith("/"):  # the page names its files beside itself
+        return text_response("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
     headers = {
         "Cache-Control": "no-cache",
         "Content-Security-Policy": _POLICY,
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }
-    return text(_page(), _HTML, headers)
+    return text_response(_page(), _HTML, headers)
 
 
-def get_docs_file(request: Request) -> Answer:
+def get_docs_file(request: Request) -> Response:
     """A script or style of the page at `/docs`. The page names them with their version, so that
     caches may keep them."""
-    file = _FILES.get(request.path("file"))
+    file = _FILES.get(request.path_parameter("file"))
     if file is None:
         raise NotFound
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable",
         "X-Content-Type-Options": "nosniff",
     }
-    return text(_read(file.place), file.media, headers)
+    return text_response(_read(file.path), file.media, headers)
 
 
 @functools.cache
-def _read(place: Path) -> str:
-    return place.read_text()
+def _read(path: Path) -> str:
+    return path.read_text()
 
 
 @functools.cache
 def _page() -> str:
-    contents = "".join(_read(file.place) for file in _FILES.values())
+    contents = "".join(_read(file.path) for file in _FILES.values())
     version = hashlib.sha256(contents.encode()).hexdigest()[:16]
     return _read(_PAGE / "docs.html").replace("{version}", version)
 
@@ -102,7 +102,7 @@ def _page() -> str:
 @functools.cache
 def _document() -> str:
     """Made when it is first asked for: importing this function's code costs nobody anything."""
-    everything = {
+    all_routes = {
         **log_routes_write.ROUTES,
         **(
             log_routes_read.ROUTES
@@ -113,28 +113,32 @@ def _document() -> str:
         **sessions_routes_write.ROUTES,
         **sessions_routes_read.ROUTES,
     }
-    everything |= {
+    all_routes |= {
         **admin_routes.ROUTES,
         **routes_certificates.ROUTES,
         **jobs_routes.ROUTES,
         **ROUTES,
     }
-    asked = openapi.schemes(settings())
-    return json.dumps(openapi.document(everything, openapi.examples(), asked))
+    security = openapi.security_alternatives(get_settings())
+    return json.dumps(openapi.build_document(all_routes, openapi.load_examples(), security))
 
 
-_FRESH = {"Cache-Control": "`no-cache`: ask again."}
+_NO_CACHE = {"Cache-Control": "`no-cache`: ask again."}
 _NOSNIFF = {"X-Content-Type-Options": "`nosniff`."}
 ROUTES = {
-    "GET /": Route(get_root, None, {307: _HTML}, gives={"Location": "The page at `/docs`."}),
-    "GET /openapi.json": Route(get_openapi, None, {200: Media(openapi.JSON)}, gives=_FRESH),
+    "GET /": Route(
+        get_root, None, {307: _HTML}, response_headers={"Location": "The page at `/docs`."}
+    ),
+    "GET /openapi.json": Route(
+        get_openapi, None, {200: MediaType(openapi.JSON)}, response_headers=_NO_CACHE
+    ),
     "GET /docs": Route(
         get_docs,
         None,
         {200: _HTML, 308: _HTML},
-        gives={
+        response_headers={
             "Location": "Where it lies, for a path that ends with a slash.",
-            **_FRESH,
+            **_NO_CACHE,
             **_NOSNIFF,
             "Content-Security-Policy": "Nothing from another host, no script within the page.",
             "Referrer-Policy": "`no-referrer`.",
@@ -143,7 +147,7 @@ ROUTES = {
     "GET /docs/{file}": Route(
         get_docs_file,
         None,
-        {200: Media("text/*")},
-        gives={**_NOSNIFF, "Cache-Control": "A year: the address names the version."},
+        {200: MediaType("text/*")},
+        response_headers={**_NOSNIFF, "Cache-Control": "A year: the address names the version."},
     ),
 }

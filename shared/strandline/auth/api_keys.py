@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from strandline.auth import store_keys
-from strandline.auth.credentials import KEY_PREFIX, Sent
+from strandline.auth.credentials import KEY_PREFIX, AuthRequest
 from strandline.auth.principals import Principal
-from strandline.auth.ttl_cache import Believed
+from strandline.auth.ttl_cache import TtlCache
 from strandline.db.database import Database
 from strandline.errors import Unauthorized
 
-_ID, _SECRET, _MAC = 16, 32, 16
+_ID_BYTES, _SECRET_BYTES, _MAC_BYTES = 16, 32, 16
 
 
-class NewToken(NamedTuple):
+class TokenParts(NamedTuple):
     """What a key is made of. `token` is for its holder's eyes, once; the hash is what is stored."""
 
     key_id: str
@@ -27,52 +27,54 @@ class NewToken(NamedTuple):
     token: str
 
 
-class _Parsed(NamedTuple):
+class _KeyParts(NamedTuple):
     key_id: str
     secret_hash: bytes
 
 
 def _mac(deployment_secret: str, body: bytes) -> bytes:
-    return hmac.digest(deployment_secret.encode(), b"strandline api key" + body, "sha256")[:_MAC]
+    return hmac.digest(deployment_secret.encode(), b"strandline api key" + body, "sha256")[
+        :_MAC_BYTES
+    ]
 
 
-def new_token(deployment_secret: str) -> NewToken:
+def generate_token(deployment_secret: str) -> TokenParts:
     """A token that nobody has had before, under the deployment's secret."""
-    key_id, secret = secrets.token_bytes(_ID), secrets.token_bytes(_SECRET)
+    key_id, secret = secrets.token_bytes(_ID_BYTES), secrets.token_bytes(_SECRET_BYTES)
     body = key_id + secret
-    token = KEY_PREFIX + _word(body + _mac(deployment_secret, body))
-    return NewToken(key_id.hex(), hashlib.sha256(secret).digest(), token)
+    token = KEY_PREFIX + _encode(body + _mac(deployment_secret, body))
+    return TokenParts(key_id.hex(), hashlib.sha256(secret).digest(), token)
 
 
-def known_token(deployment_secret: str, token: str) -> NewToken:
+def verify_token(deployment_secret: str, token: str) -> TokenParts:
     """What a token that this deployment made is made of. Raises Unauthorized for any other."""
-    parsed = _parse(deployment_secret, token)
-    return NewToken(parsed.key_id, parsed.secret_hash, token)
+    parts = _verify(deployment_secret, token)
+    return TokenParts(parts.key_id, parts.secret_hash, token)
 
 
-def _word(raw: bytes) -> str:
+def _encode(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _parse(deployment_secret: str, token: str) -> _Parsed:
+def _verify(deployment_secret: str, token: str) -> _KeyParts:
     """A token whose MAC holds: a made-up one is refused here, without any connection."""
     try:
         if not token.startswith(KEY_PREFIX):
             raise ValueError
-        word = token.removeprefix(KEY_PREFIX)
-        raw = base64.b64decode(word + "=" * (-len(word) % 4), altchars=b"-_", validate=True)
-        body, mac = raw[: _ID + _SECRET], raw[_ID + _SECRET :]
-        if len(raw) != _ID + _SECRET + _MAC or _word(raw) != word:
+        text = token.removeprefix(KEY_PREFIX)
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        body, mac = raw[: _ID_BYTES + _SECRET_BYTES], raw[_ID_BYTES + _SECRET_BYTES :]
+        if len(raw) != _ID_BYTES + _SECRET_BYTES + _MAC_BYTES or _encode(raw) != text:
             raise ValueError  # base64 spells the same bytes in more ways than one
         if not hmac.compare_digest(mac, _mac(deployment_secret, body)):
             raise ValueError
     except (ValueError, binascii.Error):
         raise Unauthorized("The API key is not one of this deployment.") from None
-    return _Parsed(body[:_ID].hex(), hashlib.sha256(body[_ID:]).digest())
+    return _KeyParts(body[:_ID_BYTES].hex(), hashlib.sha256(body[_ID_BYTES:]).digest())
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CachedKey:
     """A key that was looked up."""
 
     principal: Principal | None
@@ -80,54 +82,54 @@ class _Known:
     expires_at: datetime | None
 
 
-class ApiKeys:
+class ApiKeyAuth:
     """API keys as a way in. Remembers a key by a hash of its token."""
 
-    asks_for = "an API key (X-API-Key, or Authorization: Bearer)"
+    credential_hint = "an API key (X-API-Key, or Authorization: Bearer)"
     challenge = "Bearer"
 
     def __init__(self, database: Database, deployment_secret: str) -> None:
         self._database = database
         self._secret = deployment_secret
-        self._known = Believed[_Known]()
+        self._cache = TtlCache[_CachedKey]()
 
-    def find(self, sent: Sent) -> str | None:
+    def find_credential(self, request: AuthRequest) -> str | None:
         """X-API-Key, or a Bearer's word that is a key by its form."""
-        token = sent.headers.get("x-api-key")
+        token = request.headers.get("x-api-key")
         if token:
             return token.strip()
-        word = sent.bearer
-        return word if word.startswith(KEY_PREFIX) else None
+        bearer = request.bearer_token
+        return bearer if bearer.startswith(KEY_PREFIX) else None
 
     def check(self, credential: str) -> None:
         """Raises Unauthorized for what this deployment did not make."""
-        _parse(self._secret, credential)
+        _verify(self._secret, credential)
 
-    def principal(self, credential: str, deadline: float | None) -> Principal:
+    def authenticate(self, credential: str, deadline: float | None) -> Principal:
         """Whom the key stands for. Raises Unauthorized, or Unavailable when the key is not known
         from before and the database is away."""
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
-        known = self._known.get(digest)
-        if known is None:
-            found = self._look_up(_parse(self._secret, credential), deadline)
-            known = self._known.keep(digest, found)
-        if known.principal is None:
+        entry = self._cache.get(digest)
+        if entry is None:
+            fresh = self._look_up(_verify(self._secret, credential), deadline)
+            entry = self._cache.put(digest, fresh)
+        if entry.principal is None:
             raise Unauthorized("The API key was revoked, or its tenant is gone.")
-        if known.expires_at is not None and known.expires_at <= datetime.now(UTC):
+        if entry.expires_at is not None and entry.expires_at <= datetime.now(UTC):
             raise Unauthorized("The API key has expired.")
-        return known.principal
+        return entry.principal
 
     def forget(self, key_id: str) -> None:
         """Look this key up again before it is next believed."""
-        self._known.forget(
+        self._cache.remove_where(
             lambda known: known.principal is not None and known.principal.key_id == key_id
         )
 
-    def _look_up(self, parsed: _Parsed, deadline: float | None) -> _Known:
-        row = store_keys.find(
-            self._database.connection(deadline), parsed.key_id, parsed.secret_hash
+    def _look_up(self, parts: _KeyParts, deadline: float | None) -> _CachedKey:
+        row = store_keys.find_principal(
+            self._database.connection(deadline), parts.key_id, parts.secret_hash
         )
         if row is None:
-            return _Known(None, None)
-        principal = Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parsed.key_id)
-        return _Known(principal, row.expires_at)
+            return _CachedKey(None, None)
+        principal = Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parts.key_id)
+        return _CachedKey(principal, row.expires_at)

@@ -2,9 +2,9 @@
 
 import functools
 
-from strandline.auth.api_keys import ApiKeys
-from strandline.auth.client_certificates import Certificates
-from strandline.auth.credentials import Sent, Way
+from strandline.auth.api_keys import ApiKeyAuth
+from strandline.auth.client_certificates import CertificateAuth
+from strandline.auth.credentials import AuthMethod, AuthRequest
 from strandline.auth.principals import Principal
 from strandline.config_auth import AuthSettings
 from strandline.db.database import Database
@@ -20,43 +20,45 @@ class Authenticator:
     """
 
     def __init__(self, database: Database, settings: AuthSettings) -> None:
-        ways: list[Way] = []
+        methods: list[AuthMethod] = []
         self._keys = self._certificates = None
         if settings.key_secret:
-            self._keys = ApiKeys(database, settings.key_secret)
-            ways.append(self._keys)
-        if settings.takes_jwts:
-            from strandline.auth.jwt import Jwts  # pays for PyJWT and cryptography
+            self._keys = ApiKeyAuth(database, settings.key_secret)
+            methods.append(self._keys)
+        if settings.jwt_enabled:
+            from strandline.auth.jwt import JwtAuth  # pays for PyJWT and cryptography
 
-            ways.append(Jwts(database, settings))
+            methods.append(JwtAuth(database, settings))
         if settings.client_certificates:
-            self._certificates = Certificates(database)
-            ways.append(self._certificates)
-        if not ways:
+            self._certificates = CertificateAuth(database)
+            methods.append(self._certificates)
+        if not methods:
             raise Misconfigured("No way to authenticate is on.")
-        self._ways, self._all = ways, settings.auth_require_all
+        self._methods, self._require_all = methods, settings.auth_require_all
 
     @property
     def challenge(self) -> str:
         """WWW-Authenticate of a 401."""
-        return ", ".join(dict.fromkeys(way.challenge for way in self._ways))
+        return ", ".join(dict.fromkeys(way.challenge for way in self._methods))
 
-    def issued_by_us(self, sent: Sent) -> None:
+    def require_issued(self, request: AuthRequest) -> None:
         """Raises Unauthorized unless the request carries a credential that this deployment made, or
         trusts the maker of. Asks no database: for what must answer while there is none."""
-        for way, credential in self._deciding(sent):
-            way.check(credential)
+        for method, credential in self._select_credentials(request):
+            method.check(credential)
 
-    def principal(self, sent: Sent, deadline: float | None = None) -> Principal:
+    def authenticate(self, request: AuthRequest, deadline: float | None = None) -> Principal:
         """Who the request comes from. Raises Unauthorized; Forbidden for a tenant that is not, or
         credentials that contradict each other; Unavailable when it cannot be told."""
-        deciding = self._deciding(sent)
-        if not self._all:
-            ((way, credential),) = deciding
-            return way.principal(credential, deadline)
-        for way, credential in deciding:  # no made-up one has the others looked up
-            way.check(credential)
-        return functools.reduce(_together, [way.principal(c, deadline) for way, c in deciding])
+        credentials = self._select_credentials(request)
+        if not self._require_all:
+            ((method, credential),) = credentials
+            return method.authenticate(credential, deadline)
+        for method, credential in credentials:  # no made-up one has the others looked up
+            method.check(credential)
+        return functools.reduce(
+            _intersect, [method.authenticate(c, deadline) for method, c in credentials]
+        )
 
     def forget_key(self, key_id: str) -> None:
         """Look this key up again before it is next believed: it was just revoked or rotated. Other
@@ -69,32 +71,34 @@ class Authenticator:
         if self._certificates:
             self._certificates.forget()
 
-    def _deciding(self, sent: Sent) -> list[tuple[Way, str]]:
+    def _select_credentials(self, request: AuthRequest) -> list[tuple[AuthMethod, str]]:
         """The credentials that decide, each with its way. Raises Unauthorized where one is
         missing."""
-        there: list[tuple[Way, str]] = []
-        for way in self._ways:
-            credential = way.find(sent)
+        credentials: list[tuple[AuthMethod, str]] = []
+        for method in self._methods:
+            credential = method.find_credential(request)
             if credential is not None:
-                if not self._all:
-                    return [(way, credential)]
-                there.append((way, credential))
-        if len(there) < len(self._ways):
-            asked = (" and " if self._all else " or ").join(way.asks_for for way in self._ways)
-            raise Unauthorized(f"Send {asked}.")
-        return there
+                if not self._require_all:
+                    return [(method, credential)]
+                credentials.append((method, credential))
+        if len(credentials) < len(self._methods):
+            requirement = (" and " if self._require_all else " or ").join(
+                method.credential_hint for method in self._methods
+            )
+            raise Unauthorized(f"Send {requirement}.")
+        return credentials
 
 
-def _together(one: Principal, other: Principal) -> Principal:
+def _intersect(first: Principal, second: Principal) -> Principal:
     """Who two credentials of one request stand for: each narrows the other."""
-    if one.tenant != other.tenant:
+    if first.tenant != second.tenant:
         raise Forbidden("The credentials of this request are of different tenants.")
-    if one.user and other.user and one.user != other.user:
+    if first.user and second.user and first.user != second.user:
         raise Forbidden("The credentials of this request are bound to different users.")
-    rights = _whole(one.rights) & _whole(other.rights)
-    return Principal(one.tenant, one.user or other.user, rights, one.key_id or other.key_id)
+    rights = _expand_rights(first.rights) & _expand_rights(second.rights)
+    return Principal(first.tenant, first.user or second.user, rights, first.key_id or second.key_id)
 
 
-def _whole(rights: frozenset[str]) -> frozenset[str]:
+def _expand_rights(rights: frozenset[str]) -> frozenset[str]:
     """An admin reads and writes."""
     return rights | {"read", "write"} if "admin" in rights else rights

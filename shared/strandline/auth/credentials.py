@@ -9,7 +9,7 @@ KEY_PREFIX = "strandline_"
 """What tells an API key from a JWT, where both may come as Authorization: Bearer."""
 
 
-class Sent(NamedTuple):
+class AuthRequest(NamedTuple):
     """A request, as far as it says who asks."""
 
     headers: Mapping[str, str]
@@ -19,17 +19,17 @@ class Sent(NamedTuple):
     gateway. No caller writes here."""
 
     @property
-    def bearer(self) -> str:
+    def bearer_token(self) -> str:
         """The word of Authorization: Bearer, or empty."""
-        kind, _, word = self.headers.get("authorization", "").partition(" ")
-        return word.strip() if kind.lower() == "bearer" else ""
+        kind, _, token = self.headers.get("authorization", "").partition(" ")
+        return token.strip() if kind.lower() == "bearer" else ""
 
 
-class Way(Protocol):
+class AuthMethod(Protocol):
     """A way in."""
 
     @property
-    def asks_for(self) -> str:
+    def credential_hint(self) -> str:
         """Its credential and where it goes, for a person."""
         ...
 
@@ -38,7 +38,7 @@ class Way(Protocol):
         """Its scheme in WWW-Authenticate."""
         ...
 
-    def find(self, sent: Sent) -> str | None:
+    def find_credential(self, request: AuthRequest) -> str | None:
         """Its credential in a request, or None."""
         ...
 
@@ -46,6 +46,6 @@ class Way(Protocol):
         """Raises Unauthorized for a credential that is not of this deployment. Asks no database."""
         ...
 
-    def principal(self, credential: str, deadline: float | None) -> Principal:
+    def authenticate(self, credential: str, deadline: float | None) -> Principal:
         """Whom the credential stands for. Raises Unauthorized, Forbidden, Unavailable."""
         ...

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from strandline import participants
 from strandline.auth import store_keys
-from strandline.auth.credentials import KEY_PREFIX, Sent
-from strandline.auth.jwks import JwkSet, Secret
+from strandline.auth.credentials import KEY_PREFIX, AuthRequest
+from strandline.auth.jwks import HmacSecret, JwkSet
 from strandline.auth.principals import Principal
-from strandline.auth.ttl_cache import Believed
+from strandline.auth.ttl_cache import TtlCache
 from strandline.config_auth import AuthSettings
-from strandline.db.database import NOBODY, Asker, Database
+from strandline.db.database import NOBODY, Caller, Database
 from strandline.errors import Forbidden, Invalid, Unauthorized
 
 if TYPE_CHECKING:
     from jwt.types import Options
 
-_MOST_CHARACTERS = 8192
+_MAX_CHARACTERS = 8192
 """API Gateway takes 10,240 bytes of headers."""
 _LEEWAY_SECONDS = 60
-_SHAPE = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
-_TYPES = ("jwt", "at+jwt")
+_COMPACT_JWS = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+_TOKEN_TYPES = ("jwt", "at+jwt")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 """As `wire.TENANT_PATTERN`: no other tenant can be."""
 _OPTIONS: "Options" = {"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True}
@@ -43,57 +43,61 @@ class Claims(NamedTuple):
     rights: frozenset[str]
 
 
-class Jwts:
+class JwtAuth:
     """JWTs as a way in. Remembers which tenants are, and verifies every token every time."""
 
-    asks_for = "a JWT (Authorization: Bearer, or X-JWT-Token)"
+    credential_hint = "a JWT (Authorization: Bearer, or X-JWT-Token)"
     challenge = "Bearer"
 
     def __init__(self, database: Database, settings: AuthSettings) -> None:
         self._database = database
         self._settings = settings
         self._keys = (
-            Secret(settings.jwt_secret, settings.jwt_algorithms)
+            HmacSecret(settings.jwt_secret, settings.jwt_algorithms)
             if settings.jwt_secret
             else JwkSet(settings.jwt_jwks or "", settings.jwt_algorithms)
         )
-        self._tenants = Believed[bool]()
+        self._tenant_cache = TtlCache[bool]()
 
-    def find(self, sent: Sent) -> str | None:
+    def find_credential(self, request: AuthRequest) -> str | None:
         """X-JWT-Token, or a Bearer's word that is no API key by its form."""
-        token = sent.headers.get("x-jwt-token", "").strip()
+        token = request.headers.get("x-jwt-token", "").strip()
         if token:
             return token
-        word = sent.bearer
-        return word if word and not word.startswith(KEY_PREFIX) else None
+        bearer = request.bearer_token
+        return bearer if bearer and not bearer.startswith(KEY_PREFIX) else None
 
     def check(self, credential: str) -> Claims:
         """What a token says that holds. Raises Unauthorized, or Unavailable while the issuer's keys
         cannot be had."""
-        header, claims = _opened(credential)
+        header, claims = _decode(credential)
         key = self._keys.find(header)
         if key is None:
             raise Unauthorized("The JWT is signed by no key that is known here.")
         self._verify(credential, key.material, key.algorithms)
         return Claims(
-            _text(claims, "tenant_id"), _user(_text(claims, "user_id")), self._rights(claims)
+            _string_claim(claims, "tenant_id"),
+            _user_participant(_string_claim(claims, "user_id")),
+            self._rights(claims),
         )
 
-    def principal(self, credential: str, deadline: float | None) -> Principal:
+    def authenticate(self, credential: str, deadline: float | None) -> Principal:
         """Whom the token stands for. Raises Forbidden for a tenant that is not: no token makes
         one."""
         claims = self.check(credential)
-        known = self._tenants.get(claims.tenant)
-        if known is None:
-            known = self._tenants.keep(claims.tenant, self._is_there(claims.tenant, deadline))
-        if not known:
+        exists = self._tenant_cache.get(claims.tenant)
+        if exists is None:
+            exists = self._tenant_cache.put(
+                claims.tenant, self._tenant_exists(claims.tenant, deadline)
+            )
+        if not exists:
             raise Forbidden("tenant_id: the JWT's tenant is none of this deployment.")
         return Principal(claims.tenant, claims.user, claims.rights)
 
-    def _is_there(self, tenant: str, deadline: float | None) -> bool:
+    def _tenant_exists(self, tenant: str, deadline: float | None) -> bool:
         if not _TENANT.fullmatch(tenant):
             return False
-        access = self._database.access(Asker(tenant, (NOBODY,)), deadline)
+        access = self._database.connect_as(Caller(tenant, (NOBODY,)), deadline)
         return store_keys.get_tenant(access) is not None
 
     def _verify(self, token: str, key: Any, algorithms: list[str]) -> None:
@@ -122,7 +126,7 @@ class Jwts:
         except jwt.MissingRequiredClaimError as error:
             raise Unauthorized(f"The JWT lacks {error.claim}.") from None
         except jwt.PyJWTError:
-            _refuse()
+            _reject()
 
     def _rights(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """What `scope` (RFC 8693: words) or `scp` (words or a list) allows. One that is there says
@@ -130,52 +134,52 @@ class Jwts:
         name = next((name for name in ("scope", "scp") if name in claims), None)
         if name is None:
             return frozenset(self._settings.jwt_unscoped_rights) - {"none"}
-        said: object = claims[name]
-        words: object = said.split() if isinstance(said, str) else said
+        claim: object = claims[name]
+        words: object = claim.split() if isinstance(claim, str) else claim
         if not isinstance(words, list):
-            _refuse()
-        held = cast("list[object]", words)
+            _reject()
+        scopes = cast("list[object]", words)
         return frozenset(
-            right for word, right in self._settings.jwt_scope_rights.items() if word in held
+            right for word, right in self._settings.jwt_scope_rights.items() if word in scopes
         )
 
 
-def _refuse() -> NoReturn:
+def _reject() -> NoReturn:
     raise Unauthorized("The JWT is none that is accepted here.") from None
 
 
-def _opened(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _decode(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and claims of a token, which nobody has verified yet. Raises Unauthorized for what is
     no JWS in compact form, says a member twice, or must be understood in ways that we do not."""
-    if len(token) > _MOST_CHARACTERS or not _SHAPE.fullmatch(token):
-        _refuse()
-    first, second, _ = token.split(".")
-    header, claims = _object(first), _object(second)
+    if len(token) > _MAX_CHARACTERS or not _COMPACT_JWS.fullmatch(token):
+        _reject()
+    encoded_header, encoded_claims, _ = token.split(".")
+    header, claims = _decode_object(encoded_header), _decode_object(encoded_claims)
     kind = header.get("typ", "JWT")
-    if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TYPES:
-        _refuse()
+    if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TOKEN_TYPES:
+        _reject()
     if "crit" in header or "b64" in header:
-        _refuse()
+        _reject()
     for name in ("exp", "nbf", "iat"):
         if name in claims and type(claims[name]) not in (int, float):
-            _refuse()
+            _reject()
     return header, claims
 
 
-def _object(segment: str) -> dict[str, Any]:
+def _decode_object(segment: str) -> dict[str, Any]:
     try:
         raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
-        found: object = json.loads(
-            raw.decode(), object_pairs_hook=_once, parse_constant=_no_constant
+        document: object = json.loads(
+            raw.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
         )
     except (ValueError, binascii.Error, RecursionError):
-        _refuse()
-    if not isinstance(found, dict):
-        _refuse()
-    return cast("dict[str, Any]", found)
+        _reject()
+    if not isinstance(document, dict):
+        _reject()
+    return cast("dict[str, Any]", document)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Members of an object; which of two of one name is meant, readers differ."""
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -183,25 +187,25 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _text(claims: Mapping[str, Any], name: str) -> str:
-    found = claims.get(name)
-    if not isinstance(found, str) or not found.strip():
+def _string_claim(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    if not isinstance(value, str) or not value.strip():
         raise Unauthorized(f"The JWT lacks {name}.")
-    return found
+    return value
 
 
-def _user(name: str) -> str:
+def _user_participant(name: str) -> str:
     """The participant: always `user:` and the claim as it stands, so that no user's id is
     another's. One in another spelling than ours is refused: to the issuer it may be somebody
     else's."""
-    whole = f"user:{name}"
+    participant = f"user:{name}"
     try:
-        if participants.normalize(whole, "user_id") == whole:
-            return whole
+        if participants.normalize(participant, "user_id") == participant:
+            return participant
     except Invalid:
         pass
     raise Unauthorized(

@@ -22,27 +22,27 @@ class Principal:
     key_id: str = ""
     """The public id of the API key, or of the certificate's row."""
 
-    def require(self, right: Right) -> None:
+    def require_right(self, right: Right) -> None:
         """Raises Forbidden unless the credential has this right; admin reads and writes."""
         if right in self.rights or ("admin" in self.rights and right in ("read", "write")):
             return
         raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
 
-    def viewer(self, asked: Sequence[str] | None) -> tuple[str, ...]:
+    def resolve_viewer(self, participants: Sequence[str] | None) -> tuple[str, ...]:
         """The set Q this reader asks for: the participants named, and the bound user by itself.
         Empty, so that everything is seen, for admins alone."""
-        named = set(normalize_set(asked)) if asked else set[str]()
+        viewers = set(normalize_set(participants)) if participants else set[str]()
         if self.user:
-            named.add(self.user)
-        if not named and "admin" not in self.rights:
+            viewers.add(self.user)
+        if not viewers and "admin" not in self.rights:
             raise Invalid(
                 "participants: name on whose behalf you ask (`?participants=user:alice`), or use a "
                 "credential bound to a user",
                 field="participants",
             )
-        return tuple(sorted(named))
+        return tuple(sorted(viewers))
 
-    def require_own(self, tenant_id: str | None, user_id: str | None) -> None:
+    def require_own_ids(self, tenant_id: str | None, user_id: str | None) -> None:
         """A body may repeat the credential's ids; Forbidden for others (C-05)."""
         if tenant_id is not None and tenant_id != self.tenant:
             raise Forbidden("tenant_id is not this credential's tenant.", field="tenant_id")

@@ -8,11 +8,11 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Connection, translated
+from strandline.db.database import Connection, TenantDb, translate_errors
 
 
 @dataclass(frozen=True)
-class PrincipalRow:
+class CertificatePrincipal:
     """For whom a subject stands."""
 
     tenant_id: str
@@ -22,9 +22,14 @@ class PrincipalRow:
     expires_at: datetime | None
 
 
-def find(connection: Connection, subject: str, issuer: str) -> PrincipalRow | None:
+def find_principal(
+    connection: Connection, subject: str, issuer: str
+) -> CertificatePrincipal | None:
     """The principal of these names, unless it was revoked: read before any tenant is known."""
-    with translated(), connection.cursor(row_factory=class_row(PrincipalRow)) as cursor:
+    with (
+        translate_errors(),
+        connection.cursor(row_factory=class_row(CertificatePrincipal)) as cursor,
+    ):
         return cursor.execute(
             "select * from find_certificate_principal(%s, %s)", (subject, issuer)
         ).fetchone()
@@ -46,12 +51,12 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class _Id:
+class _CertificateId:
     certificate_id: UUID
 
 
-def add(
-    access: Access,
+def add_certificate(
+    access: TenantDb,
     *,
     certificate_id: UUID,
     subject: str,
@@ -63,8 +68,8 @@ def add(
 ) -> bool:
     """Enter a subject for the asker's tenant; inside of `transaction`. Says whether it was free:
     names stand for one principal in the whole deployment."""
-    made = access.fetch(
-        _Id,
+    rows = access.fetch(
+        _CertificateId,
         """
         insert into certificate_principals (tenant_id, certificate_id, subject, issuer, user_name,
             scopes, label, expires_at)
@@ -74,7 +79,7 @@ def add(
         returning certificate_id
         """,
         {
-            "tenant": access.asker.tenant,
+            "tenant": access.caller.tenant,
             "certificate_id": certificate_id,
             "subject": subject,
             "issuer": issuer,
@@ -84,10 +89,10 @@ def add(
             "expires_at": expires_at,
         },
     )
-    return bool(made)
+    return bool(rows)
 
 
-def get(access: Access, certificate_id: UUID) -> Certificate | None:
+def get_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
     """A subject of the asker's tenant."""
     rows = access.fetch(
         Certificate,
@@ -98,24 +103,26 @@ def get(access: Access, certificate_id: UUID) -> Certificate | None:
     return rows[0] if rows else None
 
 
-def revoke(access: Access, certificate_id: UUID) -> Certificate | None:
+def revoke_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
     """Revoke a subject of the asker's tenant; the first time counts. Inside of `transaction`."""
     access.execute(
         "update certificate_principals set revoked_at = coalesce(revoked_at, now())"
         " where certificate_id = %(certificate_id)s",
         {"certificate_id": certificate_id},
     )
-    return get(access, certificate_id)
+    return get_certificate(access, certificate_id)
 
 
 @dataclass(frozen=True)
 class ListedCertificate(Certificate):
     """A subject on a page, and the database snapshot that the page shows."""
 
-    mark: str
+    pg_snapshot: str
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedCertificate]:
+def list_newest(
+    access: TenantDb, after: Position | None, limit: int
+) -> Sequence[ListedCertificate]:
     """Subjects of the asker's tenant, newest first; further pages see the snapshot of the first."""
     return access.fetch(
         ListedCertificate,
@@ -129,7 +136,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,

@@ -7,11 +7,11 @@ from datetime import datetime
 from psycopg.rows import class_row
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Connection, translated
+from strandline.db.database import Connection, TenantDb, translate_errors
 
 
 @dataclass(frozen=True)
-class KeyRow:
+class KeyPrincipal:
     """What a key stands for."""
 
     tenant_id: str
@@ -20,21 +20,21 @@ class KeyRow:
     expires_at: datetime | None
 
 
-def find(connection: Connection, key_id: str, secret_hash: bytes) -> KeyRow | None:
+def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> KeyPrincipal | None:
     """The key with this id and secret, unless it was revoked: read before any tenant is known."""
-    with translated(), connection.cursor(row_factory=class_row(KeyRow)) as cursor:
+    with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
         return cursor.execute(
             "select * from find_api_key(%s, %s)", (key_id, secret_hash)
         ).fetchone()
 
 
-def add_tenant(access: Access) -> bool:
+def add_tenant(access: TenantDb) -> bool:
     """Make the asker's tenant; says whether it is new."""
-    made = access.execute(
+    inserted_count = access.execute(
         "insert into tenants (tenant_id) values (%(tenant)s) on conflict do nothing",
-        {"tenant": access.asker.tenant},
+        {"tenant": access.caller.tenant},
     )
-    return made > 0
+    return inserted_count > 0
 
 
 @dataclass(frozen=True)
@@ -45,26 +45,26 @@ class Tenant:
     created_at: datetime
 
 
-def get_tenant(access: Access) -> Tenant | None:
+def get_tenant(access: TenantDb) -> Tenant | None:
     """The asker's tenant, if there is one of this name."""
     rows = access.fetch(
         Tenant,
         "select tenant_id, created_at from tenants where tenant_id = %(tenant)s",
-        {"tenant": access.asker.tenant},
+        {"tenant": access.caller.tenant},
     )
     return rows[0] if rows else None
 
 
-def hold_tenant(access: Access) -> bool:
+def lock_tenant(access: TenantDb) -> bool:
     """Let nobody else change the asker's tenant until the transaction ends; says whether it is."""
-    held = access.execute(
+    row_count = access.execute(
         "select from tenants where tenant_id = %(tenant)s for no key update",
-        {"tenant": access.asker.tenant},
+        {"tenant": access.caller.tenant},
     )
-    return held > 0
+    return row_count > 0
 
 
-def tenants(access: Access, after: str, limit: int) -> Sequence[Tenant]:
+def list_tenants(access: TenantDb, after: str, limit: int) -> Sequence[Tenant]:
     """All tenants by name, from after this one on: for an operator, past row-level security."""
     return access.fetch(
         Tenant,
@@ -74,7 +74,7 @@ def tenants(access: Access, after: str, limit: int) -> Sequence[Tenant]:
 
 
 @dataclass(frozen=True)
-class Key:
+class ApiKey:
     """A key as an operator sees it: nothing secret."""
 
     key_id: str
@@ -88,8 +88,8 @@ class Key:
     """The key that follows it."""
 
 
-def add(
-    access: Access,
+def add_key(
+    access: TenantDb,
     *,
     key_id: str,
     secret_hash: bytes,
@@ -97,7 +97,7 @@ def add(
     scopes: Sequence[str],
     label: str,
     expires_at: datetime | None,
-) -> Key:
+) -> ApiKey:
     """Store a key of the asker's tenant; inside of `transaction`, like all that follows but `get`
     and `newest`: what it did is read in a statement of its own, so that a key has one spelling."""
     access.execute(
@@ -107,7 +107,7 @@ def add(
             %(expires_at)s)
         """,
         {
-            "tenant": access.asker.tenant,
+            "tenant": access.caller.tenant,
             "key_id": key_id,
             "secret_hash": secret_hash,
             "user": user,
@@ -116,13 +116,13 @@ def add(
             "expires_at": expires_at,
         },
     )
-    return _there(access, key_id)
+    return _require_key(access, key_id)
 
 
-def get(access: Access, key_id: str) -> Key | None:
+def get_key(access: TenantDb, key_id: str) -> ApiKey | None:
     """A key of the asker's tenant."""
     rows = access.fetch(
-        Key,
+        ApiKey,
         "select key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to"
         " from api_keys where key_id = %(key_id)s",
         {"key_id": key_id},
@@ -130,47 +130,47 @@ def get(access: Access, key_id: str) -> Key | None:
     return rows[0] if rows else None
 
 
-def hold(access: Access, key_id: str) -> Key | None:
+def lock_key(access: TenantDb, key_id: str) -> ApiKey | None:
     """As `get`, and until the transaction ends nobody else changes it."""
     access.execute(
         "select from api_keys where key_id = %(key_id)s for no key update", {"key_id": key_id}
     )
-    return get(access, key_id)  # after the wait: as whoever held it before left it
+    return get_key(access, key_id)  # after the wait: as whoever held it before left it
 
 
-def succeed(access: Access, key_id: str, successor: str, until: datetime) -> Key:
-    """Name a key's successor and let it end at `until`, or when it would have anyway."""
+def set_successor(access: TenantDb, key_id: str, successor: str, ends_at: datetime) -> ApiKey:
+    """Name a key's successor and let it end at `ends_at`, or when it would have anyway."""
     access.execute(
         "update api_keys set rotated_to = %(successor)s,"
         " expires_at = least(expires_at, %(until)s) where key_id = %(key_id)s",
-        {"key_id": key_id, "successor": successor, "until": until},
+        {"key_id": key_id, "successor": successor, "until": ends_at},
     )
-    return _there(access, key_id)
+    return _require_key(access, key_id)
 
 
-def revoke(access: Access, key_id: str) -> Key | None:
+def revoke_key(access: TenantDb, key_id: str) -> ApiKey | None:
     """Revoke a key of the asker's tenant; the first time counts."""
     access.execute(
         "update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s",
         {"key_id": key_id},
     )
-    return get(access, key_id)
+    return get_key(access, key_id)
 
 
-def _there(access: Access, key_id: str) -> Key:
-    key = get(access, key_id)
+def _require_key(access: TenantDb, key_id: str) -> ApiKey:
+    key = get_key(access, key_id)
     assert key is not None, "this transaction wrote it"
     return key
 
 
 @dataclass(frozen=True)
-class ListedKey(Key):
+class ListedKey(ApiKey):
     """A key on a page, and the database snapshot that the page shows."""
 
-    mark: str
+    pg_snapshot: str
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedKey]:
+def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedKey]:
     """Keys of the asker's tenant, newest first; further pages see the snapshot of the first."""
     return access.fetch(
         ListedKey,
@@ -184,7 +184,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "key_id": after and after.row_id.hex,
             "limit": limit,

@@ -14,7 +14,7 @@ MAX_LENGTH = 1024
 """Characters of a name in our spelling."""
 
 
-class Named(NamedTuple):
+class CertificateInfo(NamedTuple):
     """What a certificate says of itself."""
 
     subject: str
@@ -23,45 +23,46 @@ class Named(NamedTuple):
     not_after: datetime
 
 
-def read(pem: str) -> Named:
+def read_certificate(pem: str) -> CertificateInfo:
     """What stands in a PEM certificate; nothing is verified here. Raises ValueError."""
     from cryptography.x509 import InvalidVersion, load_pem_x509_certificate
 
     try:
-        found = load_pem_x509_certificate(pem.encode("ascii"))
+        certificate = load_pem_x509_certificate(pem.encode("ascii"))
     except InvalidVersion:
         raise ValueError("neither of version 1 nor of version 3") from None
-    return Named(
-        _spelled(found.subject),
-        _spelled(found.issuer),
-        found.not_valid_before_utc,
-        found.not_valid_after_utc,
+    return CertificateInfo(
+        _format_name(certificate.subject),
+        _format_name(certificate.issuer),
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
     )
 
 
-def canonical(text: str, field: str) -> str:
+def canonicalize(text: str, field: str) -> str:
     """A name as a person wrote it, in our spelling. Raises Invalid naming `field`."""
     from cryptography.x509 import Name
 
     try:
         by_text = {short: oid for oid, short in _short_names().items()}
-        spelled = _spelled(Name.from_rfc4514_string(text, by_text))
+        result = _format_name(Name.from_rfc4514_string(text, by_text))
     except ValueError:
-        spelled = ""
-    if not 0 < len(spelled) <= MAX_LENGTH:
+        result = ""
+    if not 0 < len(result) <= MAX_LENGTH:
         raise Invalid(
             f"{field}: is a distinguished name as RFC 4514 has it, the narrowest part first and no "
             "space after a comma, like `CN=helper,O=Acme`; `openssl x509 -noout -subject -nameopt "
             "RFC2253` prints it",
             field=field,
         )
-    return spelled
+    return result
 
 
-def _spelled(name: "Name") -> str:
-    short = _short_names()
+def _format_name(name: "Name") -> str:
+    short_names = _short_names()
     return ",".join(
-        "+".join(sorted(part.rfc4514_string(short) for part in rdn)) for rdn in reversed(name.rdns)
+        "+".join(sorted(part.rfc4514_string(short_names) for part in rdn))
+        for rdn in reversed(name.rdns)
     )
 
 

@@ -37,16 +37,16 @@ def _config(read_timeout: int, attempts: int) -> "Config":
     )
 
 
-_GONE = (404, 412)
-_NO_BYTES = ("NoSuchKey", "InvalidRange")
+_MISSING_STATUSES = (404, 412)
+_MISSING_CODES = ("NoSuchKey", "InvalidRange")
 """What S3 says of an object that is not there, or has no byte in the range."""
 _CHUNK_BYTES = 1024 * 1024
-REMOVED_AT_ONCE = 1000
+MAX_KEYS_PER_CALL = 1000
 """The most that S3 deletes, or lists, in one call."""
-_RUNS = "_jobs/"
+_RUNS_PREFIX = "_jobs/"
 """Where lists of parts lie: no tenant's name can be so."""
 
-_TEXT = re.compile(
+_TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
     r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
 )
@@ -58,12 +58,12 @@ def is_text(mime_type: str | None) -> bool:
     to a model. Text in another character set is not."""
     kind, _, parameters = (mime_type or "").lower().partition(";")
     charset = _CHARSET.search(parameters)
-    known = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
-    return known and _TEXT.fullmatch(kind.strip()) is not None
+    is_utf8 = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
+    return is_utf8 and _TEXT_TYPES.fullmatch(kind.strip()) is not None
 
 
 @dataclass(frozen=True)
-class PutUrl:
+class PresignedPut:
     """A URL that takes one payload, and the headers that must be sent with it."""
 
     url: str
@@ -71,7 +71,7 @@ class PutUrl:
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class UploadedObject:
     """What really lies where a caller was to put a payload."""
 
     size: int
@@ -80,15 +80,15 @@ class Uploaded:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredBlob:
     """A payload as it lies in the store."""
 
     cid: str
-    put_at: datetime
+    stored_at: datetime
     """When its bytes were last put, by the store's clock."""
 
 
-class Blobs:
+class BlobStore:
     """One bucket's payloads. Raises Unavailable when the store cannot be reached."""
 
     def __init__(self, bucket: str) -> None:
@@ -96,33 +96,35 @@ class Blobs:
         self._s3 = clients.client("s3", _config(10, 2))
 
     @functools.cached_property
-    def _copier(self) -> Any:
+    def _copy_client(self) -> Any:
         """A copy is answered when all of it is done, and a second one is not done any sooner."""
         return clients.client("s3", _config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its own address; doing it twice changes nothing."""
-        with _reachable():
+        with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=f"{tenant}/{cid}", Body=data)
 
-    def head_text(self, tenant: str, cid: str, size: int, upload_id: UUID | None = None) -> str:
+    def read_text_prefix(
+        self, tenant: str, cid: str, size: int, upload_id: UUID | None = None
+    ) -> str:
         """The first `size` bytes of a payload, or of an upload that is none yet, as text that can
         be stored: a character cut in half at the end is dropped; what is no UTF-8, and NUL, is
         U+FFFD, so that places in it hold. Raises PayloadMissing where nothing lies there."""
-        where = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
+        location = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
-            where = self._pending(tenant, upload_id)
-        with _reachable():
+            location = self._upload_location(tenant, upload_id)
+        with _translate_errors():
             try:
-                answer = self._s3.get_object(**where, Range=f"bytes=0-{size - 1}")
-            except clients.refusal() as error:
-                if _code(error) not in _NO_BYTES:
+                response = self._s3.get_object(**location, Range=f"bytes=0-{size - 1}")
+            except clients.client_error() as error:
+                if _code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
-            data = answer["Body"].read()
+            data = response["Body"].read()
         return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
 
-    def url(
+    def presign_get(
         self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
     ) -> str:
         """A URL that fetches this payload for `seconds`. A browser saves it and never runs it."""
@@ -130,78 +132,84 @@ class Blobs:
             "Bucket": self._bucket,
             "Key": f"{tenant}/{cid}",
             "ResponseContentType": mime_type or "application/octet-stream",
-            "ResponseContentDisposition": _attachment(name or cid),
+            "ResponseContentDisposition": _content_disposition(name or cid),
         }
         return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
-    def put_url(
+    def presign_put(
         self, tenant: str, upload_id: UUID, size: int, sha256: bytes, seconds: int
-    ) -> PutUrl:
+    ) -> PresignedPut:
         """A URL that takes these bytes, once, for `seconds`: length and SHA-256 are signed."""
         checksum = base64.b64encode(sha256).decode()
         params = {
-            **self._pending(tenant, upload_id),
+            **self._upload_location(tenant, upload_id),
             "ContentLength": size,
             "ChecksumSHA256": checksum,
             "IfNoneMatch": "*",
         }
         url = self._s3.generate_presigned_url("put_object", Params=params, ExpiresIn=seconds)
-        sent = {"Content-Length": str(size), "If-None-Match": "*"}
-        return PutUrl(url, {**sent, "x-amz-checksum-sha256": checksum})
+        headers = {"Content-Length": str(size), "If-None-Match": "*"}
+        return PresignedPut(url, {**headers, "x-amz-checksum-sha256": checksum})
 
-    def uploaded(self, tenant: str, upload_id: UUID, deadline: float) -> Uploaded | None:
+    def inspect_upload(
+        self, tenant: str, upload_id: UUID, deadline: float
+    ) -> UploadedObject | None:
         """What a caller put there, if anything. The store verified the SHA-256 it tells when it
         took the bytes; where it tells none they are read, until `deadline` (time.monotonic())."""
-        where = self._pending(tenant, upload_id)
-        with _reachable():
+        location = self._upload_location(tenant, upload_id)
+        with _translate_errors():
             try:
-                head = self._s3.head_object(**where, ChecksumMode="ENABLED")
-                if told := head.get("ChecksumSHA256"):
+                head = self._s3.head_object(**location, ChecksumMode="ENABLED")
+                if checksum := head.get("ChecksumSHA256"):
                     # Of an object put in parts it is another thing, which matches no payload.
-                    digest = base64.b64decode(told.partition("-")[0])
+                    digest = base64.b64decode(checksum.partition("-")[0])
                 else:
-                    digest = self._hashed(where, head["ETag"], deadline)
-            except clients.refusal() as error:
-                if _status(error) in _GONE:
+                    digest = self._hash_object(location, head["ETag"], deadline)
+            except clients.client_error() as error:
+                if _status(error) in _MISSING_STATUSES:
                     return None
                 raise
-        return Uploaded(head["ContentLength"], digest, head["ETag"])
+        return UploadedObject(head["ContentLength"], digest, head["ETag"])
 
-    def adopt(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
+    def store_upload(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
         """Give what was uploaded, and verified under this ETag, its own address. False: it is no
         longer there. Doing it twice changes nothing."""
-        with _reachable():
+        with _translate_errors():
             try:
-                self._copier.copy_object(
+                self._copy_client.copy_object(
                     Bucket=self._bucket,
                     Key=f"{tenant}/{cid}",
-                    CopySource=self._pending(tenant, upload_id),
+                    CopySource=self._upload_location(tenant, upload_id),
                     CopySourceIfMatch=etag,
                 )
-            except clients.refusal() as error:
-                if _status(error) in _GONE:
+            except clients.client_error() as error:
+                if _status(error) in _MISSING_STATUSES:
                     return False
                 raise
         return True
 
     def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
         """Remove what was uploaded, or never was, up to REMOVED_AT_ONCE; gives what is gone."""
-        keys = {self._pending(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids}
+        keys = {
+            self._upload_location(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids
+        }
         return [keys[key] for key in self._remove(list(keys))]
 
-    def stored(self, tenant: str, after: str) -> list[Stored]:
+    def list_payloads(self, tenant: str, after: str) -> list[StoredBlob]:
         """A tenant's payloads behind this address, in order, up to REMOVED_AT_ONCE; none at the
         end."""
         prefix = f"{tenant}/"
-        with _reachable():
-            answer = self._s3.list_objects_v2(
+        with _translate_errors():
+            response = self._s3.list_objects_v2(
                 Bucket=self._bucket,
                 Prefix=prefix,
                 StartAfter=prefix + after,
-                MaxKeys=REMOVED_AT_ONCE,
+                MaxKeys=MAX_KEYS_PER_CALL,
             )
-        found = answer.get("Contents", [])
-        return [Stored(one["Key"].removeprefix(prefix), one["LastModified"]) for one in found]
+        objects = response.get("Contents", [])
+        return [
+            StoredBlob(item["Key"].removeprefix(prefix), item["LastModified"]) for item in objects
+        ]
 
     def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
         """Remove payloads, up to REMOVED_AT_ONCE; gives what is gone, or never was there."""
@@ -210,65 +218,67 @@ class Blobs:
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's parts, as the state machine reads it; gives its key."""
-        key = f"{_RUNS}{run}/shards.json"
-        with _reachable():
+        key = f"{_RUNS_PREFIX}{run}/shards.json"
+        with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
         return key
 
-    def shards(self, run: str) -> list[dict[str, Any]]:
+    def read_shards(self, run: str) -> list[dict[str, Any]]:
         """A run's parts as they were planned; none once they are forgotten."""
-        with _reachable():
+        with _translate_errors():
             try:
-                answer = self._s3.get_object(Bucket=self._bucket, Key=f"{_RUNS}{run}/shards.json")
-            except clients.refusal() as error:
-                if _status(error) in _GONE:
+                response = self._s3.get_object(
+                    Bucket=self._bucket, Key=f"{_RUNS_PREFIX}{run}/shards.json"
+                )
+            except clients.client_error() as error:
+                if _status(error) in _MISSING_STATUSES:
                     return []
                 raise
-            return json.loads(answer["Body"].read())
+            return json.loads(response["Body"].read())
 
-    def forget_run(self, run: str) -> None:
+    def delete_shards(self, run: str) -> None:
         """Remove a run's list."""
-        self._remove([f"{_RUNS}{run}/shards.json"])
+        self._remove([f"{_RUNS_PREFIX}{run}/shards.json"])
 
-    def forget_runs(self, before: datetime) -> int:
+    def delete_old_shards(self, before: datetime) -> int:
         """Remove the lists of runs that began before, up to REMOVED_AT_ONCE of them; gives how
         many."""
-        with _reachable():
-            answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS)
-        found = answer.get("Contents", [])
-        return len(self._remove([o["Key"] for o in found if o["LastModified"] < before]))
+        with _translate_errors():
+            response = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS_PREFIX)
+        objects = response.get("Contents", [])
+        return len(self._remove([o["Key"] for o in objects if o["LastModified"] < before]))
 
     def _remove(self, keys: Sequence[str]) -> list[str]:
         """Remove objects in one call; gives the keys under which nothing lies any more."""
         if not keys:
             return []
-        with _reachable():
-            answer = self._s3.delete_objects(
+        with _translate_errors():
+            response = self._s3.delete_objects(
                 Bucket=self._bucket,
                 Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
             )
-        kept = {error.get("Key") for error in answer.get("Errors", [])}
-        return [key for key in keys if key not in kept]
+        remaining = {error.get("Key") for error in response.get("Errors", [])}
+        return [key for key in keys if key not in remaining]
 
     def check(self) -> None:
         """Raise Unavailable when the bucket does not answer."""
-        with _reachable():
+        with _translate_errors():
             self._s3.head_bucket(Bucket=self._bucket)
 
-    def _pending(self, tenant: str, upload_id: UUID) -> dict[str, str]:
+    def _upload_location(self, tenant: str, upload_id: UUID) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": f"_uploads/{tenant}/{upload_id}"}
 
-    def _hashed(self, where: dict[str, str], etag: str, deadline: float) -> bytes:
-        hashed = hashlib.sha256()
-        with closing(self._s3.get_object(**where, IfMatch=etag)["Body"]) as body:
+    def _hash_object(self, location: dict[str, str], etag: str, deadline: float) -> bytes:
+        digest = hashlib.sha256()
+        with closing(self._s3.get_object(**location, IfMatch=etag)["Body"]) as body:
             for chunk in body.iter_chunks(_CHUNK_BYTES):
-                hashed.update(chunk)
+                digest.update(chunk)
                 if time.monotonic() > deadline:
                     raise Unavailable("The payload store is too slow to verify so much. Try again.")
-        return hashed.digest()
+        return digest.digest()
 
 
-def _attachment(name: str) -> str:
+def _content_disposition(name: str) -> str:
     """A Content-Disposition that any name can stand in (RFC 6266)."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
@@ -282,8 +292,8 @@ def _code(error: Exception) -> str:
 
 
 @contextmanager
-def _reachable() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     try:
         yield
-    except clients.failures() as error:
+    except clients.all_errors() as error:
         raise Unavailable("The payload store cannot be reached. Try again.") from error

@@ -20,31 +20,31 @@ def client(
     return cast("Any", boto3).client(service, config=config)
 
 
-def queue() -> Any:
+def best_effort_sqs_client() -> Any:
     """SQS for messages that may be lost: half a second to connect and to answer, and no retry."""
     from botocore.config import Config
 
-    once = {"total_max_attempts": 1}
-    return client("sqs", Config(connect_timeout=0.5, read_timeout=0.5, retries=once))
+    no_retry = {"total_max_attempts": 1}
+    return client("sqs", Config(connect_timeout=0.5, read_timeout=0.5, retries=no_retry))
 
 
-def patient(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
+def retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
     """A service that somebody waits for, who comes again where it fails."""
     from botocore.config import Config
 
-    twice = {"total_max_attempts": 2}
-    return client(service, Config(connect_timeout=2, read_timeout=5, retries=twice))
+    one_retry = {"total_max_attempts": 2}
+    return client(service, Config(connect_timeout=2, read_timeout=5, retries=one_retry))
 
 
-def refusal() -> type[Exception]:
+def client_error() -> type[Exception]:
     """What a client raises for an answer that is an error. (`except` asks when it has to know.)"""
     from botocore.exceptions import ClientError
 
     return ClientError
 
 
-def failures() -> tuple[type[Exception], ...]:
+def all_errors() -> tuple[type[Exception], ...]:
     """All that a client raises: no answer, or one that is an error."""
     from botocore.exceptions import BotoCoreError
 
-    return BotoCoreError, refusal()
+    return BotoCoreError, client_error()

@@ -13,38 +13,38 @@ from strandline.aws import clients
 from strandline.errors import Unavailable
 from strandline.observability import logger, trace_header
 
-_LEAD = timedelta(seconds=60)
+_DELIVERY_TIME = timedelta(seconds=60)
 """A wish is on its way for so long at most, or for a whole spacing if that is less. A slot this
 near may be running already, and not have seen what is wished for."""
 
-SPACING: Mapping[str, timedelta] = {
+MIN_SPACING: Mapping[str, timedelta] = {
     "sweeper": timedelta(minutes=5),
     "archiver": timedelta(minutes=60),
 }
 """The least time between two runs of a job that wishes bring about; `strandline.deployment` says it
 too, and a test that they agree."""
-JOBS = frozenset({*SPACING, "migrate"})
+JOB_NAMES = frozenset({*MIN_SPACING, "migrate"})
 """What there can be a run of: the jobs, and the migration that takes long."""
 
 
-def slot_of(due: datetime, now: datetime, spacing: timedelta) -> datetime:
+def next_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:
     """The first moment in which a run may begin that surely sees what is due then: a whole multiple
     of `spacing` since 1970, no earlier than `due`, and no nearer than a wish takes."""
     epoch = datetime.fromtimestamp(0, UTC)
-    return epoch - (epoch - max(due, now + min(_LEAD, spacing))) // spacing * spacing
+    return epoch - (epoch - max(due, now + min(_DELIVERY_TIME, spacing))) // spacing * spacing
 
 
-class Runs:
+class JobQueue:
     """The queue of wishes for runs; without a URL nothing is wished for."""
 
-    def __init__(self, queue_url: str, spacing: Mapping[str, timedelta] = SPACING) -> None:
+    def __init__(self, queue_url: str, spacing: Mapping[str, timedelta] = MIN_SPACING) -> None:
         self.spacing = spacing
         self._url = queue_url
         # The daily sweep finds what nobody was woken for.
-        self._sqs: Any = clients.queue() if queue_url else None
-        self._wished: set[tuple[str, datetime]] = set()
+        self._sqs: Any = clients.best_effort_sqs_client() if queue_url else None
+        self._requests_sent: set[tuple[str, datetime]] = set()
 
-    def start(self, job: str, tenant: str, run: str) -> None:
+    def start_run(self, job: str, tenant: str, run: str) -> None:
         """Have a run of a job in one tenant begin now; again it is the same run. Raises
         Unavailable."""
         if not self._url:
@@ -54,29 +54,29 @@ class Runs:
             )
         try:
             self._send({"job": job, "tenant": tenant, "run": run})
-        except clients.failures() as error:
+        except clients.all_errors() as error:
             raise Unavailable("The queue of runs cannot be reached. Try again.") from error
 
-    def wish(self, job: str, due: datetime, now: datetime) -> bool:
+    def request_run(self, job: str, due: datetime, now: datetime) -> bool:
         """Have a run of a job begin once `due` is past; gives whether somebody was told. A queue
         that does not answer is logged, and no error; what this process wished for before is not
         sent again."""
-        slot = slot_of(due, now, self.spacing[job])
-        self._wished = {wish for wish in self._wished if wish[1] > now}
-        if not self._url or (job, slot) in self._wished:
+        slot = next_slot(due, now, self.spacing[job])
+        self._requests_sent = {request for request in self._requests_sent if request[1] > now}
+        if not self._url or (job, slot) in self._requests_sent:
             return bool(self._url)
         try:
             self._send({"job": job, "at": slot.isoformat()})
-        except clients.failures() as error:
+        except clients.all_errors() as error:
             logger.warning("wish not sent", extra={"job": job, "error": type(error).__name__})
             return False
-        self._wished.add((job, slot))
+        self._requests_sent.add((job, slot))
         return True
 
-    def is_near(self, job: str, now: datetime) -> bool:
+    def is_run_requested(self, job: str, now: datetime) -> bool:
         """Whether this process wished for a run of a job that comes next, whatever comes due."""
-        return (job, slot_of(now, now, self.spacing[job])) in self._wished
+        return (job, next_slot(now, now, self.spacing[job])) in self._requests_sent
 
-    def _send(self, wish: Mapping[str, str]) -> None:
-        body = json.dumps({**wish, "trace": trace_header()})
+    def _send(self, request: Mapping[str, str]) -> None:
+        body = json.dumps({**request, "trace": trace_header()})
         self._sqs.send_message(QueueUrl=self._url, MessageBody=body)

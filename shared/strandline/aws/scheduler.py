@@ -11,38 +11,38 @@ from strandline.errors import Misconfigured
 _VARIABLES = ("STRANDLINE_STATE_MACHINE", "STRANDLINE_WAKEUP_GROUP", "STRANDLINE_WAKEUP_ROLE")
 
 
-class Wakeups:
+class RunStarter:
     """One state machine, and the group of schedules that start it. Whatever is asked for twice is
     there once, by its name."""
 
     def __init__(self, machine: str, group: str, role: str) -> None:
         self._machine, self._group, self._role = machine, group, role
-        self._states: Any = clients.patient("stepfunctions")
-        self._scheduler: Any = clients.patient("scheduler")
+        self._states: Any = clients.retrying_client("stepfunctions")
+        self._scheduler: Any = clients.retrying_client("scheduler")
 
     @classmethod
-    def from_environment(cls) -> "Wakeups":
+    def from_environment(cls) -> "RunStarter":
         """As the environment names them. Raises Misconfigured naming every missing variable."""
         missing = [name for name in _VARIABLES if not os.environ.get(name)]
         if missing:
             raise Misconfigured(f"The waker needs {', '.join(missing)}.", variables=missing)
         return cls(*(os.environ[name] for name in _VARIABLES))
 
-    def start(self, job: str, run: str, tenant: str | None = None) -> None:
+    def start_run(self, job: str, run: str, tenant: str | None = None) -> None:
         """Start a run of a job, everywhere or in one tenant, unless one of this name was."""
-        asked = {"job": job} | ({"tenant": tenant} if tenant else {})
+        run_input = {"job": job} | ({"tenant": tenant} if tenant else {})
         try:
             self._states.start_execution(
-                stateMachineArn=self._machine, name=run, input=json.dumps(asked)
+                stateMachineArn=self._machine, name=run, input=json.dumps(run_input)
             )
-        except clients.refusal() as error:
-            _unless("ExecutionAlreadyExists", error)
+        except clients.client_error() as error:
+            _raise_unless("ExecutionAlreadyExists", error)
 
-    def schedule(self, job: str, at: datetime) -> None:
+    def schedule_run(self, job: str, at: datetime) -> None:
         """Have a run of a job start at this time, once; the schedule removes itself then."""
         try:
             self._scheduler.create_schedule(
-                Name=name_of(job, at),
+                Name=run_name(job, at),
                 GroupName=self._group,
                 ScheduleExpression=f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
                 ScheduleExpressionTimezone="UTC",
@@ -54,16 +54,16 @@ class Wakeups:
                     "Input": json.dumps({"job": job}),
                 },
             )
-        except clients.refusal() as error:
-            _unless("ConflictException", error)
+        except clients.client_error() as error:
+            _raise_unless("ConflictException", error)
 
 
-def name_of(job: str, at: datetime) -> str:
+def run_name(job: str, at: datetime) -> str:
     """What a job's run at this time is called, as a schedule and as a run."""
     return f"{job}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
-def _unless(code: str, error: Exception) -> None:
+def _raise_unless(code: str, error: Exception) -> None:
     """Raise an error that is not of this code."""
     response: Any = vars(error)["response"]
     if response["Error"]["Code"] != code:

@@ -15,27 +15,27 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from strandline.aws.sigv4 import Signer
-from strandline.config import PREFIX, Settings
+from strandline.config import PREFIX, ServiceSettings
 from strandline.errors import Misconfigured, Unavailable
 from strandline.observability import logger
 
-VARIABLE = PREFIX + "SECRETS"
+SECRETS_VARIABLE = PREFIX + "SECRETS"
 """The variable that names the secret whose members are settings."""
 _JWT_KEYS = ("jwt_secret", "jwt_jwks")
 _SERVICE = "secretsmanager"
-_SECONDS = 3.0
+_TIMEOUT_SECONDS = 3.0
 """For one try: Lambda gives an init phase ten."""
-_PAUSES = (0.2, 0.0)
+_RETRY_PAUSES = (0.2, 0.0)
 """After each try, in seconds."""
-_PASSING = ("ThrottlingException", "InternalServiceError", "ServiceUnavailable")
-_ABSENT = "ResourceNotFoundException"
+_TRANSIENT_ERRORS = ("ThrottlingException", "InternalServiceError", "ServiceUnavailable")
+_NOT_FOUND_ERROR = "ResourceNotFoundException"
 
 
-class _Refused(Exception):
+class _SecretsManagerError(Exception):
     """What Secrets Manager answered, by the name that it gives the error."""
 
 
-def adopt(env: MutableMapping[str, str]) -> None:
+def load_into_env(env: MutableMapping[str, str]) -> None:
     """Make the members of the secret that STRANDLINE_SECRETS names settings of this process; what
     is set in `env` already goes before them. Without the variable nothing is asked.
 
@@ -46,37 +46,39 @@ def adopt(env: MutableMapping[str, str]) -> None:
     with the next request), Misconfigured for a secret that is not there, not ours to read or not a
     JSON object of strings.
     """
-    arn = env.get(VARIABLE)
+    arn = env.get(SECRETS_VARIABLE)
     if not arn:
         return
-    text = read(arn)
+    text = read_secret(arn)
     if text is None:
-        raise Misconfigured(f"{VARIABLE}: there is no secret {arn}, or it has no value yet.")
-    members = _members(text)
+        raise Misconfigured(
+            f"{SECRETS_VARIABLE}: there is no secret {arn}, or it has no value yet."
+        )
+    members = _parse_members(text)
     # An older release, to which traffic went back, knows fewer: that is no reason not to start.
-    if unknown := sorted(members.keys() - Settings.model_fields.keys()):
+    if unknown := sorted(members.keys() - ServiceSettings.model_fields.keys()):
         logger.warning("members of the secret that are no settings", extra={"members": unknown})
     if not (env.get(PREFIX + "JWT_ISSUER") or members.get("jwt_issuer")):
-        if early := sorted(members.keys() & set(_JWT_KEYS)):
-            logger.warning("JWTs are off without jwt_issuer", extra={"members": early})
+        if inactive := sorted(members.keys() & set(_JWT_KEYS)):
+            logger.warning("JWTs are off without jwt_issuer", extra={"members": inactive})
         members = {name: text for name, text in members.items() if name not in _JWT_KEYS}
-    for name in members.keys() & Settings.model_fields.keys():
+    for name in members.keys() & ServiceSettings.model_fields.keys():
         if not env.get(PREFIX + name.upper()):
             env[PREFIX + name.upper()] = members[name]
 
 
-def read(arn: str) -> str | None:
+def read_secret(arn: str) -> str | None:
     """A secret's text; None where it has no value yet. Raises Unavailable, Misconfigured."""
     try:
-        answer = _call("GetSecretValue", {"SecretId": arn})
-    except _Refused as refused:
-        if str(refused) == _ABSENT:
+        response = _call("GetSecretValue", {"SecretId": arn})
+    except _SecretsManagerError as error:
+        if str(error) == _NOT_FOUND_ERROR:
             return None
-        raise _unusable(arn, refused) from None
-    return answer.get("SecretString")
+        raise _misconfigured(arn, error) from None
+    return response.get("SecretString")
 
 
-def write(arn: str, text: str) -> None:
+def write_secret(arn: str, text: str) -> None:
     """Give a secret its value. Raises Unavailable, where it may have it nonetheless, and
     Misconfigured."""
     try:
@@ -86,39 +88,41 @@ def write(arn: str, text: str) -> None:
             "PutSecretValue",
             {"SecretId": arn, "SecretString": text, "ClientRequestToken": version},
         )
-    except _Refused as refused:
-        raise _unusable(arn, refused) from None
+    except _SecretsManagerError as error:
+        raise _misconfigured(arn, error) from None
 
 
-def _members(text: str) -> Mapping[str, str]:
+def _parse_members(text: str) -> Mapping[str, str]:
     try:
         members = json.loads(text)
     except ValueError:
         members = None
     if not isinstance(members, dict):
-        raise Misconfigured(f"{VARIABLE}: the secret is not a JSON object of settings.")
+        raise Misconfigured(f"{SECRETS_VARIABLE}: the secret is not a JSON object of settings.")
     members = cast("dict[str, object]", members)
     for name, value in members.items():
         if not isinstance(value, str):
-            raise Misconfigured(f"{VARIABLE}: the secret's member {name!r} is not a string.")
+            raise Misconfigured(
+                f"{SECRETS_VARIABLE}: the secret's member {name!r} is not a string."
+            )
     return cast("dict[str, str]", members)
 
 
-def _unusable(arn: str, refused: _Refused) -> Misconfigured:
-    return Misconfigured(f"Secrets Manager refuses {arn}: {refused}.")
+def _misconfigured(arn: str, error: _SecretsManagerError) -> Misconfigured:
+    return Misconfigured(f"Secrets Manager refuses {arn}: {error}.")
 
 
 def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
     """One request, tried a second time where that may help."""
     reason = ""
-    for pause in _PAUSES:
+    for pause in _RETRY_PAUSES:
         try:
-            return _try(operation, body)
+            return _send_request(operation, body)
         except (OSError, HTTPException) as error:
             reason = type(error).__name__
-        except _Refused as refused:
-            reason = str(refused)
-            if reason not in _PASSING:
+        except _SecretsManagerError as api_error:
+            reason = str(api_error)
+            if reason not in _TRANSIENT_ERRORS:
                 raise
         time.sleep(pause)
     raise Unavailable(
@@ -127,44 +131,46 @@ def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
     )
 
 
-def _try(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
+def _send_request(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
     url, data = _endpoint(), json.dumps(body).encode()
-    asked = {
+    base_headers = {
         "content-type": "application/x-amz-json-1.1",
         "x-amz-target": f"{_SERVICE}.{operation}",
     }
     signer = Signer.from_env(os.environ)
-    headers = signer.post_headers(_SERVICE, url + "/", data, asked, datetime.now(UTC))
+    headers = signer.sign_post(_SERVICE, url + "/", data, base_headers, datetime.now(UTC))
     connection = _connection(url)
     try:
         connection.request("POST", "/", data, headers)
-        reply = connection.getresponse()
-        text = reply.read()
+        response = connection.getresponse()
+        text = response.read()
     finally:
         connection.close()
     try:
-        answer: dict[str, Any] = json.loads(text)
+        document: dict[str, Any] = json.loads(text)
     except ValueError:
-        answer = {}
-    if reply.status == 200:
-        return answer
-    kind = str(answer.get("__type", "")).rpartition("#")[2]
-    raise _Refused(_PASSING[-1] if reply.status >= 500 else kind or f"HTTP {reply.status}")
+        document = {}
+    if response.status == 200:
+        return document
+    kind = str(document.get("__type", "")).rpartition("#")[2]
+    raise _SecretsManagerError(
+        _TRANSIENT_ERRORS[-1] if response.status >= 500 else kind or f"HTTP {response.status}"
+    )
 
 
 def _connection(url: str) -> HTTPConnection:
-    address = urlsplit(url)
-    if address.scheme == "http":
-        return HTTPConnection(address.netloc, timeout=_SECONDS)
-    trusted = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
-    return HTTPSConnection(address.netloc, timeout=_SECONDS, context=trusted)
+    parts = urlsplit(url)
+    if parts.scheme == "http":
+        return HTTPConnection(parts.netloc, timeout=_TIMEOUT_SECONDS)
+    tls_context = ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE") or None)
+    return HTTPSConnection(parts.netloc, timeout=_TIMEOUT_SECONDS, context=tls_context)
 
 
 def _endpoint() -> str:
     """Where Secrets Manager is; AWS's own variables say otherwise."""
     for variable in ("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"):
-        if given := os.environ.get(variable):
-            return given.rstrip("/")
+        if url := os.environ.get(variable):
+            return url.rstrip("/")
     region = Signer.from_env(os.environ).region
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://{_SERVICE}.{region}.{suffix}"

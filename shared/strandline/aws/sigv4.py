@@ -25,7 +25,7 @@ class Signer:
 
     key_id: str
     secret: str = field(repr=False)
-    session: str = field(repr=False)
+    session_token: str = field(repr=False)
     """The token of temporary credentials; empty for lasting ones."""
     region: str
 
@@ -34,69 +34,82 @@ class Signer:
         """As Lambda tells a function. Raises Misconfigured naming what is missing."""
         region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or ""
         key_id, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
-        given = {"AWS_REGION": region, "AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
-        if missing := [name for name, value in given.items() if not value]:
+        required = {
+            "AWS_REGION": region,
+            "AWS_ACCESS_KEY_ID": key_id,
+            "AWS_SECRET_ACCESS_KEY": secret,
+        }
+        if missing := [name for name, value in required.items() if not value]:
             raise Misconfigured(f"{', '.join(missing)}: Lambda sets them; set them elsewhere.")
         return cls(key_id, secret, env.get("AWS_SESSION_TOKEN", ""), region)
 
-    def database_token(self, host: str, port: int, user: str, now: datetime) -> str:
+    def sign_database_token(self, host: str, port: int, user: str, now: datetime) -> str:
         """What IAM database authentication takes for a password of `user`: the address of a
         request to connect, signed, without its scheme."""
-        at, day = _moment(now)
+        timestamp, day = _timestamps(now)
         query = {
             "Action": "connect",
             "DBUser": user,
             "X-Amz-Algorithm": _ALGORITHM,
             "X-Amz-Credential": f"{self.key_id}/{self._scope(day, 'rds-db')}",
-            "X-Amz-Date": at,
+            "X-Amz-Date": timestamp,
             "X-Amz-Expires": str(TOKEN_SECONDS),
             "X-Amz-SignedHeaders": "host",
         }
-        if self.session:
-            query["X-Amz-Security-Token"] = self.session
-        place, words = f"{host}:{port}", _query(query)
-        canonical = ["GET", "/", _query(dict(sorted(query.items()))), f"host:{place}", "", "host"]
-        signature = self._signature("rds-db", at, [*canonical, _hash(b"")])
-        return f"{place}/?{words}&X-Amz-Signature={signature}"
+        if self.session_token:
+            query["X-Amz-Security-Token"] = self.session_token
+        endpoint, query_string = f"{host}:{port}", _encode_query(query)
+        canonical = [
+            "GET",
+            "/",
+            _encode_query(dict(sorted(query.items()))),
+            f"host:{endpoint}",
+            "",
+            "host",
+        ]
+        signature = self._signature("rds-db", timestamp, [*canonical, _sha256_hex(b"")])
+        return f"{endpoint}/?{query_string}&X-Amz-Signature={signature}"
 
-    def post_headers(
+    def sign_post(
         self, service: str, url: str, body: bytes, headers: Mapping[str, str], now: datetime
     ) -> dict[str, str]:
         """`headers` and what signs a POST of `body` to `url` with them."""
-        at, day = _moment(now)
+        timestamp, day = _timestamps(now)
         address = urlsplit(url)
-        signed = {name.lower(): value for name, value in headers.items()}
-        signed |= {"host": address.netloc, "x-amz-date": at}
-        if self.session:
-            signed["x-amz-security-token"] = self.session
-        names = ";".join(sorted(signed))
-        lines = [f"{name}:{signed[name]}" for name in sorted(signed)]
-        canonical = ["POST", address.path or "/", "", *lines, "", names, _hash(body)]
-        signature = self._signature(service, at, canonical)
+        all_headers = {name.lower(): value for name, value in headers.items()}
+        all_headers |= {"host": address.netloc, "x-amz-date": timestamp}
+        if self.session_token:
+            all_headers["x-amz-security-token"] = self.session_token
+        names = ";".join(sorted(all_headers))
+        lines = [f"{name}:{all_headers[name]}" for name in sorted(all_headers)]
+        canonical = ["POST", address.path or "/", "", *lines, "", names, _sha256_hex(body)]
+        signature = self._signature(service, timestamp, canonical)
         credential = f"Credential={self.key_id}/{self._scope(day, service)}"
-        said = f"{_ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
-        return signed | {"authorization": said}
+        authorization = f"{_ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
+        return all_headers | {"authorization": authorization}
 
     def _scope(self, day: str, service: str) -> str:
         return f"{day}/{self.region}/{service}/aws4_request"
 
-    def _signature(self, service: str, at: str, canonical: list[str]) -> str:
-        scope = self._scope(at[:8], service)
+    def _signature(self, service: str, timestamp: str, canonical: list[str]) -> str:
+        scope = self._scope(timestamp[:8], service)
         key = f"AWS4{self.secret}".encode()
         for part in scope.split("/"):
             key = hmac.digest(key, part.encode(), "sha256")
-        asked = "\n".join([_ALGORITHM, at, scope, _hash("\n".join(canonical).encode())])
-        return hmac.digest(key, asked.encode(), "sha256").hex()
+        string_to_sign = "\n".join(
+            [_ALGORITHM, timestamp, scope, _sha256_hex("\n".join(canonical).encode())]
+        )
+        return hmac.digest(key, string_to_sign.encode(), "sha256").hex()
 
 
-def _moment(now: datetime) -> tuple[str, str]:
-    at = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return at, at[:8]
+def _timestamps(now: datetime) -> tuple[str, str]:
+    timestamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return timestamp, timestamp[:8]
 
 
-def _query(members: Mapping[str, str]) -> str:
+def _encode_query(members: Mapping[str, str]) -> str:
     return "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in members.items())
 
 
-def _hash(data: bytes) -> str:
+def _sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

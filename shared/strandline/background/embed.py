@@ -10,175 +10,209 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.aws.blobs import is_text
-from strandline.chains.form import form
-from strandline.db.database import Access, Asker
+from strandline.chains.form import fold_scope
+from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused, Unavailable
-from strandline.failures import recurs
+from strandline.failures import is_permanent_failure
 from strandline.jobs import store as jobs_store
 from strandline.jobs.context import (
     EMBED_SECONDS,
-    NotYet,
+    Deferred,
     Worker,
-    head_text,
-    reason_of,
+    describe_error,
+    read_text_head,
     require_embedding,
 )
 from strandline.log import store_counts, store_work, words_index
-from strandline.log.store_work import Unembedded, Vector
+from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
 
 BATCH = 128
 """Events between two commits: about a second of the local model."""
-_SHOWN_BYTES = 4000
+_MAX_TEXT_BYTES = 4000
 """What a model is shown of a large text: more than the local one reads (256 tokens)."""
-_SCOPES = 100
+_SCOPES_PER_LEASE = 100
 """Scopes a sweep takes at a time."""
-_HOPELESS = 3
+_MAX_FAILURES_IN_A_ROW = 3
 """So many scopes that fail in a row say that the model is away, not that their texts are odd."""
-_LATEST_SECONDS = 300
+_MAX_RETRY_SECONDS = 300
 """The longest pause before work that failed is tried again."""
 
 
-def embed_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
+def process_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
     """Embed the scopes that were hinted at; gives how many are not done, whose work stays due. A
     scope that somebody works on, that has nothing due or that waits for a model is none of ours."""
-    access = worker.database.access(Asker.background(tenant))
-    failed = 0
+    access = worker.database.connect_as(Caller.background(tenant))
+    failed_count = 0
     # Again, because an append that came during the last step was hinted by nobody. What has had its
     # turn is not: it is hinted anew.
-    while rest := [one for one in scope_ids if one not in worker.tally.more]:
-        leases = store_work.lease(access, rest, len(rest))
+    while remaining := [
+        scope_id for scope_id in scope_ids if scope_id not in worker.tally.unfinished_scopes
+    ]:
+        leases = store_work.lease_scopes(access, remaining, len(remaining))
         if not leases:
             break
-        done = _work_off(worker, access, leases)
-        failed += done.failed
-        if worker.out_of_time():
-            return failed + len(leases) - done.finished - done.failed - done.waiting
-    return failed
+        outcome = _process_leases(worker, access, leases)
+        failed_count += outcome.failed_count
+        if worker.is_out_of_time():
+            return (
+                failed_count
+                + len(leases)
+                - outcome.finished_count
+                - outcome.failed_count
+                - outcome.waiting_count
+            )
+    return failed_count
 
 
-def embed_tenant(worker: Worker, tenant: str, look: bool = True) -> int:
-    """Embed whatever is due in one tenant; gives how many scopes were finished. `look`: through all
+def process_tenant(worker: Worker, tenant: str, scan_all: bool = True) -> int:
+    """Embed whatever is due in one tenant; gives how many scopes were finished. `scan_all`: through all
     scopes, for work that no row names."""
-    access = worker.database.access(Asker.background(tenant))
-    finished = 0
+    access = worker.database.connect_as(Caller.background(tenant))
+    finished_count = 0
     with access.transaction():
-        if look:
-            store_work.name_unembedded(access, worker.embedder.space)
-        worker.tally.due.append(store_counts.due(access, worker.embedder.space))
-    while not worker.out_of_time():
-        leases = store_work.lease(access, None, _SCOPES)
+        if scan_all:
+            store_work.enqueue_unfinished(access, worker.embedder.space)
+        worker.tally.due_work.append(store_counts.read_due_work(access, worker.embedder.space))
+    while not worker.is_out_of_time():
+        leases = store_work.lease_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
             break
-        finished += _work_off(worker, access, leases).finished
-    return finished
+        finished_count += _process_leases(worker, access, leases).finished_count
+    return finished_count
 
 
-def work_off_now(worker: Worker, tenant: str, scope_id: UUID) -> None:
+def process_scope_now(worker: Worker, tenant: str, scope_id: UUID) -> None:
     """Try one scope's work, whenever it is due. Raises Unavailable where it fails once more, waits
     for a model or is somebody else's now: a worker that was killed has it till its lease ends."""
-    access = worker.database.access(Asker.background(tenant))
+    access = worker.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        is_due = store_work.bring_forward(access, scope_id)
-    leases = store_work.lease(access, [scope_id], 1)
+        is_due = store_work.make_due_now(access, scope_id)
+    leases = store_work.lease_scopes(access, [scope_id], 1)
     if is_due and not leases:
         raise Unavailable("Its scope is being worked on; try again later.")
-    done = _work_off(worker, access, leases) if leases else _Done(0, 0, 0)
-    if done.waiting:
+    outcome = _process_leases(worker, access, leases) if leases else _BatchOutcome(0, 0, 0)
+    if outcome.waiting_count:
         raise Unavailable("Its scope waits for a model; try again later.")
-    unfinished = len(leases) > done.finished and worker.out_of_time()
-    if done.failed or unfinished or embed_scopes(worker, tenant, [scope_id]):
+    is_unfinished = len(leases) > outcome.finished_count and worker.is_out_of_time()
+    if outcome.failed_count or is_unfinished or process_scopes(worker, tenant, [scope_id]):
         raise Unavailable("It failed once more. Look for the reason in the log.")
 
 
-class _Done(NamedTuple):
-    finished: int
-    failed: int
-    waiting: int
+class _BatchOutcome(NamedTuple):
+    finished_count: int
+    failed_count: int
+    waiting_count: int
     """Nothing failed, and nothing can be done before a while."""
 
 
-def _work_off(worker: Worker, access: Access, leases: Sequence[store_work.Lease]) -> _Done:
+def _process_leases(
+    worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+) -> _BatchOutcome:
     """Embed leased scopes, fold them, and give them back: done, due again, or put off."""
-    before = worker.tally.events, worker.tally.counts["EventsFolded"]
-    _note_killed(access, leases)
-    failures = _embed_leased(worker, access, leases)
-    stuck = _form_leased(worker, access, leases, failures)
-    moved = before != (worker.tally.events, worker.tally.counts["EventsFolded"])
-    if not moved:  # and nothing will by itself
+    before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
+    _record_stuck_before_retry(access, leases)
+    failures = _embed_leases(worker, access, leases)
+    stuck = _fold_leases(worker, access, leases, failures)
+    has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
+    if not has_progressed:  # and nothing will by itself
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
-    waits = _waits(worker, leases, failures)
-    fine = [o.scope_id for o in leases if o.scope_id not in failures and o.scope_id not in waits]
-    fine_again = [o.scope_id for o in leases if o.attempts >= store_work.STUCK_ATTEMPTS]
-    fine_again = [scope_id for scope_id in fine_again if scope_id in fine]
+    deferrals = _take_deferrals(worker, leases, failures)
+    healthy_scopes = [
+        lease.scope_id
+        for lease in leases
+        if lease.scope_id not in failures and lease.scope_id not in deferrals
+    ]
+    recovered_scopes = [
+        lease.scope_id for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS
+    ]
+    recovered_scopes = [scope_id for scope_id in recovered_scopes if scope_id in healthy_scopes]
     with access.transaction():
-        finished = (
-            store_work.settle(access, fine, worker.embedder.space, moved=moved) if fine else 0
+        finished_count = (
+            store_work.release_leases(
+                access, healthy_scopes, worker.embedder.space, made_progress=has_progressed
+            )
+            if healthy_scopes
+            else 0
         )
-        if fine_again:
-            jobs_store.end_failures(access, jobs_store.STUCK, fine_again, worker.clock())
-        for scope_id, wait in waits.items():
-            seconds = max(1, math.ceil(wait.seconds))
-            store_work.put_off(access, [scope_id], seconds, wait.reason, failed=False)
-    worker.tally.later |= {
-        scope_id: wait.seconds for scope_id, wait in waits.items() if not wait.out_of_time
+        if recovered_scopes:
+            jobs_store.resolve_failures(
+                access, jobs_store.FOLD_KIND, recovered_scopes, worker.clock()
+            )
+        for scope_id, deferral in deferrals.items():
+            seconds = max(1, math.ceil(deferral.seconds))
+            store_work.postpone(access, [scope_id], seconds, deferral.reason, failed=False)
+    worker.tally.retry_delays |= {
+        scope_id: deferral.seconds
+        for scope_id, deferral in deferrals.items()
+        if not deferral.is_out_of_time
     }
-    _put_off(worker, access, [taken for taken in leases if taken.scope_id in failures], failures)
-    cut_off = sum(wait.out_of_time for wait in waits.values())
-    return _Done(finished, len(failures) + cut_off, len(waits) - cut_off)
+    _postpone_failed(
+        worker, access, [lease for lease in leases if lease.scope_id in failures], failures
+    )
+    cut_off_count = sum(deferral.is_out_of_time for deferral in deferrals.values())
+    return _BatchOutcome(
+        finished_count, len(failures) + cut_off_count, len(deferrals) - cut_off_count
+    )
 
 
-def _embed_leased(
-    worker: Worker, access: Access, leases: Sequence[store_work.Lease]
+def _embed_leases(
+    worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> dict[UUID, Exception]:
     """Embed leased scopes together: a statement serves them all. Where that fails they are tried
     one by one, so that the one at fault fails alone. Gives those that failed, and why."""
     try:
-        _embed_together(worker, access, [taken.scope_id for taken in leases])
+        _embed_scopes(worker, access, [lease.scope_id for lease in leases])
         return {}
     except Exception as error:  # a fault of ours as well: its scope would be the first due again
         if len(leases) == 1:
             return {leases[0].scope_id: error}
         failure = error
     failures: dict[UUID, Exception] = {}
-    in_a_row = 0
-    for place, taken in enumerate(leases):
-        if in_a_row == _HOPELESS or worker.out_of_time():  # it is not the scope's fault
-            return failures | {other.scope_id: failure for other in leases[place:]}
-        failed = _embed_leased(worker, access, [taken])
-        failures |= failed
-        in_a_row = in_a_row + 1 if failed else 0
+    failures_in_a_row = 0
+    for position, lease in enumerate(leases):
+        if (
+            failures_in_a_row == _MAX_FAILURES_IN_A_ROW or worker.is_out_of_time()
+        ):  # it is not the scope's fault
+            return failures | {other.scope_id: failure for other in leases[position:]}
+        new_failures = _embed_leases(worker, access, [lease])
+        failures |= new_failures
+        failures_in_a_row = failures_in_a_row + 1 if new_failures else 0
     return failures
 
 
-def _embed_together(worker: Worker, access: Access, scope_ids: Sequence[UUID]) -> None:
-    space, embedded, left = worker.embedder.space, Counter[UUID](), list(scope_ids)
-    ends = time.monotonic() + worker.turn_seconds
-    while left and (events := store_work.unembedded(access, left, space, BATCH)):
-        vectors = _vectors(worker, access, events)
+def _embed_scopes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+    space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
+    slice_end = time.monotonic() + worker.slice_seconds
+    while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
+        vectors = _compute_vectors(worker, access, events)
         with access.transaction():
             store_work.store_vectors(access, space, vectors, events)
-            _note_refused(access, vectors)
+            _record_refused(access, vectors)
         worker.renew()
-        worker.tally.events += len(vectors)
+        worker.tally.embedded_events += len(vectors)
         scopes = sorted({str(event.scope_id) for event in events})
         logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
-        embedded.update(event.scope_id for event in events)
-        worker.tally.more |= {one for one in left if embedded[one] >= worker.turn}
-        left = [one for one in left if embedded[one] < worker.turn]
-        if time.monotonic() > ends:
-            worker.tally.more |= set(left)
+        embedded_counts.update(event.scope_id for event in events)
+        worker.tally.unfinished_scopes |= {
+            scope_id for scope_id in remaining if embedded_counts[scope_id] >= worker.slice_events
+        }
+        remaining = [
+            scope_id for scope_id in remaining if embedded_counts[scope_id] < worker.slice_events
+        ]
+        if time.monotonic() > slice_end:
+            worker.tally.unfinished_scopes |= set(remaining)
             break
-        if worker.out_of_time():
+        if worker.is_out_of_time():
             break
 
 
-def _note_refused(access: Access, vectors: Sequence[Vector]) -> None:
+def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
     """Make visible which scopes hold events without a vector that will not come by itself."""
-    for vector in {one.event.scope_id: one for one in vectors if one.refusal}.values():
-        jobs_store.note_failure(
+    for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
+        jobs_store.record_failure(
             access,
-            kind=jobs_store.NOT_EMBEDDED,
+            kind=jobs_store.EMBED_KIND,
             scope_id=vector.event.scope_id,
             participants=vector.event.participants,
             reason="embedding_refused",
@@ -188,128 +222,146 @@ def _note_refused(access: Access, vectors: Sequence[Vector]) -> None:
         )
 
 
-def retry_refused(worker: Worker, tenant: str, scope_id: UUID) -> int:
+def retry_refused_vectors(worker: Worker, tenant: str, scope_id: UUID) -> int:
     """Ask the embedding model again for what it refused of a scope; gives how many vectors there
     are now. Chains stay as they are: what was decided without a vector stays decided. Raises
     EmbeddingRefused while one of the first events is refused still, and EmbeddingUnavailable."""
-    access = worker.database.access(Asker.background(tenant))
-    stored = 0
-    while events := store_work.refused(access, scope_id, worker.embedder.space, BATCH):
-        vectors = _vectors(worker, access, events)
+    access = worker.database.connect_as(Caller.background(tenant))
+    stored_count = 0
+    while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
+        vectors = _compute_vectors(worker, access, events)
         with access.transaction():
-            replaced = store_work.replace_refusals(access, worker.embedder.space, vectors)
-        stored += replaced
+            replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
+        stored_count += replaced_count
         worker.renew()
-        if replaced == 0:
+        if replaced_count == 0:
             raise EmbeddingRefused(f"{len(events)} events of this scope are refused still.")
-    return stored
+    return stored_count
 
 
-def _form_leased(
+def _fold_leases(
     worker: Worker,
-    access: Access,
-    leases: Sequence[store_work.Lease],
+    access: TenantDb,
+    leases: Sequence[store_work.ScopeLease],
     failures: dict[UUID, Exception],
 ) -> list[UUID]:
     """Fold leased scopes, those without new vectors as well: it is for the fold to say how long it
     waits for one. Gives those that wait for one; failures are added to the ones there are."""
     stuck: list[UUID] = []
-    for taken in leases:
-        if worker.out_of_time():
+    for lease in leases:
+        if worker.is_out_of_time():
             break
         try:
-            through = form(worker, access, taken.scope_id, worker.clock())
-            waits = taken.scope_id in worker.tally.waits or worker.out_of_time()
-            waits = waits or taken.scope_id in worker.tally.more
-            if not through and not waits and taken.scope_id not in failures:
-                stuck.append(taken.scope_id)
+            reached_end = fold_scope(worker, access, lease.scope_id, worker.clock())
+            must_wait = lease.scope_id in worker.tally.deferrals or worker.is_out_of_time()
+            must_wait = must_wait or lease.scope_id in worker.tally.unfinished_scopes
+            if not reached_end and not must_wait and lease.scope_id not in failures:
+                stuck.append(lease.scope_id)
         except Exception as error:
-            failures.setdefault(taken.scope_id, error)
+            failures.setdefault(lease.scope_id, error)
     return stuck
 
 
-def _waits(
-    worker: Worker, leases: Sequence[store_work.Lease], failures: Mapping[UUID, Exception]
-) -> dict[UUID, NotYet]:
+def _take_deferrals(
+    worker: Worker, leases: Sequence[store_work.ScopeLease], failures: Mapping[UUID, Exception]
+) -> dict[UUID, Deferred]:
     """Of leased scopes those whose fold waits for a model, and for what."""
-    waits = worker.tally.waits
-    found = {one.scope_id: waits.pop(one.scope_id) for one in leases if one.scope_id in waits}
-    for scope_id, wait in found.items():
-        logger.info("fold waits", extra={"scopes": [scope_id], "reason": wait.reason})
-    return {scope_id: wait for scope_id, wait in found.items() if scope_id not in failures}
+    pending = worker.tally.deferrals
+    deferrals = {
+        lease.scope_id: pending.pop(lease.scope_id) for lease in leases if lease.scope_id in pending
+    }
+    for scope_id, deferral in deferrals.items():
+        logger.info("fold waits", extra={"scopes": [scope_id], "reason": deferral.reason})
+    return {
+        scope_id: deferral for scope_id, deferral in deferrals.items() if scope_id not in failures
+    }
 
 
-def _put_off(
+def _postpone_failed(
     worker: Worker,
-    access: Access,
-    leases: Sequence[store_work.Lease],
+    access: TenantDb,
+    leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],
 ) -> None:
     """Give scopes back that failed, those with the same failure together."""
     worker.tally.failures += len(leases)
-    alike: dict[str, list[store_work.Lease]] = {}
-    for taken in leases:
-        alike.setdefault(reason_of(failures[taken.scope_id]), []).append(taken)
-    for reason, group in alike.items():
-        attempts = max(taken.attempts for taken in group)
-        seconds = min(_LATEST_SECONDS, 2 ** min(attempts, 16))
-        scope_ids = [taken.scope_id for taken in group]
-        shown = {"scopes": scope_ids, "error": reason, "attempts": attempts}
-        logger.warning("scopes put off", extra=shown)
+    leases_by_reason: dict[str, list[store_work.ScopeLease]] = {}
+    for lease in leases:
+        leases_by_reason.setdefault(describe_error(failures[lease.scope_id]), []).append(lease)
+    for reason, group in leases_by_reason.items():
+        attempts = max(lease.attempts for lease in group)
+        seconds = min(_MAX_RETRY_SECONDS, 2 ** min(attempts, 16))
+        scope_ids = [lease.scope_id for lease in group]
+        log_fields = {"scopes": scope_ids, "error": reason, "attempts": attempts}
+        logger.warning("scopes put off", extra=log_fields)
         with access.transaction():
-            store_work.put_off(access, scope_ids, seconds, reason)
-    tried = [replace(taken, attempts=taken.attempts + 1) for taken in leases]
-    _note_stuck(access, tried, {one.scope_id: reason_of(failures[one.scope_id]) for one in tried})
+            store_work.postpone(access, scope_ids, seconds, reason)
+    failed_leases = [replace(lease, attempts=lease.attempts + 1) for lease in leases]
+    _record_stuck(
+        access,
+        failed_leases,
+        {lease.scope_id: describe_error(failures[lease.scope_id]) for lease in failed_leases},
+    )
 
 
-def _note_killed(access: Access, leases: Sequence[store_work.Lease]) -> None:
+def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.ScopeLease]) -> None:
     """Make visible what is stuck before it is tried again, which may kill this worker too. What is
     known is left: the try's own end says more, and counts it."""
-    stuck = [taken for taken in leases if taken.attempts >= store_work.STUCK_ATTEMPTS]
+    stuck = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck:
-        known = jobs_store.noted(access, jobs_store.STUCK, [taken.scope_id for taken in stuck])
-        _note_stuck(access, [taken for taken in stuck if str(taken.scope_id) not in known], {})
+        noted_scopes = jobs_store.list_known_failures(
+            access, jobs_store.FOLD_KIND, [lease.scope_id for lease in stuck]
+        )
+        _record_stuck(
+            access, [lease for lease in stuck if str(lease.scope_id) not in noted_scopes], {}
+        )
 
 
-def _note_stuck(
-    access: Access, leases: Sequence[store_work.Lease], reasons: Mapping[UUID, str]
+def _record_stuck(
+    access: TenantDb, leases: Sequence[store_work.ScopeLease], reasons: Mapping[UUID, str]
 ) -> None:
     """Make visible which of these scopes' work got no further five times in a row, or more. Whose
     workers were killed each time has no reason of its own."""
-    for taken in leases:
-        if taken.attempts < store_work.STUCK_ATTEMPTS:
+    for lease in leases:
+        if lease.attempts < store_work.STUCK_ATTEMPTS:
             continue
-        reason = reasons.get(taken.scope_id) or taken.last_error or "worker_ended"
+        reason = reasons.get(lease.scope_id) or lease.last_error or "worker_ended"
         with access.transaction():
-            jobs_store.note_failure(
+            jobs_store.record_failure(
                 access,
-                kind=jobs_store.STUCK,
-                scope_id=taken.scope_id,
-                participants=taken.participants,
+                kind=jobs_store.FOLD_KIND,
+                scope_id=lease.scope_id,
+                participants=lease.participants,
                 reason=reason,
                 advice="The scope's work is tried again by itself, every five minutes at most; its"
                 " events are safe. If the reason stays, look for it in the log by the scope's id.",
-                ref=taken.scope_id,
+                ref=lease.scope_id,
             )
 
 
-def _vectors(worker: Worker, access: Access, found: Sequence[Unembedded]) -> list[Vector]:
+def _compute_vectors(
+    worker: Worker, access: TenantDb, candidates: Sequence[UnembeddedEvent]
+) -> list[EventVector]:
     """A vector for each event that is not erased: from the cache, or from the model, outside of any
     transaction."""
-    events = [event for event in found if not event.erased]
-    texts = [_text(worker, access.asker.tenant, event) for event in events]
+    events = [event for event in candidates if not event.erased]
+    texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
-    known = dict(store_work.cached(access, worker.embedder.space, hashes))
-    missing = {h: text for h, text in zip(hashes, texts, strict=True) if h not in known}
-    refused: dict[bytes, str] = {}
-    for text_hash, vector in embed_texts(worker, missing).items():
+    vector_by_hash = dict(store_work.read_cached_vectors(access, worker.embedder.space, hashes))
+    missing_texts = {
+        text_hash: text
+        for text_hash, text in zip(hashes, texts, strict=True)
+        if text_hash not in vector_by_hash
+    }
+    refusal_by_hash: dict[bytes, str] = {}
+    for text_hash, vector in embed_texts(worker, missing_texts).items():
         if isinstance(vector, str):
-            refused[text_hash] = vector
+            refusal_by_hash[text_hash] = vector
         else:
-            known[text_hash] = store_work.as_text(vector)
+            vector_by_hash[text_hash] = store_work.vector_to_text(vector)
     return [
-        Vector(event, h, known.get(h), refused.get(h))
-        for event, h in zip(events, hashes, strict=True)
+        EventVector(event, text_hash, vector_by_hash.get(text_hash), refusal_by_hash.get(text_hash))
+        for event, text_hash in zip(events, hashes, strict=True)
     ]
 
 
@@ -318,32 +370,32 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
     EmbeddingUnavailable."""
     if not texts:
         return {}
-    started = time.monotonic()
+    start = time.monotonic()
     try:
         vectors = worker.embedder.embed(list(texts.values()), timeout=EMBED_SECONDS)
-        worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
+        worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
         return dict(zip(texts, vectors, strict=True))
     except EmbeddingRefused as error:
         refusal = error.message
     except Exception as error:  # the model's own rules broke on a text, and would again
-        if not recurs(error):
+        if not is_permanent_failure(error):
             raise
         logger.warning("embedding failed", extra={"error": type(error).__name__})
         refusal = f"The embedding model failed: {type(error).__name__}."
     if len(texts) == 1:
         require_embedding(worker)
         return {key: refusal for key in texts}
-    found: dict[Key, list[float] | str] = {}
+    vector_by_key: dict[Key, list[float] | str] = {}
     for key, text in texts.items():  # one of them is refused: learn which
         worker.renew()
-        found |= embed_texts(worker, {key: text})
-    return found
+        vector_by_key |= embed_texts(worker, {key: text})
+    return vector_by_key
 
 
-def _text(worker: Worker, tenant: str, event: Unembedded) -> str:
+def _text_to_embed(worker: Worker, tenant: str, event: UnembeddedEvent) -> str:
     """What the model is shown of an event; of a payload the beginning, if it is text."""
     text = event.content
     if text is None and event.blob_cid and is_text(event.mime_type):
-        text = head_text(worker, tenant, event.blob_cid, _SHOWN_BYTES)
-    shown = text if text is not None else event.file_name or event.mime_type or ""
-    return words_index.context(event.said_at, event.speaker, shown)
+        text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
+    body = text if text is not None else event.file_name or event.mime_type or ""
+    return words_index.format_event(event.said_at, event.speaker, body)

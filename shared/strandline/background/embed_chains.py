@@ -4,8 +4,8 @@ from datetime import datetime
 
 from strandline.background.embed import BATCH, embed_texts
 from strandline.chains import store as chains_store
-from strandline.chains.store import Indexed
-from strandline.db.database import Access, Asker
+from strandline.chains.store import SummaryVector
+from strandline.db.database import Caller, TenantDb
 from strandline.jobs import store as jobs_store
 from strandline.jobs.context import Worker
 from strandline.log import store_work
@@ -17,29 +17,35 @@ def embed_chains(worker: Worker, tenant: str, now: datetime) -> tuple[int, bool]
 
     Raises EmbeddingUnavailable; what was stored before stays.
     """
-    access = worker.database.access(Asker.background(tenant))
-    space, after, embedded = worker.embedder.space, None, 0
-    while lacking := chains_store.without_vector(access, space, after, BATCH):
-        if worker.out_of_time():
-            return embedded, False
-        found = embed_texts(worker, {chain.chain_id: chain.summary for chain in lacking})
-        embedded += _store(
+    access = worker.database.connect_as(Caller.background(tenant))
+    space, last_chain_id, embedded_count = worker.embedder.space, None, 0
+    while unembedded := chains_store.list_unindexed(access, space, last_chain_id, BATCH):
+        if worker.is_out_of_time():
+            return embedded_count, False
+        vector_by_chain = embed_texts(
+            worker, {chain.chain_id: chain.summary for chain in unembedded}
+        )
+        embedded_count += _store_vectors(
             access,
             space,
             [
-                Indexed(chain.chain_id, chain.version, store_work.as_text(vector))
-                for chain in lacking
-                if not isinstance(vector := found[chain.chain_id], str)
+                SummaryVector(chain.chain_id, chain.version, store_work.vector_to_text(vector))
+                for chain in unembedded
+                if not isinstance(vector := vector_by_chain[chain.chain_id], str)
             ],
             now,
         )
         worker.renew()
-        after = lacking[-1].chain_id
-    return embedded, True
+        last_chain_id = unembedded[-1].chain_id
+    return embedded_count, True
 
 
-def _store(access: Access, space: str, vectors: list[Indexed], now: datetime) -> int:
+def _store_vectors(
+    access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
+) -> int:
     with access.transaction():
-        stored = chains_store.index(access, space, vectors)
-        jobs_store.healed(access, "enrich", "no_vector", [one.chain_id for one in vectors], now)
-    return stored
+        stored_count = chains_store.store_vectors(access, space, vectors)
+        jobs_store.resolve_failures_by_reason(
+            access, "enrich", "no_vector", [item.chain_id for item in vectors], now
+        )
+    return stored_count

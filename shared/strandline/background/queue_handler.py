@@ -10,61 +10,73 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.embed import embed_scopes
-from strandline.config import settings
+from strandline.background.embed import process_scopes
+from strandline.config import get_settings
 from strandline.errors import StrandlineError
 from strandline.jobs.context import Tally, Worker
-from strandline.jobs.request_next import wake_next
-from strandline.observability import logger, measured, spread, trace_of, traced
-from strandline.resources import Service
+from strandline.jobs.request_next import request_next_runs
+from strandline.observability import (
+    emf_fields,
+    logger,
+    sample_quantiles,
+    trace_context,
+    trace_id_of,
+)
+from strandline.resources import Resources
 
 
-def work_through(
-    service: Service, event: Mapping[str, Any], context: LambdaContext
+def handle_messages(
+    resources: Resources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
     """Work on the scopes that a batch of messages names. What no message names, a sweep finds.
 
     Gives SQS's partial batch response: the messages to be delivered again.
     """
-    settings()  # a process that is not configured does nothing
+    get_settings()  # a process that is not configured does nothing
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
     worker = Worker(
-        service.database,
-        service.blobs,
-        service.embedder,
+        resources.database,
+        resources.blobs,
+        resources.embedder,
         deadline,
         Tally(),
-        service.reasoner,
-        settings().tuning,
-        clock=service.clock,
+        resources.llm,
+        get_settings().tuning,
+        clock=resources.clock,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
     failed = [
         str(record["messageId"])
         for record in records
-        if not _handled(service, worker, context, record)
+        if not _handle_message(resources, worker, context, record)
     ]
-    now = service.clock()
-    if records and not service.runs.is_near("sweeper", now):  # which looks itself, in the end
-        space = service.embedder.space
-        wake_next(service.database, service.runs, settings(), now, deadline, space=space)
+    now = resources.clock()
+    if records and not resources.job_queue.is_near(
+        "sweeper", now
+    ):  # which looks itself, in the end
+        space = resources.embedder.space
+        request_next_runs(
+            resources.database, resources.job_queue, get_settings(), now, deadline, space=space
+        )
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
-def _handled(
-    service: Service, worker: Worker, context: LambdaContext, record: Mapping[str, Any]
+def _handle_message(
+    resources: Resources, worker: Worker, context: LambdaContext, record: Mapping[str, Any]
 ) -> bool:
     """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
     it alone: SQS delivers it again, and gives it up in the end."""
-    hint, reason = _hint(record), ""
+    body, reason = _parse_body(record), ""
     job = replace(worker, tally=Tally())
-    with told(job.tally, context.function_name, "hint", trace_of(str(hint.get("trace")))):
+    with log_job(job.tally, context.function_name, "hint", trace_id_of(str(body.get("trace")))):
         try:
-            scopes = [UUID(str(scope)) for scope in hint["scopes"]]
-            tenant = str(hint["tenant"])
-            failed = embed_scopes(job, tenant, scopes)
-            at_once = dict.fromkeys(sorted(job.tally.more), 0.0)  # behind what others wait for
-            service.hints.send_later(tenant, {**job.tally.later, **at_once})
+            scopes = [UUID(str(scope)) for scope in body["scopes"]]
+            tenant = str(body["tenant"])
+            failed = process_scopes(job, tenant, scopes)
+            immediate = dict.fromkeys(
+                sorted(job.tally.unfinished_scopes), 0.0
+            )  # behind what others wait for
+            resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
             if failed:
                 reason = f"{failed} of {len(scopes)} scopes"
         except StrandlineError as error:
@@ -80,20 +92,20 @@ def _handled(
     return not reason
 
 
-def _hint(record: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a message says; a body that is no JSON object says nothing, and so names no scope."""
     try:
-        hint = json.loads(record["body"])
+        body = json.loads(record["body"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        hint = None
-    return cast("dict[str, Any]", hint) if isinstance(hint, dict) else {}
+        body = None
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
 @contextmanager
-def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
+def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
     """A job's lines, which share a trace; the last is its metrics too."""
-    started = time.monotonic()
-    with traced(trace):
+    start = time.monotonic()
+    with trace_context(trace):
         try:
             yield
         except Exception:
@@ -101,18 +113,20 @@ def told(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
             raise
         finally:
             metrics: dict[str, float | list[float]] = {
-                "Milliseconds": round((time.monotonic() - started) * 1000, 1),
-                "EventsEmbedded": tally.events,
-                "EmbeddingMilliseconds": tally.calls,
+                "Milliseconds": round((time.monotonic() - start) * 1000, 1),
+                "EventsEmbedded": tally.embedded_events,
+                "EmbeddingMilliseconds": tally.embedding_ms,
                 "Failures": tally.failures,
-                "FoldMilliseconds": tally.folds,
-                "SimilarityCosine": spread(tally.cosines),
-                **tally.counts,
+                "FoldMilliseconds": tally.fold_ms,
+                "SimilarityCosine": sample_quantiles(tally.cosines),
+                **tally.counters,
             }
-            if tally.due:
-                metrics["ScopesDue"] = sum(due.scopes for due in tally.due)
-                metrics["ScopesStuck"] = sum(due.stuck for due in tally.due)
-                metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due)
-                metrics["OldestUnembeddedSeconds"] = max(d.unembedded_seconds for d in tally.due)
-                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due)
-            logger.info("job", extra=measured({"function": function, "job": kind}, metrics))
+            if tally.due_work:
+                metrics["ScopesDue"] = sum(due.scopes for due in tally.due_work)
+                metrics["ScopesStuck"] = sum(due.stuck for due in tally.due_work)
+                metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due_work)
+                metrics["OldestUnembeddedSeconds"] = max(
+                    d.unembedded_seconds for d in tally.due_work
+                )
+                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due_work)
+            logger.info("job", extra=emf_fields({"function": function, "job": kind}, metrics))

@@ -4,77 +4,80 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from strandline.chains import store_garbage
-from strandline.config import settings
-from strandline.jobs.runner import Lease, Shard, Tools
+from strandline.config import get_settings
+from strandline.jobs.runner import JobResources, Lease, Shard
 
 name = "archiver"
-_CHAINS = 500
+_CHAINS_PER_COMMIT = 500
 """Archived between two commits."""
-_RUNS_KEPT = timedelta(days=7)
+_SHARD_LIST_RETENTION = timedelta(days=7)
 """How long the lists of a run's shards stay in the bucket."""
 
 
-def plan(tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
+def plan(tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """Tenants with cold chains, or whose payloads are to be looked through."""
     if tenant is not None:
         return [Shard(tenant)]
-    grace = timedelta(seconds=settings().blob_grace_seconds)
-    due = store_garbage.tenants(tools.database.connection(), now, grace)
-    return [Shard(tenant) for tenant in due]
+    grace = timedelta(seconds=get_settings().blob_grace_seconds)
+    tenants = store_garbage.list_tenants(tools.database.connection(), now, grace)
+    return [Shard(tenant) for tenant in tenants]
 
 
-def shard(tools: Tools, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def shard(tools: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """One tenant's. What is to happen to a chain before it leaves comes before this."""
     del shard
-    chains = _archive_chains(lease, now)
-    return {"chains_archived": chains, "payloads_removed": _collect(tools, lease, now)}
+    archived_count = _archive_chains(lease, now)
+    return {
+        "chains_archived": archived_count,
+        "payloads_removed": _collect_garbage(tools, lease, now),
+    }
 
 
-def finish(tools: Tools, now: datetime) -> None:
+def finish(tools: JobResources, now: datetime) -> None:
     """Lists of runs that never came to their end go."""
-    tools.blobs.forget_runs(now - _RUNS_KEPT)
+    tools.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)
 
 
 def _archive_chains(lease: Lease, now: datetime) -> int:
     """All that are cold, as many as there is time for."""
-    archived = 0
-    while not lease.out_of_time():
+    archived_count = 0
+    while not lease.is_out_of_time():
         with lease.transaction():
-            gone = store_garbage.archive(lease.access, now, _CHAINS)
-        archived += gone
-        if gone < _CHAINS:
+            batch_count = store_garbage.archive_cold_chains(lease.access, now, _CHAINS_PER_COMMIT)
+        archived_count += batch_count
+        if batch_count < _CHAINS_PER_COMMIT:
             break
-    return archived
+    return archived_count
 
 
-def _collect(tools: Tools, lease: Lease, now: datetime) -> int:
+def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Look through the tenant's payloads, a page at a time, from where the last look ended."""
-    removed = 0
+    removed_count = 0
     with lease.transaction():
-        position = store_garbage.pass_begins(lease.access)
-    grace = timedelta(seconds=settings().blob_grace_seconds)
-    while not lease.out_of_time():
-        page = tools.blobs.stored(lease.tenant, position)
-        old = [one.cid for one in page if one.put_at < now - grace]
-        removed += _remove(tools, lease, old)
+        position = store_garbage.begin_scan(lease.access)
+    grace = timedelta(seconds=get_settings().blob_grace_seconds)
+    while not lease.is_out_of_time():
+        page = resources.blobs.list_payloads(lease.tenant, position)
+        old_cids = [blob.cid for blob in page if blob.stored_at < now - grace]
+        removed_count += _remove_payloads(resources, lease, old_cids)
         position = page[-1].cid if page else ""
         with lease.transaction():
-            store_garbage.pass_goes_on(lease.access, position, now)
+            store_garbage.advance_scan(lease.access, position, now)
         if not page:
             break
-    return removed
+    return removed_count
 
 
-def _remove(tools: Tools, lease: Lease, old: Sequence[str]) -> int:
+def _remove_payloads(resources: JobResources, lease: Lease, old_cids: Sequence[str]) -> int:
     """Of a page's old payloads those that may go. The order is what keeps every citation whole: the
     removal is committed, then the bytes go, then appends may put them anew."""
-    if not old:
+    if not old_cids:
         return 0
     with lease.transaction():
-        doomed = store_garbage.begin_removal(lease.access, old)
-    if not doomed:
+        removable_cids = store_garbage.begin_removal(lease.access, old_cids)
+    if not removable_cids:
         return 0
-    gone = tools.blobs.remove(lease.tenant, doomed)
+    removed_cids = resources.blobs.remove(lease.tenant, removable_cids)
     with lease.transaction():
-        store_garbage.end_removal(lease.access, gone)
-    return len(gone)
+        store_garbage.end_removal(lease.access, removed_cids)
+    return len(removed_cids)

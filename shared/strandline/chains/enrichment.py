@@ -12,29 +12,29 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.aws.blobs import is_text
 from strandline.chains import quality, store
-from strandline.chains.parallel import at_once
-from strandline.chains.segmentation import Rules
-from strandline.chains.store import Head, Spoken, Text
-from strandline.db.database import Access
+from strandline.chains.parallel import run_in_parallel
+from strandline.chains.segmentation import SegmentationRules
+from strandline.chains.store import ChainHead, RunEvent, TopicEvent
+from strandline.db.database import TenantDb
 from strandline.embeddings import spaces
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.failures import recurs
-from strandline.jobs.context import EMBED_SECONDS, Worker, head_text, require_embedding
+from strandline.failures import is_permanent_failure
+from strandline.jobs.context import EMBED_SECONDS, Worker, read_text_head, require_embedding
 from strandline.llm.plain import UNTITLED
-from strandline.llm.types import Continues, Done, Said, Summary, Task
+from strandline.llm.types import Continues, ModelResult, PromptEvent, Summary, TaskContext
 from strandline.log import store_work
 from strandline.observability import logger
 from strandline.tuning import Tuning
 
-_SHOWN_BYTES = 4000
+_MAX_TEXT_BYTES = 4000
 """What is read of a payload that is text."""
-_REMEMBERED = 2000
+_MAX_CACHED_EVENTS = 2000
 """Events whose texts a fold keeps to ask by: what is open in a lane is asked by again and again."""
 _MARGIN_SECONDS = 2.0
 """Kept of the worker's time for the commit after an answer."""
 
 
-class Settings(BaseModel):
+class FoldSettings(BaseModel):
     """What a scope's events are cut, judged and merged by; decided anew when it changes."""
 
     model_config = ConfigDict(frozen=True)
@@ -53,9 +53,9 @@ class Settings(BaseModel):
     quality: quality.Mode
 
     @classmethod
-    def of(cls, space: str, tuning: Tuning) -> "Settings":
+    def from_tuning(cls, space: str, tuning: Tuning) -> "FoldSettings":
         """A tenant's, in an embedding space."""
-        low, high, merge, _ = spaces.thresholds(space, tuning)
+        low, high, merge, _ = spaces.thresholds_for(space, tuning)
         return cls(
             space=space,
             low=low,
@@ -70,13 +70,13 @@ class Settings(BaseModel):
         )
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> SegmentationRules:
         """What the fold's step goes by."""
         gap = timedelta(minutes=self.gap_minutes)
-        return Rules(self.low, self.high, gap, self.flush_events, self.ahead_events)
+        return SegmentationRules(self.low, self.high, gap, self.flush_events, self.ahead_events)
 
 
-class Formed(BaseModel):
+class ChainContent(BaseModel):
     """What a chain's version says, as it was decided."""
 
     model_config = ConfigDict(frozen=True)
@@ -97,7 +97,7 @@ class Formed(BaseModel):
     """By task: model, prompt, and why the twin answered in a model's place."""
 
     @property
-    def fell_back(self) -> str | None:
+    def fallback_reason(self) -> str | None:
         """Why it should be tried again, if it should."""
         return next((m["fell_back"] for m in self.models.values() if m["fell_back"]), None)
 
@@ -106,76 +106,82 @@ FOLD_FAILED = "fold_failed"
 """Why nothing judged a run or a message: what should have failed on it, and would again."""
 
 
-class Enriched(NamedTuple):
+class RunEnrichment(NamedTuple):
     """A decision, and the summary's vector as Postgres writes it; none of a rejected run."""
 
-    formed: Formed
+    content: ChainContent
     vector: str | None
-    fresh: bool = False
+    is_new: bool = False
     """Decided just now; else in a replay."""
 
 
-def enrich(
+def enrich_run(
     worker: Worker,
-    access: Access,
-    task: Task,
-    settings: Settings,
+    access: TenantDb,
+    task: TaskContext,
+    settings: FoldSettings,
     event_ids: Sequence[UUID],
     now: datetime,
     *,
     patience: timedelta,
-    merge: bool,
-) -> Enriched | None:
-    """What these events say as a chain; nothing where all of them were erased. `merge`: it may
+    may_merge: bool,
+) -> RunEnrichment | None:
+    """What these events say as a chain; nothing where all of them were erased. `may_merge`: it may
     become part of an earlier one. Outside of any transaction. Raises EmbeddingUnavailable while it
     is worth waiting for the summary's vector, NotYet while (for `patience` since the last of them)
     it is for the model, or where there is not time enough."""
-    worker.require_run()
-    found = store.texts(access, settings.space, event_ids)
-    if not found:
+    worker.require_time_for_run()
+    run_events = store.read_run_events(access, settings.space, event_ids)
+    if not run_events:
         return None
-    age = now - max(text.recorded_at for text in found)
-    patient = age < timedelta(hours=settings.vector_hours)
-    formed = _formed(worker, task, settings, found, now, age < patience)
-    vector = vector_of(worker, formed, patient=patient)
-    near = None
-    if merge and vector is not None and settings.space == worker.embedder.space:
-        most = settings.merged_events - len(found)
+    age = now - max(text.recorded_at for text in run_events)
+    waits_for_vector = age < timedelta(hours=settings.vector_hours)
+    content = _describe_run(worker, task, settings, run_events, now, age < patience)
+    vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
+    merge_target = None
+    if may_merge and vector is not None and settings.space == worker.embedder.space:
+        max_events = settings.merged_events - len(run_events)
         scope_id = UUID(task.subject)
-        near = store.nearest(access, scope_id, settings.space, vector, settings.merge, most)
-    if near is not None:
-        formed = _joined(worker, task, settings, near, formed, len(found), age < patience)
-        vector = vector_of(worker, formed, patient=patient)
-    return Enriched(formed, vector, fresh=True)
+        merge_target = store.find_nearest(
+            access, scope_id, settings.space, vector, settings.merge, max_events
+        )
+    if merge_target is not None:
+        content = _merge_content(
+            worker, task, settings, merge_target, content, len(run_events), age < patience
+        )
+        vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
+    return RunEnrichment(content, vector, is_new=True)
 
 
-def _formed(
+def _describe_run(
     worker: Worker,
-    task: Task,
-    settings: Settings,
-    found: Sequence[Text],
+    task: TaskContext,
+    settings: FoldSettings,
+    run_events: Sequence[RunEvent],
     now: datetime,
-    patient: bool,
-) -> Formed:
+    waits_for_model: bool,
+) -> ChainContent:
     """What these events say by themselves, and whether they pass the gate."""
-    said = [_said(worker, task.tenant, text) for text in found]
-    summary, topic, entities = at_once(
+    prompt_events = [_to_prompt_event(worker, task.tenant, text) for text in run_events]
+    summary, topic, entities = run_in_parallel(
         worker,
-        lambda: worker.reasoner.summarise(task, said),
-        lambda: worker.reasoner.topic(task, said),
-        lambda: worker.reasoner.entities(task, said),
+        lambda: worker.llm.summarise(task, prompt_events),
+        lambda: worker.llm.topic(task, prompt_events),
+        lambda: worker.llm.entities(task, prompt_events),
     )
-    worker.require_answers((summary, topic, entities), patient=patient)
-    density = quality.density([_trait(text) for text in found])
-    coherence = quality.coherence([json.loads(text.vector) for text in found if text.vector])
-    judged = quality.judge(
+    worker.require_final((summary, topic, entities), waits_for_model=waits_for_model)
+    density = quality.compute_density([_to_trait(text) for text in run_events])
+    coherence = quality.compute_coherence(
+        [json.loads(text.vector) for text in run_events if text.vector]
+    )
+    verdict = quality.judge_quality(
         settings.quality,
         density=density,
         coherence=coherence,
         importance=summary.value.importance,
-        events=len(found),
+        events=len(run_events),
     )
-    return Formed(
+    return ChainContent(
         at=now,
         topic=topic.value.topic,
         summary=summary.value.summary,
@@ -183,19 +189,23 @@ def _formed(
         importance=summary.value.importance,
         density=density,
         coherence=coherence,
-        quality=judged.quality,
-        rejected=judged.rejected,
-        models={"summarise": _by(summary), "topic": _by(topic), "entities": _by(entities)},
+        quality=verdict.quality,
+        rejected=verdict.rejection_reason,
+        models={
+            "summarise": _model_provenance(summary),
+            "topic": _model_provenance(topic),
+            "entities": _model_provenance(entities),
+        },
     )
 
 
-def formed_without_model(now: datetime, events: int, error: Exception) -> Formed:
+def make_placeholder_content(now: datetime, event_count: int, error: Exception) -> ChainContent:
     """What is decided of a run on which everything else failed: that it is there. It is kept out of
     listings, and a retry of its job says it anew."""
-    return Formed(
+    return ChainContent(
         at=now,
         topic=UNTITLED,
-        summary=f"{events} events.",
+        summary=f"{event_count} events.",
         entities=[],
         importance=0.0,
         density=0.0,
@@ -206,33 +216,35 @@ def formed_without_model(now: datetime, events: int, error: Exception) -> Formed
     )
 
 
-def vector_of(worker: Worker, formed: Formed, *, patient: bool) -> str | None:
+def embed_summary(worker: Worker, content: ChainContent, *, waits_for_model: bool) -> str | None:
     """A summary's vector; none for what the gate rejected or the model refuses, nor, unless
-    `patient`, while the model is away (which is the same for its events by then)."""
-    if formed.rejected is not None:
+    `waits_for_model`, while the model is away (which is the same for its events by then)."""
+    if content.rejected is not None:
         return None
-    started = time.monotonic()
+    start = time.monotonic()
     try:
-        (vector,) = worker.embedder.embed([formed.summary], timeout=EMBED_SECONDS)
+        (vector,) = worker.embedder.embed([content.summary], timeout=EMBED_SECONDS)
     except EmbeddingUnavailable:
-        if patient:
+        if waits_for_model:
             raise
         return None
     except Exception as error:
-        if not (isinstance(error, EmbeddingRefused) or recurs(error)):
+        if not (isinstance(error, EmbeddingRefused) or is_permanent_failure(error)):
             raise
         logger.warning("summary not embedded", extra={"error": type(error).__name__})
-        if patient:
+        if waits_for_model:
             require_embedding(worker)
         return None
-    worker.tally.calls.append(round((time.monotonic() - started) * 1000, 1))
-    return store_work.as_text(vector)
+    worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
+    return store_work.vector_to_text(vector)
 
 
-def task_of(worker: Worker, access: Access, scope_id: UUID, participants: Sequence[str]) -> Task:
+def make_task_context(
+    worker: Worker, access: TenantDb, scope_id: UUID, participants: Sequence[str]
+) -> TaskContext:
     """On whose behalf a model is asked in a scope's fold."""
-    return Task(
-        tenant=access.asker.tenant,
+    return TaskContext(
+        tenant=access.caller.tenant,
         subject=str(scope_id),
         participants=tuple(participants),
         scope_id=str(scope_id),
@@ -241,120 +253,124 @@ def task_of(worker: Worker, access: Access, scope_id: UUID, participants: Sequen
     )
 
 
-def ask_continues(
+def ask_if_topic_continues(
     worker: Worker,
-    access: Access,
-    task: Task,
+    access: TenantDb,
+    task: TaskContext,
     before: Sequence[UUID],
     message: UUID,
     after: Sequence[UUID],
-    remembered: MutableMapping[UUID, Said],
+    event_cache: MutableMapping[UUID, PromptEvent],
     *,
-    patient: bool,
-) -> Done[Continues] | None:
+    waits_for_model: bool,
+) -> ModelResult[Continues] | None:
     """Whether a message goes on with the topic of the events before it, as those after it show;
-    nothing where all before it, or itself, was erased. Texts that are `remembered` are not read
+    nothing where all before it, or itself, was erased. Texts that are `event_cache` are not read
     again; what is read is added. Raises NotYet as `enrich` does."""
-    said = _spoken(worker, access, task, [*before, message, *after], remembered)
-    earlier = [said[one] for one in before if one in said]
-    if message not in said or not earlier:
+    prompt_events = _load_prompt_events(
+        worker, access, task, [*before, message, *after], event_cache
+    )
+    earlier = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
+    if message not in prompt_events or not earlier:
         return None
-    later = [said[one] for one in after if one in said]
-    done = worker.reasoner.continues(task, earlier, said[message], later)
-    worker.require_answers((done,), patient=patient)
-    return done
+    later = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
+    result = worker.llm.continues(task, earlier, prompt_events[message], later)
+    worker.require_final((result,), waits_for_model=waits_for_model)
+    return result
 
 
-def _spoken(
+def _load_prompt_events(
     worker: Worker,
-    access: Access,
-    task: Task,
+    access: TenantDb,
+    task: TaskContext,
     event_ids: Sequence[UUID],
-    remembered: MutableMapping[UUID, Said],
-) -> dict[UUID, Said]:
+    event_cache: MutableMapping[UUID, PromptEvent],
+) -> dict[UUID, PromptEvent]:
     """These events but for those that are erased by now."""
-    known = [one for one in event_ids if one in remembered]
-    unread = [one for one in event_ids if one not in remembered]
-    found, erased = store.spoken(access, unread, known)
-    said = {one: remembered[one] for one in known}
-    said |= {one.event_id: _said(worker, task.tenant, one) for one in found}
-    if len(remembered) > _REMEMBERED:
-        remembered.clear()
-    remembered.update(said)
-    for one in erased:
-        remembered.pop(one, None)
-    return {one: text for one, text in said.items() if one not in erased}
+    cached_ids = [item for item in event_ids if item in event_cache]
+    missing_ids = [item for item in event_ids if item not in event_cache]
+    rows, erased_ids = store.read_topic_events(access, missing_ids, cached_ids)
+    prompt_events = {item: event_cache[item] for item in cached_ids}
+    prompt_events |= {item.event_id: _to_prompt_event(worker, task.tenant, item) for item in rows}
+    if len(event_cache) > _MAX_CACHED_EVENTS:
+        event_cache.clear()
+    event_cache.update(prompt_events)
+    for item in erased_ids:
+        event_cache.pop(item, None)
+    return {item: text for item, text in prompt_events.items() if item not in erased_ids}
 
 
-def _joined(
+def _merge_content(
     worker: Worker,
-    task: Task,
-    settings: Settings,
-    near: Head,
-    later: Formed,
-    events: int,
-    patient: bool,
-) -> Formed:
+    task: TaskContext,
+    settings: FoldSettings,
+    target: ChainHead,
+    later: ChainContent,
+    event_count: int,
+    waits_for_model: bool,
+) -> ChainContent:
     """Both as one chain: one summary, the earlier's topic, everybody named, and what was measured
     weighted by the number of events. The gate has let both pass."""
-    merged = worker.reasoner.merge(
+    merge_result = worker.llm.merge(
         task,
-        Summary(summary=near.summary, importance=near.importance),
+        Summary(summary=target.summary, importance=target.importance),
         Summary(summary=later.summary, importance=later.importance),
     )
-    worker.require_answers((merged,), patient=patient)
-    parts = near.event_count, events
-    density = _mean((near.density, later.density), parts)
-    coherence = _mean((near.coherence, later.coherence), parts)
+    worker.require_final((merge_result,), waits_for_model=waits_for_model)
+    event_counts = target.event_count, event_count
+    density = _weighted_mean((target.density, later.density), event_counts)
+    coherence = _weighted_mean((target.coherence, later.coherence), event_counts)
     assert density is not None, "both have one"
-    judged = quality.judge(
+    verdict = quality.judge_quality(
         settings.quality,
         density=density,
         coherence=coherence,
-        importance=merged.value.importance,
-        events=sum(parts),
+        importance=merge_result.value.importance,
+        events=sum(event_counts),
     )
-    named = {(e["name"], e["kind"]): e for e in (*near.entities, *later.entities)}
+    entity_by_key = {
+        (entity["name"], entity["kind"]): entity for entity in (*target.entities, *later.entities)
+    }
     return later.model_copy(
         update={
-            "topic": near.topic,
-            "summary": merged.value.summary,
-            "importance": merged.value.importance,
-            "entities": list(named.values()),
+            "topic": target.topic,
+            "summary": merge_result.value.summary,
+            "importance": merge_result.value.importance,
+            "entities": list(entity_by_key.values()),
             "density": density,
             "coherence": coherence,
-            "quality": judged.quality,
-            "joins": near.chain_id,
-            "models": {**later.models, "merge": _by(merged)},
+            "quality": verdict.quality,
+            "joins": target.chain_id,
+            "models": {**later.models, "merge": _model_provenance(merge_result)},
         }
     )
 
 
-def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    known = [(v, w) for v, w in zip(values, weights, strict=True) if v is not None]
-    return sum(v * w for v, w in known) / sum(w for _, w in known) if known else None
+def _weighted_mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    pairs = [(v, w) for v, w in zip(values, weights, strict=True) if v is not None]
+    return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else None
 
 
-def _said(worker: Worker, tenant: str, text: Text | Spoken) -> Said:
+def _to_prompt_event(worker: Worker, tenant: str, row: RunEvent | TopicEvent) -> PromptEvent:
     """Of a payload the beginning, if it is text; else what it is called."""
-    shown = text.content
-    if shown is None and text.blob_cid and is_text(text.mime_type):
-        shown = head_text(worker, tenant, text.blob_cid, _SHOWN_BYTES)
-    return Said(
-        seq=text.seq,
-        speaker=text.speaker,
-        role=text.role,
-        type=text.type,
-        text=shown if shown is not None else text.file_name or text.mime_type or "",
-        at=text.said_at,
+    body = row.content
+    if body is None and row.blob_cid and is_text(row.mime_type):
+        body = read_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES)
+    return PromptEvent(
+        seq=row.seq,
+        speaker=row.speaker,
+        role=row.role,
+        type=row.type,
+        text=body if body is not None else row.file_name or row.mime_type or "",
+        said_at=row.said_at,
     )
 
 
-def _trait(text: Text) -> quality.Trait:
-    return quality.Trait(
+def _to_trait(text: RunEvent) -> quality.EventTraits:
+    return quality.EventTraits(
         text.type, text.role, text.chars, text.metadata_keys, text.blob_cid is not None
     )
 
 
-def _by(done: Done[Any]) -> dict[str, str | None]:
-    return {"model": done.model, "prompt": done.prompt, "fell_back": done.fell_back}
+def _model_provenance(result: ModelResult[Any]) -> dict[str, str | None]:
+    return {"model": result.model, "prompt": result.prompt, "fell_back": result.fallback_reason}

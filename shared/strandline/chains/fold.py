@@ -23,44 +23,58 @@ from uuid import UUID
 from strandline.chains import store, store_decisions, store_lanes
 from strandline.chains.enrichment import (
     FOLD_FAILED,
-    Enriched,
-    Formed,
-    Settings,
-    ask_continues,
-    enrich,
-    formed_without_model,
-    task_of,
+    ChainContent,
+    FoldSettings,
+    RunEnrichment,
+    ask_if_topic_continues,
+    enrich_run,
+    make_placeholder_content,
+    make_task_context,
 )
-from strandline.chains.enrichment import vector_of as vector_of_summary
-from strandline.chains.open_lanes import as_turn, kept, read_lanes
-from strandline.chains.segmentation import Lane, Run, Turn, Verdict, close, compare, silent, step
+from strandline.chains.enrichment import embed_summary as vector_of_summary
+from strandline.chains.open_lanes import read_lanes, to_lane_row, to_turn
+from strandline.chains.segmentation import (
+    Lane,
+    TopicRun,
+    TopicVerdict,
+    Turn,
+    close_lane,
+    compare_topic,
+    is_after_gap,
+    judge_next,
+)
 from strandline.chains.store_decisions import Decision
-from strandline.chains.store_lanes import Kept, LoggedTurn, Mark
-from strandline.chains.versions import Again, note_unsure, write_again, write_run
-from strandline.db.database import Access
-from strandline.failures import recurs
-from strandline.jobs.context import NotYet, Overtaken, Worker
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.types import Said
+from strandline.chains.store_lanes import FoldState, LaneRow, LoggedTurn
+from strandline.chains.versions import (
+    ChainRevision,
+    record_topic_fallback,
+    write_revision,
+    write_run,
+)
+from strandline.db.database import TenantDb
+from strandline.failures import is_permanent_failure
+from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.types import PromptEvent
 from strandline.log import store_work
 from strandline.observability import logger
 from strandline.tuning import Tuning
 
-_GATES = {
-    Verdict.BREAK: "GateBreak",
-    Verdict.GRAY: "GateGray",
-    Verdict.CONTINUE: "GateContinue",
+_VERDICT_METRICS = {
+    TopicVerdict.BREAK: "GateBreak",
+    TopicVerdict.GRAY: "GateGray",
+    TopicVerdict.CONTINUE: "GateContinue",
 }
 """The metrics that count comparisons."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class BreakAnswer:
     """Whether the topic ends before an event, and what was decided to know it."""
 
-    breaks: bool
-    decided: Sequence[Decision] = ()
-    dear: bool = False
+    ends_topic: bool
+    new_decisions: Sequence[Decision] = ()
+    is_costly: bool = False
     """A model was asked: its answer is kept before anything is made of it, which may have to wait.
     The twin says the same again for nothing."""
 
@@ -70,145 +84,151 @@ class Fold:
     """A scope being folded: what was read of it, and what is not committed yet."""
 
     worker: Worker
-    access: Access
-    mark: Mark
+    access: TenantDb
+    mark: FoldState
     now: datetime
-    known: Mapping[tuple[UUID, str], Decision]
+    stored_decisions: Mapping[tuple[UUID, str], Decision]
     """Decided before, by event and kind."""
-    marks: Mapping[int, Sequence[Decision]]
+    decisions_by_seq: Mapping[int, Sequence[Decision]]
     """Of these what takes effect between two events, by the scope's mark, in order."""
     lanes: dict[str, Lane]
     tuning: Tuning
-    settings: Settings | None
+    settings: FoldSettings | None
     """What was decided last to fold by."""
     fold_no: int
     at: int
     """The seq up to which is folded, committed or not."""
-    touched: set[str] = field(default_factory=set[str])
-    decided: list[Decision] = field(default_factory=list[Decision])
-    said: dict[UUID, Said] = field(default_factory=dict[UUID, Said])
+    changed_lanes: set[str] = field(default_factory=set[str])
+    pending_decisions: list[Decision] = field(default_factory=list[Decision])
+    event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
     """Texts that were read to ask whether a topic goes on."""
-    committed: int = 0
+    committed_seq: int = 0
     """`at`, as it is in the database."""
 
-    def go(self, turns: Sequence[LoggedTurn]) -> bool:
+    def run(self, turns: Sequence[LoggedTurn]) -> bool:
         """Fold these events; False where one has to wait for a vector or a model. Commits each
         closed run, and the rest in the end. Raises Overtaken."""
-        wait = None
+        deferral = None
         try:
-            through = self._apply_marks()
+            reached_end = self._apply_scheduled()
             for turn in turns:
-                if not through or self.worker.out_of_time():
+                if not reached_end or self.worker.is_out_of_time():
                     break
-                through = self._take(turn) and self._apply_marks()
-        except NotYet as not_yet:
-            through, wait = False, not_yet
-        self.decided = [one for one in self.decided if one.at_seq <= self.at]
+                reached_end = self._fold_event(turn) and self._apply_scheduled()
+        except Deferred as error:
+            reached_end, deferral = False, error
+        self.pending_decisions = [
+            decision for decision in self.pending_decisions if decision.at_seq <= self.at
+        ]
         self.commit()
-        if wait is not None:
-            self.worker.tally.waits[self.mark.scope_id] = wait
-            self.worker.reasoner.flush(self.access)  # asked for nothing, and paid for
-        return through
+        if deferral is not None:
+            self.worker.tally.deferrals[self.mark.scope_id] = deferral
+            self.worker.llm.write_calls(self.access)  # asked for nothing, and paid for
+        return reached_end
 
-    def _take(self, logged: LoggedTurn) -> bool:
+    def _fold_event(self, event: LoggedTurn) -> bool:
         """Fold one event, and judge what waited for it; False, or NotYet raised, where that has to
         wait: then the event is not folded."""
-        if logged.erased:
-            self.at = logged.seq
+        if event.erased:
+            self.at = event.seq
             return True
-        turn, settled = as_turn(logged), logged.seq <= self.mark.settled_seq
-        settings = self._settings_at(logged)
-        if logged.refused and not logged.decided and not settled and turn.asks:
-            self.decided.append(_give_up(turn, turn.seq, "refused"))
-        lane = self._lane(turn.session_id)
-        gap = silent(lane, turn, settings.rules)
-        most = 0 if gap else settings.ahead_events
-        if len(lane.ahead) > most:
+        turn, is_settled = to_turn(event), event.seq <= self.mark.settled_seq
+        settings = self._settings_for(event)
+        if event.is_refused and not event.is_given_up and not is_settled and turn.is_user_message:
+            self.pending_decisions.append(_make_give_up(turn, turn.seq, "refused"))
+        lane = self._get_lane(turn.session_id)
+        has_gap = is_after_gap(lane, turn, settings.rules)
+        max_ahead = 0 if has_gap else settings.ahead_events
+        if len(lane.pending_turns) > max_ahead:
             # Committed before this event is: whoever takes it again must go by the same settings.
-            self._decide_settings(turn, settings, settled)
-            if not self._judge_down_to(most, turn.session_id, settings, settled):
+            self._decide_settings(turn, settings, is_settled)
+            if not self._judge_until(max_ahead, turn.session_id, settings, is_settled):
                 return False
-        if gap:
-            self._begin_anew(turn, settings)
+        if has_gap:
+            self._close_after_gap(turn, settings)
             return True
-        lane = self._lane(turn.session_id).joined(turn)
-        if len(lane.ahead) > most:
-            return self._judge(turn.session_id, lane, settings, turn.seq, settled)
+        lane = self._get_lane(turn.session_id).with_turn(turn)
+        if len(lane.pending_turns) > max_ahead:
+            return self._judge_next(turn.session_id, lane, settings, turn.seq, is_settled)
         self.at = turn.seq
-        self.keep(turn.session_id, lane)
+        self.set_lane(turn.session_id, lane)
         return True
 
-    def _lane(self, session_id: str) -> Lane:
+    def _get_lane(self, session_id: str) -> Lane:
         return self.lanes.get(session_id, Lane())
 
-    def _judge_down_to(self, most: int, session_id: str, settings: Settings, settled: bool) -> bool:
+    def _judge_until(
+        self, max_ahead: int, session_id: str, settings: FoldSettings, is_settled: bool
+    ) -> bool:
         """Judge all but so many of a lane's events, where the scope's mark is; False, or NotYet
         raised, where that has to wait: what is done by then stays done, and is not done again."""
-        while len((lane := self._lane(session_id)).ahead) > most:
-            self.worker.require()
-            if not self._judge(session_id, lane, settings, self.at, settled):
+        while len((lane := self._get_lane(session_id)).pending_turns) > max_ahead:
+            self.worker.require_time()
+            if not self._judge_next(session_id, lane, settings, self.at, is_settled):
                 return False
-            if not self._apply_marks():
+            if not self._apply_scheduled():
                 return False
         return True
 
-    def _begin_anew(self, turn: Turn, settings: Settings) -> None:
+    def _close_after_gap(self, turn: Turn, settings: FoldSettings) -> None:
         """Close a lane, all of which is judged, before an event that comes after a silence."""
-        lane, run = close(self._lane(turn.session_id), "gap")
-        enriched = self._enriched(run, settings, turn.seq) if run else None
-        lane = lane.joined(turn)
+        lane, run = close_lane(self._get_lane(turn.session_id), "gap")
+        enrichment = self._enrich(run, settings, turn.seq) if run else None
+        lane = lane.with_turn(turn)
         if not settings.ahead_events:
-            lane, _ = step(lane, settings.rules, breaks=False)
+            lane, _ = judge_next(lane, settings.rules, breaks=False)
         self.at = turn.seq
-        self.keep(turn.session_id, lane)
+        self.set_lane(turn.session_id, lane)
         if run is not None:
-            self._commit_run(run, enriched, self.at)
+            self._commit_run(run, enrichment, self.at)
 
-    def _close_idle(self, session_id: str, settings: Settings, settled: bool) -> bool:
+    def _close_idle_lane(self, session_id: str, settings: FoldSettings, is_settled: bool) -> bool:
         """Judge and close a lane in which nobody spoke; False where that has to wait."""
-        while (lane := self._lane(session_id)).ahead:
-            self.worker.require()
-            if not self._judge(session_id, lane, settings, self.at, settled):
+        while (lane := self._get_lane(session_id)).pending_turns:
+            self.worker.require_time()
+            if not self._judge_next(session_id, lane, settings, self.at, is_settled):
                 return False
-        lane, run = close(lane, "idle")
-        enriched = self._enriched(run, settings, self.at) if run else None
-        self.keep(session_id, lane)
+        lane, run = close_lane(lane, "idle")
+        enrichment = self._enrich(run, settings, self.at) if run else None
+        self.set_lane(session_id, lane)
         if run is not None:
-            self._commit_run(run, enriched, self.at)
+            self._commit_run(run, enrichment, self.at)
         return True
 
-    def _judge(
-        self, session_id: str, lane: Lane, settings: Settings, at_seq: int, settled: bool
+    def _judge_next(
+        self, session_id: str, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
     ) -> bool:
         """Put the lane's first event that is not judged into its topic, at the mark `at_seq`.
         False, or NotYet raised, where nobody can say yet which it is: then nothing has changed."""
-        answer = self._answer(lane, settings, at_seq, settled)
+        answer = self._decide_break(lane, settings, at_seq, is_settled)
         if answer is None:
             return False
-        decided = list(answer.decided)
-        if answer.dear:
-            self._keep_answer(decided)
-            decided = []
-        if any(one.kind == "vector_given_up" for one in decided):
-            turn = lane.ahead[0]
-            turn = replace(turn, given_up=turn.vector is None)
-            lane = replace(lane, ahead=(turn, *lane.ahead[1:]))
-        lane, run = step(lane, settings.rules, breaks=answer.breaks)
-        enriched = self._enriched(run, settings, at_seq) if run else None
+        new_decisions = list(answer.new_decisions)
+        if answer.is_costly:
+            self._commit_answer(new_decisions)
+            new_decisions = []
+        if any(decision.kind == "vector_given_up" for decision in new_decisions):
+            turn = lane.pending_turns[0]
+            turn = replace(turn, vector_given_up=turn.vector is None)
+            lane = replace(lane, pending_turns=(turn, *lane.pending_turns[1:]))
+        lane, run = judge_next(lane, settings.rules, breaks=answer.ends_topic)
+        enrichment = self._enrich(run, settings, at_seq) if run else None
         self.at = at_seq
-        self.decided += decided
-        self.keep(session_id, lane)
+        self.pending_decisions += new_decisions
+        self.set_lane(session_id, lane)
         if run is not None:
-            self._commit_run(run, enriched, at_seq)
+            self._commit_run(run, enrichment, at_seq)
         return True
 
-    def _answer(self, lane: Lane, settings: Settings, at_seq: int, settled: bool) -> Answer | None:
+    def _decide_break(
+        self, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
+    ) -> BreakAnswer | None:
         """As `_ends` says; where that fails on what is stored, and would again, the topic goes on,
         which is a decision like any other."""
         try:
-            return self._ends(lane, settings, at_seq, settled)
+            return self._find_break(lane, settings, at_seq, is_settled)
         except Exception as error:
-            if not recurs(error):
+            if not is_permanent_failure(error):
                 raise
             self._log_failure("message not judged", error)
             body = {
@@ -217,269 +237,325 @@ class Fold:
                 "fell_back": FOLD_FAILED,
                 "error": type(error).__name__,
             }
-            decision = Decision(lane.ahead[0].event_id, "continues", 0, at_seq, body)
-            return Answer(False, [decision])
+            decision = Decision(lane.pending_turns[0].event_id, "continues", 0, at_seq, body)
+            return BreakAnswer(False, [decision])
 
     def _log_failure(self, message: str, error: Exception) -> None:
         """Without the error's own words: they may quote memory."""
-        shown = {"scopes": [self.mark.scope_id], "error": type(error).__name__}
-        self.worker.tally.counts["HeuristicFailures"] += 1
-        logger.warning(message, extra=shown)
+        log_fields = {"scopes": [self.mark.scope_id], "error": type(error).__name__}
+        self.worker.tally.counters["HeuristicFailures"] += 1
+        logger.warning(message, extra=log_fields)
 
-    def _keep_answer(self, decided: Sequence[Decision]) -> None:
+    def _commit_answer(self, new_decisions: Sequence[Decision]) -> None:
         """Commit what a model answered, and nothing else of the event that it is asked for."""
-        later = [one for one in self.decided if one.at_seq > self.at]
-        self.decided = [*(one for one in self.decided if one.at_seq <= self.at), *decided]
+        later_decisions = [
+            decision for decision in self.pending_decisions if decision.at_seq > self.at
+        ]
+        self.pending_decisions = [
+            *(decision for decision in self.pending_decisions if decision.at_seq <= self.at),
+            *new_decisions,
+        ]
         self.commit()
-        self.decided = later
+        self.pending_decisions = later_decisions
 
-    def _settings_at(self, turn: LoggedTurn) -> Settings:
+    def _settings_for(self, event: LoggedTurn) -> FoldSettings:
         """What an event is folded by: as decided, or as it is now, which is then decided."""
-        settled = turn.seq <= self.mark.settled_seq
-        found = self.known.get((turn.event_id, "settings"))
-        if found is not None:
-            self.settings = Settings.model_validate(found.body)
-        elif self.settings is None or not settled:
-            now = self._settings_now()
-            if now != self.settings:
-                self._decide_settings(as_turn(turn), now, settled)
-            self.settings = now
+        is_settled = event.seq <= self.mark.settled_seq
+        decision = self.stored_decisions.get((event.event_id, "settings"))
+        if decision is not None:
+            self.settings = FoldSettings.model_validate(decision.body)
+        elif self.settings is None or not is_settled:
+            current_settings = self._current_settings()
+            if current_settings != self.settings:
+                self._decide_settings(to_turn(event), current_settings, is_settled)
+            self.settings = current_settings
         return self.settings
 
-    def _decide_settings(self, turn: Turn, settings: Settings, settled: bool) -> None:
+    def _decide_settings(self, turn: Turn, settings: FoldSettings, is_settled: bool) -> None:
         """That an event is folded by these, unless that is decided."""
         decision = Decision(
             turn.event_id, "settings", 0, turn.seq, settings.model_dump(mode="json")
         )
-        known = (turn.event_id, "settings") in self.known or decision in self.decided
-        if not settled and not known:
-            self.decided.append(decision)
+        is_known = (
+            turn.event_id,
+            "settings",
+        ) in self.stored_decisions or decision in self.pending_decisions
+        if not is_settled and not is_known:
+            self.pending_decisions.append(decision)
 
-    def _settings_now(self) -> Settings:
-        return Settings.of(self.worker.embedder.space, self.tuning)
+    def _current_settings(self) -> FoldSettings:
+        return FoldSettings.from_tuning(self.worker.embedder.space, self.tuning)
 
-    def _ends(self, lane: Lane, settings: Settings, at_seq: int, settled: bool) -> Answer | None:
+    def _find_break(
+        self, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
+    ) -> BreakAnswer | None:
         """Whether the topic ends before the lane's first event that is not judged; None: nobody can
-        say yet. `settled`: it was decided before."""
-        turn = lane.ahead[0]
-        found = self.known.get((turn.event_id, "continues"))
-        if found is not None or settled:
-            return Answer(found is not None and not found.body["continues"])
-        compared = compare(lane, settings.rules)
-        verdict, given_up = compared.verdict, list[Decision]()
-        if compared.cosine is not None:
-            self.worker.tally.cosines.append(round(compared.cosine, 4))
-        if verdict is Verdict.WAIT:
-            given_up = self._given_up(lane, at_seq, timedelta(hours=settings.vector_hours))
-            if not given_up:
+        say yet. `is_settled`: it was decided before."""
+        turn = lane.pending_turns[0]
+        decision = self.stored_decisions.get((turn.event_id, "continues"))
+        if decision is not None or is_settled:
+            return BreakAnswer(decision is not None and not decision.body["continues"])
+        comparison = compare_topic(lane, settings.rules)
+        verdict, give_ups = comparison.verdict, list[Decision]()
+        if comparison.cosine is not None:
+            self.worker.tally.cosines.append(round(comparison.cosine, 4))
+        if verdict is TopicVerdict.WAIT:
+            give_ups = self._give_up_vectors(lane, at_seq, timedelta(hours=settings.vector_hours))
+            if not give_ups:
                 return None
-            verdict = Verdict.BLIND
-        if verdict in _GATES:
-            self.worker.tally.counts[_GATES[verdict]] += 1
-        if verdict is Verdict.GRAY:
-            return self._ask(lane, settings, at_seq, compared.cosine)
-        if verdict is Verdict.BREAK:
-            body = {"continues": False, "by": "cosine", "cosine": compared.cosine}
-            return Answer(True, [Decision(turn.event_id, "continues", 0, at_seq, body)])
-        return Answer(False, given_up)
+            verdict = TopicVerdict.BLIND
+        if verdict in _VERDICT_METRICS:
+            self.worker.tally.counters[_VERDICT_METRICS[verdict]] += 1
+        if verdict is TopicVerdict.GRAY:
+            return self._ask_model(lane, settings, at_seq, comparison.cosine)
+        if verdict is TopicVerdict.BREAK:
+            body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
+            return BreakAnswer(True, [Decision(turn.event_id, "continues", 0, at_seq, body)])
+        return BreakAnswer(False, give_ups)
 
-    def _given_up(self, lane: Lane, at_seq: int, patience: timedelta) -> list[Decision]:
+    def _give_up_vectors(self, lane: Lane, at_seq: int, patience: timedelta) -> list[Decision]:
         """That whatever is missing is not waited for any longer; nothing while it is."""
-        assert lane.user is not None, "who has nobody to be compared with does not wait"
-        both = lane.user, lane.ahead[0]
-        missing = [one for one in both if one.vector is None and not one.given_up]
-        if any(self.now - one.recorded_at < patience for one in missing):
+        assert lane.last_user_turn is not None, "who has nobody to be compared with does not wait"
+        turns = lane.last_user_turn, lane.pending_turns[0]
+        missing = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
+        if any(self.now - turn.recorded_at < patience for turn in missing):
             return []
-        return [_give_up(one, at_seq, "late") for one in missing]
+        return [_make_give_up(turn, at_seq, "late") for turn in missing]
 
-    def _ask(self, lane: Lane, settings: Settings, at_seq: int, cosine: float | None) -> Answer:
-        worker, access, mark = self.worker, self.access, self.mark
-        task = task_of(worker, access, mark.scope_id, mark.participants)
-        before = [one.event_id for one in lane.open]
-        message, *after = [one.event_id for one in lane.ahead[: settings.ahead_events + 1]]
-        patient = self.now - lane.ahead[-1].recorded_at < self._patience
-        done = ask_continues(
-            worker, access, task, before, message, after, self.said, patient=patient
+    def _ask_model(
+        self, lane: Lane, settings: FoldSettings, at_seq: int, cosine: float | None
+    ) -> BreakAnswer:
+        worker, access, state = self.worker, self.access, self.mark
+        task = make_task_context(worker, access, state.scope_id, state.participants)
+        before = [turn.event_id for turn in lane.open_turns]
+        message, *after = [
+            turn.event_id for turn in lane.pending_turns[: settings.ahead_events + 1]
+        ]
+        waits_for_model = self.now - lane.pending_turns[-1].recorded_at < self._model_patience
+        result = ask_if_topic_continues(
+            worker,
+            access,
+            task,
+            before,
+            message,
+            after,
+            self.event_cache,
+            waits_for_model=waits_for_model,
         )
-        if done is None:  # erased meanwhile
-            raise Overtaken
+        if result is None:  # erased meanwhile
+            raise ConcurrentUpdate
         body = {
-            "continues": done.value.continues,
+            "continues": result.value.continues,
             "by": "model",
             "cosine": cosine,
-            "model": done.model,
-            "prompt": done.prompt,
-            "fell_back": done.fell_back,
+            "model": result.model,
+            "prompt": result.prompt,
+            "fell_back": result.fallback_reason,
         }
         decision = Decision(message, "continues", 0, at_seq, body)
-        dear = done.model != Twin.name or done.fell_back is not None
-        return Answer(not done.value.continues, [decision], dear)
+        is_costly = result.model != HeuristicModel.name or result.fallback_reason is not None
+        return BreakAnswer(not result.value.continues, [decision], is_costly)
 
-    def _apply_marks(self) -> bool:
+    def _apply_scheduled(self) -> bool:
         """What was decided to happen where the scope is folded up to now; what has happened already
         does not again. False, or NotYet raised, where something of it is left for another time."""
-        for mark in self.marks.get(self.at, ()):
-            self.worker.require()
-            if mark.kind == "reformed":
-                self._reform(mark)
+        for decision in self.decisions_by_seq.get(self.at, ()):
+            self.worker.require_time()
+            if decision.kind == "reformed":
+                self._replay_reformed(decision)
                 continue
-            last = self._lane(mark.body["session"]).last
-            if last is None or last.event_id != mark.event_id:
+            last = self._get_lane(decision.body["session"]).last_turn
+            if last is None or last.event_id != decision.event_id:
                 continue
             assert self.settings is not None, "what is open was folded by some"
-            done = (mark.event_id, "formed") in self.known or self.at < self.mark.settled_seq
-            if not self._close_idle(mark.body["session"], self.settings, done):
+            is_settled = (
+                decision.event_id,
+                "formed",
+            ) in self.stored_decisions or self.at < self.mark.settled_seq
+            if not self._close_idle_lane(decision.body["session"], self.settings, is_settled):
                 return False
         return True
 
-    def _reform(self, mark: Decision) -> None:
+    def _replay_reformed(self, decision: Decision) -> None:
         """Say again what was decided to be said instead, in a replay."""
-        chain_id, version = UUID(mark.body["chain_id"]), mark.body["version"]
-        head = store.head(self.access, chain_id)
+        chain_id, version = UUID(decision.body["chain_id"]), decision.body["version"]
+        head = store.read_head(self.access, chain_id)
         if head is None or head.version != version - 1:
             return
-        formed = Formed.model_validate(mark.body["formed"])
-        vector = vector_of_summary(self.worker, formed, patient=True)
-        self.commit(again=Again(chain_id, version, Enriched(formed, vector)))
+        content = ChainContent.model_validate(decision.body["formed"])
+        vector = vector_of_summary(self.worker, content, waits_for_model=True)
+        self.commit(revision=ChainRevision(chain_id, version, RunEnrichment(content, vector)))
 
-    def _commit_run(self, run: Run, enriched: Enriched | None, at_seq: int) -> None:
+    def _commit_run(self, run: TopicRun, enrichment: RunEnrichment | None, at_seq: int) -> None:
         """Commit a closed run; where the database does not take what was just said of it, as what
         needs nobody to say it. Raises Overtaken."""
         try:
-            self.commit(run, enriched)
+            self.commit(run, enrichment)
         except Exception as error:
-            if enriched is None or not enriched.fresh or not recurs(error):
+            if enrichment is None or not enrichment.is_new or not is_permanent_failure(error):
                 raise
             last = run.turns[-1].event_id
-            self.decided = [
-                one for one in self.decided if (one.event_id, one.kind) != (last, "formed")
+            self.pending_decisions = [
+                decision
+                for decision in self.pending_decisions
+                if (decision.event_id, decision.kind) != (last, "formed")
             ]
-            self.commit(run, self._formed_without_model(run, at_seq, error))
+            self.commit(run, self._make_placeholder(run, at_seq, error))
 
-    def _formed_without_model(self, run: Run, at_seq: int, error: Exception) -> Enriched:
+    def _make_placeholder(self, run: TopicRun, at_seq: int, error: Exception) -> RunEnrichment:
         """Decide of a run that it is there, and nothing else."""
         self._log_failure("run not summarised", error)
-        formed = formed_without_model(self.now, len(run.turns), error)
-        self._decide_formed(run, formed, at_seq)
-        return Enriched(formed, None, fresh=True)
+        content = make_placeholder_content(self.now, len(run.turns), error)
+        self._decide_formed(run, content, at_seq)
+        return RunEnrichment(content, None, is_new=True)
 
-    def _decide_formed(self, run: Run, formed: Formed, at_seq: int) -> None:
-        body = formed.model_dump(mode="json")
-        self.decided.append(Decision(run.turns[-1].event_id, "formed", 0, at_seq, body))
+    def _decide_formed(self, run: TopicRun, content: ChainContent, at_seq: int) -> None:
+        body = content.model_dump(mode="json")
+        self.pending_decisions.append(Decision(run.turns[-1].event_id, "formed", 0, at_seq, body))
 
     def commit(
         self,
-        run: Run | None = None,
-        enriched: Enriched | None = None,
-        again: Again | None = None,
+        run: TopicRun | None = None,
+        enrichment: RunEnrichment | None = None,
+        revision: ChainRevision | None = None,
     ) -> None:
         """Everything since the last commit, and the run that closed, in one transaction. Raises
         Overtaken, and then nothing was."""
-        moved = self.at > self.committed or self.touched or self.decided
-        if run is None and again is None and not moved:
+        has_changes = self.at > self.committed_seq or self.changed_lanes or self.pending_decisions
+        if run is None and revision is None and not has_changes:
             return
         with self.access.transaction():
-            self._swap()
-            if run and enriched:
-                write_run(self, run, enriched)
-            if again:
-                write_again(self, again)
-            still, closed = self._lanes()
-            store_lanes.keep(self.access, self.mark.scope_id, self.mark.participants, still, closed)
-            store_work.go_on(self.access, self.mark.scope_id)
+            self._advance_scope()
+            if run and enrichment:
+                write_run(self, run, enrichment)
+            if revision:
+                write_revision(self, revision)
+            open_rows, closed_sessions = self._changed_rows()
+            store_lanes.save_lanes(
+                self.access, self.mark.scope_id, self.mark.participants, open_rows, closed_sessions
+            )
+            store_work.renew_lease(self.access, self.mark.scope_id)
         self.worker.renew()
-        self.worker.reasoner.flush(self.access)
-        self.worker.tally.counts["EventsFolded"] += self.at - self.committed
-        self.fold_no, self.committed = self.fold_no + 1, self.at
-        self.touched.clear()
-        self.decided.clear()
+        self.worker.llm.write_calls(self.access)
+        self.worker.tally.counters["EventsFolded"] += self.at - self.committed_seq
+        self.fold_no, self.committed_seq = self.fold_no + 1, self.at
+        self.changed_lanes.clear()
+        self.pending_decisions.clear()
 
-    def _swap(self) -> None:
+    def _advance_scope(self) -> None:
         """Move the scope's mark and keep what was decided on the way, inside a transaction."""
-        if not store_lanes.swap(self.access, self.mark.scope_id, self.fold_no, self.at):
-            raise Overtaken
-        store_decisions.add(self.access, self.mark.scope_id, self.mark.participants, self.decided)
-        note_unsure(self, self.decided)
+        if not store_lanes.advance_fold(self.access, self.mark.scope_id, self.fold_no, self.at):
+            raise ConcurrentUpdate
+        store_decisions.add_decisions(
+            self.access, self.mark.scope_id, self.mark.participants, self.pending_decisions
+        )
+        record_topic_fallback(self, self.pending_decisions)
 
-    def _enriched(self, run: Run, settings: Settings, at_seq: int) -> Enriched | None:
+    def _enrich(self, run: TopicRun, settings: FoldSettings, at_seq: int) -> RunEnrichment | None:
         """What a run says: as it was decided, or decided now, for the mark to move to `at_seq`.
         Raises NotYet."""
         last = run.turns[-1].event_id
-        found = self.known.get((last, "formed"))
-        if found is not None:
-            formed = Formed.model_validate(found.body)
-            return Enriched(formed, vector_of_summary(self.worker, formed, patient=True))
-        task = task_of(self.worker, self.access, self.mark.scope_id, self.mark.participants)
-        ids = [turn.event_id for turn in run.turns]
-        patience = self._patience
+        decision = self.stored_decisions.get((last, "formed"))
+        if decision is not None:
+            content = ChainContent.model_validate(decision.body)
+            return RunEnrichment(
+                content, vector_of_summary(self.worker, content, waits_for_model=True)
+            )
+        task = make_task_context(
+            self.worker, self.access, self.mark.scope_id, self.mark.participants
+        )
+        event_ids = [turn.event_id for turn in run.turns]
+        patience = self._model_patience
         worker, access = self.worker, self.access
         try:
-            made = enrich(
-                worker, access, task, settings, ids, self.now, patience=patience, merge=True
+            enrichment = enrich_run(
+                worker,
+                access,
+                task,
+                settings,
+                event_ids,
+                self.now,
+                patience=patience,
+                may_merge=True,
             )
         except Exception as error:
-            if not recurs(error):
+            if not is_permanent_failure(error):
                 raise
-            return self._formed_without_model(run, at_seq, error)
-        if made is not None:
-            self._decide_formed(run, made.formed, at_seq)
-        return made
+            return self._make_placeholder(run, at_seq, error)
+        if enrichment is not None:
+            self._decide_formed(run, enrichment.content, at_seq)
+        return enrichment
 
     @property
-    def _patience(self) -> timedelta:
+    def _model_patience(self) -> timedelta:
         return timedelta(minutes=self.tuning.model_patience_minutes)
 
-    def keep(self, session_id: str, lane: Lane) -> None:
+    def set_lane(self, session_id: str, lane: Lane) -> None:
         """A lane as it is from now on."""
         self.lanes[session_id] = lane
-        self.touched.add(session_id)
+        self.changed_lanes.add(session_id)
 
-    def _lanes(self) -> tuple[list[Kept], list[str]]:
-        still: list[Kept] = []
-        closed: list[str] = []
-        for session_id in sorted(self.touched):
+    def _changed_rows(self) -> tuple[list[LaneRow], list[str]]:
+        open_rows: list[LaneRow] = []
+        closed_sessions: list[str] = []
+        for session_id in sorted(self.changed_lanes):
             lane = self.lanes[session_id]
-            if lane.last and self.settings:
-                still.append(kept(session_id, lane, self.settings.rules))
+            if lane.last_turn and self.settings:
+                open_rows.append(to_lane_row(session_id, lane, self.settings.rules))
             else:
-                closed.append(session_id)
-        return still, closed
+                closed_sessions.append(session_id)
+        return open_rows, closed_sessions
 
 
-def _give_up(turn: Turn, at_seq: int, why: str) -> Decision:
-    return Decision(turn.event_id, "vector_given_up", 0, at_seq, {"why": why})
+def _make_give_up(turn: Turn, at_seq: int, reason: str) -> Decision:
+    return Decision(turn.event_id, "vector_given_up", 0, at_seq, {"why": reason})
 
 
-def read(
-    worker: Worker, access: Access, mark: Mark, turns: Sequence[LoggedTurn], now: datetime
+def load_fold(
+    worker: Worker, access: TenantDb, state: FoldState, turns: Sequence[LoggedTurn], now: datetime
 ) -> Fold:
     """A scope's fold as it stands, ready for these events, its next ones."""
-    last = turns[-1].seq if turns else mark.folded_seq
-    found = store_decisions.between(access, mark.scope_id, mark.folded_seq, last)
-    marks: dict[int, list[Decision]] = {}
-    for one in sorted(
-        (d for d in found if d.kind in ("idle", "reformed")),
-        key=lambda d: (d.body["fold"], d.body["place"]),
+    last_seq = turns[-1].seq if turns else state.folded_seq
+    stored_decisions = store_decisions.list_between(
+        access, state.scope_id, state.folded_seq, last_seq
+    )
+    decisions_by_seq: dict[int, list[Decision]] = {}
+    for item in sorted(
+        (decision for decision in stored_decisions if decision.kind in ("idle", "reformed")),
+        key=lambda decision: (decision.body["fold"], decision.body["place"]),
     ):
-        marks.setdefault(one.at_seq, []).append(one)
+        decisions_by_seq.setdefault(item.at_seq, []).append(item)
     sessions = {turn.session_id for turn in turns}
-    sessions |= {d.body["session"] for d in found if d.kind == "idle"}
-    open_lanes = read_lanes(access, mark.scope_id, worker.embedder.space, sorted(sessions))
+    sessions |= {
+        decision.body["session"] for decision in stored_decisions if decision.kind == "idle"
+    }
+    open_lanes = read_lanes(access, state.scope_id, worker.embedder.space, sorted(sessions))
     # What is open may have been decided about at an earlier mark: before the release or the tuning
     # that has it wait, before an event it waited for was erased, or at a retry.
-    still = [turn.event_id for one in open_lanes.values() for turn in (*one.open, *one.ahead)]
-    found = [*found, *store_decisions.about(access, mark.scope_id, still, ("continues", "formed"))]
+    open_event_ids = [
+        turn.event_id
+        for item in open_lanes.values()
+        for turn in (*item.open_turns, *item.pending_turns)
+    ]
+    stored_decisions = [
+        *stored_decisions,
+        *store_decisions.list_about(
+            access, state.scope_id, open_event_ids, ("continues", "formed")
+        ),
+    ]
     return Fold(
         worker,
         access,
-        mark,
+        state,
         now,
-        known={(d.event_id, d.kind): d for d in found},
-        marks=marks,
+        stored_decisions={
+            (decision.event_id, decision.kind): decision for decision in stored_decisions
+        },
+        decisions_by_seq=decisions_by_seq,
         lanes=open_lanes,
-        tuning=worker.tuning.with_overrides(mark.tuning),
-        settings=Settings.model_validate(mark.settings) if mark.settings else None,
-        fold_no=mark.fold_no,
-        at=mark.folded_seq,
-        committed=mark.folded_seq,
+        tuning=worker.tuning.with_overrides(state.tuning),
+        settings=FoldSettings.model_validate(state.settings) if state.settings else None,
+        fold_no=state.fold_no,
+        at=state.folded_seq,
+        committed_seq=state.folded_seq,
     )

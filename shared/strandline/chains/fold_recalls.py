@@ -3,19 +3,19 @@
 from datetime import datetime, timedelta
 
 from strandline.chains import store_recalls
-from strandline.db.database import Access, Connection
+from strandline.db.database import Connection, TenantDb
 from strandline.tuning import Tuning
 
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 """How long a recall stays after it was folded."""
 
 
-def due(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
+def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
     """Tenants for which there is something to fold, to go through or to remove."""
-    return store_recalls.tenants(connection, deployment.of_heat(), now - KEPT)
+    return store_recalls.list_tenants(connection, deployment.heat_parameters(), now - RETENTION)
 
 
-def fold(access: Access, now: datetime, limit: int, tuning: Tuning) -> int:
+def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
     """Fold the recalls of at most `limit` chains of the asker's tenant, in one transaction, into
     their strength and what follows from it. Gives how many chains: 0 where none waited.
 
@@ -23,28 +23,30 @@ def fold(access: Access, now: datetime, limit: int, tuning: Tuning) -> int:
     stored twice is one row.
     """
     with access.transaction():
-        held = store_recalls.hold_recalled(access, limit)
-        return store_recalls.fold(access, held, now, tuning) if held else 0
+        chain_ids = store_recalls.lock_recalled_chains(access, limit)
+        return store_recalls.fold_recalls(access, chain_ids, now, tuning) if chain_ids else 0
 
 
-def rewarm(access: Access, limit: int, tuning: Tuning) -> int:
+def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
     """Where the tenant's heat settings are no longer those that its chains' `cold_at` and
     `promote_until` go by: set these anew, for the next `limit` chains, in one transaction. Gives
     how many; fewer than `limit` where that was all. Another change begins again."""
-    settings = tuning.of_heat()
+    settings = tuning.heat_parameters()
     with access.transaction():
-        warming = store_recalls.hold_warming(access, settings)
-        if warming is None:
+        progress = store_recalls.lock_heat_progress(access, settings)
+        if progress is None:
             return 0
-        held = store_recalls.hold_after(access, warming.after, limit)
-        store_recalls.rewarm(access, held, tuning)
-        store_recalls.set_warming(access, settings, held[-1] if len(held) == limit else None)
-        return len(held)
+        chain_ids = store_recalls.lock_chains_after(access, progress.after, limit)
+        store_recalls.recompute_heat_times(access, chain_ids, tuning)
+        store_recalls.set_heat_progress(
+            access, settings, chain_ids[-1] if len(chain_ids) == limit else None
+        )
+        return len(chain_ids)
 
 
-def prune(access: Access, before: datetime, limit: int) -> int:
+def prune(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls of the asker's tenant that were folded before this moment (now - KEPT), and
     older ones whose chain is gone: at most `limit` of either. What they made stays. Gives how many.
     """
     with access.transaction():
-        return store_recalls.prune(access, before, limit)
+        return store_recalls.prune_recalls(access, before, limit)

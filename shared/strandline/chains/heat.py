@@ -15,15 +15,15 @@ from strandline.tuning import Tuning
 
 MAX_STRENGTH = 1e6
 """Where S stops: with the usual τ as good as never forgotten, and no number overflows."""
-_FAINTEST = 400.0
+_MAX_TIME_CONSTANTS = 400.0
 """Time constants after which a chain gets no colder, and"""
-_NOTHING = 1e-50
+_NEGLIGIBLE = 1e-50
 """what is as good as 0 in a product: Postgres refuses one that is too small for a number."""
-_FAR_HOURS = 876_600.0
+_CENTURY_HOURS = 876_600.0
 """A century: no moment computed here is further from the last access."""
 
 
-class State(NamedTuple):
+class HeatState(NamedTuple):
     """What heat is a function of; a chain's columns of the same names."""
 
     importance: float
@@ -37,7 +37,7 @@ class State(NamedTuple):
     whatever its events' own dates."""
 
 
-class Factors(NamedTuple):
+class HeatFactors(NamedTuple):
     """Heat at a moment, and all that it is made of."""
 
     importance: float
@@ -56,7 +56,7 @@ class Factors(NamedTuple):
     """base · retention."""
 
 
-class Use(NamedTuple):
+class AccessState(NamedTuple):
     """What recalls change of a chain."""
 
     strength: float
@@ -65,31 +65,31 @@ class Use(NamedTuple):
     accessed_at: datetime
 
 
-def factors(state: State, now: datetime, tuning: Tuning) -> Factors:
+def compute_factors(state: HeatState, now: datetime, tuning: Tuning) -> HeatFactors:
     """A chain's heat at `now`, taken apart."""
-    base = _base(state, tuning)
+    initial = _initial_heat(state, tuning)
     hours = max(0.0, (now - state.accessed_at) / timedelta(hours=1))
-    retention = exp(-min(_FAINTEST, hours / (tuning.heat_hours * state.strength)))
-    return Factors(
+    retention = exp(-min(_MAX_TIME_CONSTANTS, hours / (tuning.heat_hours * state.strength)))
+    return HeatFactors(
         importance=state.importance,
         density=state.density,
         weight_importance=tuning.heat_importance,
         weight_density=tuning.heat_density,
-        base=base,
+        base=initial,
         tau_hours=tuning.heat_hours,
         strength=state.strength,
         hours_since_access=hours,
         retention=retention,
-        heat=base * retention,
+        heat=initial * retention,
     )
 
 
-def heat(state: State, now: datetime, tuning: Tuning) -> float:
+def compute_heat(state: HeatState, now: datetime, tuning: Tuning) -> float:
     """A chain's heat at `now`, 0..1."""
-    return factors(state, now, tuning).heat
+    return compute_factors(state, now, tuning).heat
 
 
-def recalled(use: Use, times: Iterable[datetime], tuning: Tuning) -> Use:
+def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning) -> AccessState:
     """What recalls at these times make of a chain: a recall counts if it is a cooldown later than
     the last that counted.
 
@@ -97,45 +97,45 @@ def recalled(use: Use, times: Iterable[datetime], tuning: Tuning) -> Use:
     no part reaches back before an earlier one; where one does, never more than in order, which
     counts as many as can be that far apart.
     """
-    strength, boosted_at, accessed_at = use
+    strength, boosted_at, accessed_at = state
     cooldown = timedelta(hours=tuning.heat_cooldown_hours)
     for at in sorted(set(times)):
         accessed_at = max(accessed_at, at)
         if boosted_at is None or (at > boosted_at and at - boosted_at >= cooldown):
             strength, boosted_at = min(MAX_STRENGTH, strength * tuning.heat_growth), at
-    return Use(strength, boosted_at, accessed_at)
+    return AccessState(strength, boosted_at, accessed_at)
 
 
-def cold_at(state: State, tuning: Tuning) -> datetime:
+def compute_cold_at(state: HeatState, tuning: Tuning) -> datetime:
     """From when the archiver may take a chain that nobody recalls before: untouched for
     `archive_days`, and colder than freezing.
 
     Both count from the last access: it is never earlier than the chain's making, nor, by our
     clock, than its last event.
     """
-    below = _hours_above(state, tuning.freezing, tuning)
-    return state.accessed_at + timedelta(hours=max(tuning.archive_days * 24, below))
+    hours_warm = _hours_above(state, tuning.freezing, tuning)
+    return state.accessed_at + timedelta(hours=max(tuning.archive_days * 24, hours_warm))
 
 
-def promote_until(state: State, tuning: Tuning) -> datetime:
+def compute_promote_until(state: HeatState, tuning: Tuning) -> datetime:
     """Until when a chain that nobody recalls is warm enough to be promoted: its heat is at least
     `promote` just as long as now ≤ this, which lies far back for one that never was."""
     return state.accessed_at + timedelta(hours=_hours_above(state, tuning.promote, tuning))
 
 
-def _base(state: State, tuning: Tuning) -> float:
-    important = _part(tuning.heat_importance, state.importance)
-    return min(1.0, important + _part(tuning.heat_density, state.density))
+def _initial_heat(state: HeatState, tuning: Tuning) -> float:
+    importance_term = _weighted(tuning.heat_importance, state.importance)
+    return min(1.0, importance_term + _weighted(tuning.heat_density, state.density))
 
 
-def _part(weight: float, share: float) -> float:
-    return 0.0 if min(weight, share) < _NOTHING else weight * share
+def _weighted(weight: float, share: float) -> float:
+    return 0.0 if min(weight, share) < _NEGLIGIBLE else weight * share
 
 
-def _hours_above(state: State, threshold: float, tuning: Tuning) -> float:
+def _hours_above(state: HeatState, threshold: float, tuning: Tuning) -> float:
     """For how many hours after its last access a chain's heat is at least `threshold`: the formula
     solved for Δt, τ·S·ln(I/threshold). A century back if it never is, a century at most."""
-    base = _base(state, tuning)
-    if base < threshold:
-        return -_FAR_HOURS
-    return min(_FAR_HOURS, tuning.heat_hours * state.strength * log(base / threshold))
+    initial = _initial_heat(state, tuning)
+    if initial < threshold:
+        return -_CENTURY_HOURS
+    return min(_CENTURY_HOURS, tuning.heat_hours * state.strength * log(initial / threshold))

@@ -6,53 +6,58 @@ from dataclasses import replace
 from uuid import UUID
 
 from strandline.chains import store_lanes
-from strandline.chains.segmentation import Lane, Rules, Turn, flows
-from strandline.chains.store_lanes import Kept, LoggedTurn
-from strandline.db.database import Access
+from strandline.chains.segmentation import Lane, SegmentationRules, Turn, read_flow_ids
+from strandline.chains.store_lanes import LaneRow, LoggedTurn
+from strandline.db.database import TenantDb
 
 
 def read_lanes(
-    access: Access, scope_id: UUID, space: str, sessions: Sequence[str]
+    access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> dict[str, Lane]:
     """What is open in these lanes."""
-    found: dict[str, Lane] = {}
-    users: dict[str, Turn] = {}
-    for logged in store_lanes.opened(access, scope_id, space, sessions):
-        turn = as_turn(logged)
-        if logged.is_user:
-            users[turn.session_id] = turn
-        if logged.is_open:
-            lane = found.get(turn.session_id, Lane())
-            judged = replace(lane, open=(*lane.open, turn))
-            found[turn.session_id] = lane.joined(turn) if logged.is_ahead else judged
-    return {name: replace(lane, user=users.get(name)) for name, lane in found.items()}
+    lane_by_session: dict[str, Lane] = {}
+    user_turn_by_session: dict[str, Turn] = {}
+    for event in store_lanes.read_open_turns(access, scope_id, space, sessions):
+        turn = to_turn(event)
+        if event.is_user:
+            user_turn_by_session[turn.session_id] = turn
+        if event.is_open:
+            lane = lane_by_session.get(turn.session_id, Lane())
+            judged_lane = replace(lane, open_turns=(*lane.open_turns, turn))
+            lane_by_session[turn.session_id] = (
+                lane.with_turn(turn) if event.is_ahead else judged_lane
+            )
+    return {
+        name: replace(lane, last_user_turn=user_turn_by_session.get(name))
+        for name, lane in lane_by_session.items()
+    }
 
 
-def as_turn(logged: LoggedTurn) -> Turn:
+def to_turn(event: LoggedTurn) -> Turn:
     """An event as the pure fold sees it."""
     return Turn(
-        event_id=logged.event_id,
-        seq=logged.seq,
-        session_id=logged.session_id,
-        role=logged.role,
-        type=logged.type,
-        said_at=logged.said_at,
-        recorded_at=logged.recorded_at,
-        flows=flows(logged.flows),
-        vector=None if logged.decided or logged.vector is None else json.loads(logged.vector),
-        given_up=logged.decided or logged.refused,
+        event_id=event.event_id,
+        seq=event.seq,
+        session_id=event.session_id,
+        role=event.role,
+        type=event.type,
+        said_at=event.said_at,
+        recorded_at=event.recorded_at,
+        flow_ids=read_flow_ids(event.flows),
+        vector=None if event.is_given_up or event.vector is None else json.loads(event.vector),
+        vector_given_up=event.is_given_up or event.is_refused,
     )
 
 
-def kept(session_id: str, lane: Lane, rules: Rules) -> Kept:
+def to_lane_row(session_id: str, lane: Lane, rules: SegmentationRules) -> LaneRow:
     """A lane that has something open, as it is kept; idle a gap after its last event."""
-    assert lane.last is not None
-    first = (*lane.open[:1], *lane.ahead[:1])[0]
-    return Kept(
+    assert lane.last_turn is not None
+    first = (*lane.open_turns[:1], *lane.pending_turns[:1])[0]
+    return LaneRow(
         session_id,
-        folded_seq=lane.last.seq,
-        after=first.seq - 1,
-        judged=lane.ahead[0].seq - 1 if lane.ahead else lane.last.seq,
-        user=lane.user and lane.user.event_id,
-        idle_at=lane.last.recorded_at + rules.gap,
+        folded_seq=lane.last_turn.seq,
+        open_after_seq=first.seq - 1,
+        judged_seq=lane.pending_turns[0].seq - 1 if lane.pending_turns else lane.last_turn.seq,
+        user_event_id=lane.last_user_turn and lane.last_user_turn.event_id,
+        idle_at=lane.last_turn.recorded_at + rules.gap,
     )

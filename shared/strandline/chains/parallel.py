@@ -5,33 +5,36 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from strandline.jobs.context import Worker
-from strandline.observability import trace_header, trace_of, traced
+from strandline.observability import trace_context, trace_header, trace_id_of
 
 
 @functools.cache
-def _helpers() -> ThreadPoolExecutor:
+def _thread_pool() -> ThreadPoolExecutor:
     """Kept, because a thread keeps a connection."""
     return ThreadPoolExecutor(3, thread_name_prefix="enrich")
 
 
-def at_once[A, B, C](
-    worker: Worker, one: Callable[[], A], two: Callable[[], B], three: Callable[[], C]
+def run_in_parallel[A, B, C](
+    worker: Worker,
+    first_call: Callable[[], A],
+    second_call: Callable[[], B],
+    third_call: Callable[[], C],
 ) -> tuple[A, B, C]:
     """All three side by side: they wait for a model, not for each other (A-68). The twin is asked
     here and now."""
-    if not worker.reasoner.asks:
-        return one(), two(), three()
-    trace = trace_of(trace_header())
+    if not worker.llm.has_model:
+        return first_call(), second_call(), third_call()
+    trace = trace_id_of(trace_header())
 
-    def apart[Value](ask: Callable[[], Value]) -> Future[tuple[Value, Mapping[str, float]]]:
-        def traced_ask() -> tuple[Value, Mapping[str, float]]:
-            with traced(trace):
-                return ask(), worker.reasoner.counted()
+    def submit[Value](call: Callable[[], Value]) -> Future[tuple[Value, Mapping[str, float]]]:
+        def traced_call() -> tuple[Value, Mapping[str, float]]:
+            with trace_context(trace):
+                return call(), worker.llm.take_metrics()
 
-        return _helpers().submit(traced_ask)
+        return _thread_pool().submit(traced_call)
 
-    first, second, third = apart(one), apart(two), apart(three)
-    answers = first.result(), second.result(), third.result()
-    for _, counted in answers:
-        worker.tally.counts.update(counted)
-    return answers[0][0], answers[1][0], answers[2][0]
+    first, second, third = submit(first_call), submit(second_call), submit(third_call)
+    results = first.result(), second.result(), third.result()
+    for _, counts in results:
+        worker.tally.counters.update(counts)
+    return results[0][0], results[1][0], results[2][0]

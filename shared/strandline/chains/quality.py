@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 type Mode = Literal["strict", "balanced", "permissive"]
 
 
-class Trait(NamedTuple):
+class EventTraits(NamedTuple):
     """What density looks at in an event: its form, not its words."""
 
     type: str
@@ -22,11 +22,11 @@ class Trait(NamedTuple):
     has_payload: bool
 
 
-class Judged(NamedTuple):
+class QualityVerdict(NamedTuple):
     """A run's quality from 0 to 1, and why it is rejected, if it is."""
 
     quality: float
-    rejected: str | None
+    rejection_reason: str | None
 
 
 class Gate(NamedTuple):
@@ -35,7 +35,7 @@ class Gate(NamedTuple):
     quality: float
     density: float
     events: int
-    important: float
+    min_importance: float
     """From this importance on a run passes, however short: a fact can be one line."""
 
 
@@ -48,80 +48,80 @@ class Weights(NamedTuple):
     payloads: float
 
 
-DENSITY = Weights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
-KINDS = 4
+DENSITY_WEIGHTS = Weights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
+FULL_KINDS = 4
 """Different pairs of role and type from which a run is as varied as it can be."""
-CHARACTERS = 1500
+FULL_CHARACTERS = 1500
 """Of text in a run, from which it is as full as it can be."""
-COUNTED_CHARACTERS = 500
+MAX_EVENT_CHARACTERS = 500
 """Of one event at most: a log file is not a conversation."""
-METADATA_KEYS = 2
+FULL_METADATA_KEYS = 2
 """Of an event on average, from which there is as much metadata as can be."""
 
 IMPORTANCE_SHARE, DENSITY_SHARE, COHERENCE_SHARE = 0.4, 0.35, 0.25
 """Of a quality. A run whose coherence is unknown is judged by the other two."""
 
 GATES: Mapping[Mode, Gate] = {
-    "strict": Gate(quality=0.4, density=0.3, events=2, important=0.4),
-    "balanced": Gate(quality=0.25, density=0.15, events=1, important=0.2),
-    "permissive": Gate(quality=0.1, density=0.0, events=1, important=0.1),
+    "strict": Gate(quality=0.4, density=0.3, events=2, min_importance=0.4),
+    "balanced": Gate(quality=0.25, density=0.15, events=1, min_importance=0.2),
+    "permissive": Gate(quality=0.1, density=0.0, events=1, min_importance=0.1),
 }
 
 
-def density(traits: Sequence[Trait]) -> float:
+def compute_density(traits: Sequence[EventTraits]) -> float:
     """How rich a run is in kinds of events, text, metadata and payloads, from 0 to 1; 0 of none."""
     if not traits:
         return 0.0
-    kinds = (len({(trait.role, trait.type) for trait in traits}) - 1) / (KINDS - 1)
-    chars = sum(min(trait.chars, COUNTED_CHARACTERS) for trait in traits)
+    kinds = (len({(trait.role, trait.type) for trait in traits}) - 1) / (FULL_KINDS - 1)
+    chars = sum(min(trait.chars, MAX_EVENT_CHARACTERS) for trait in traits)
     keys = sum(trait.metadata_keys for trait in traits) / len(traits)
     shares = (
         min(1.0, kinds),
         # By its logarithm: the first sentences say more than the twentieth.
-        min(1.0, math.log1p(chars / 100) / math.log1p(CHARACTERS / 100)),
-        min(1.0, keys / METADATA_KEYS),
+        min(1.0, math.log1p(chars / 100) / math.log1p(FULL_CHARACTERS / 100)),
+        min(1.0, keys / FULL_METADATA_KEYS),
         float(any(trait.has_payload for trait in traits)),
     )
-    return math.sumprod(DENSITY, shares)
+    return math.sumprod(DENSITY_WEIGHTS, shares)
 
 
-def coherence(vectors: Sequence[Sequence[float]]) -> float | None:
+def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
     """Mean cosine of a run's vectors to their centroid, from 0 to 1. None for fewer than two that
     have a length: nothing is compared with itself."""
-    units = [unit for vector in vectors if (unit := _unit(vector))]
+    units = [unit for vector in vectors if (unit := _normalize(vector))]
     if len(units) < 2:
         return None
-    centre = _unit([sum(values) for values in zip(*units, strict=True)])
+    centre = _normalize([sum(values) for values in zip(*units, strict=True)])
     if not centre:
         return 0.0
     return min(1.0, max(0.0, sum(math.sumprod(unit, centre) for unit in units) / len(units)))
 
 
-def judge(
+def judge_quality(
     mode: Mode, *, density: float, coherence: float | None, importance: float, events: int
-) -> Judged:
+) -> QualityVerdict:
     """Does a run pass its tenant's gate? The reason names what it lacks, with both figures."""
     parts = [(IMPORTANCE_SHARE, importance), (DENSITY_SHARE, density)]
     if coherence is not None:
         parts.append((COHERENCE_SHARE, coherence))
     quality = sum(share * value for share, value in parts) / sum(share for share, _ in parts)
     gate = GATES[mode]
-    if importance >= gate.important:
-        return Judged(quality, None)
-    lacks = [
-        f"{name} {found:.2f} is below {least:g}"
-        for name, found, least in (
+    if importance >= gate.min_importance:
+        return QualityVerdict(quality, None)
+    shortfalls = [
+        f"{name} {actual:.2f} is below {minimum:g}"
+        for name, actual, minimum in (
             ("quality", quality, gate.quality),
             ("density", density, gate.density),
         )
-        if found < least
+        if actual < minimum
     ]
     if events < gate.events:
-        lacks.append(f"{events} events are fewer than {gate.events}")
-    return Judged(quality, f"{mode}: {', '.join(lacks)}" if lacks else None)
+        shortfalls.append(f"{events} events are fewer than {gate.events}")
+    return QualityVerdict(quality, f"{mode}: {', '.join(shortfalls)}" if shortfalls else None)
 
 
-def _unit(vector: Sequence[float]) -> list[float]:
+def _normalize(vector: Sequence[float]) -> list[float]:
     """The vector at length 1; empty where it has no length."""
     length = math.hypot(*vector)
     return [value / length for value in vector] if length else []

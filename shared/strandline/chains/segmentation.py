@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Literal
 from uuid import UUID
 
-type Closing = Literal["break", "force", "gap", "idle"]
+type CloseReason = Literal["break", "force", "gap", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class Turn:
     said_at: datetime
     """By the caller's clock, or ours where the caller gave none."""
     recorded_at: datetime
-    flows: frozenset[str] = frozenset()
+    flow_ids: frozenset[str] = frozenset()
     """Its workflow and execution ids, see `flows`."""
     vector: Sequence[float] | None = None
     """Of user messages; of other events it is not looked at."""
-    given_up: bool = False
+    vector_given_up: bool = False
     """Its vector was refused, or is not waited for any longer."""
 
     @property
-    def asks(self) -> bool:
+    def is_user_message(self) -> bool:
         """A user's message: here alone a topic can break."""
         return self.role == "user" and self.type == "message"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SegmentationRules:
     """What topics are cut by."""
 
     low: float
@@ -52,9 +52,9 @@ class Rules:
     """From here it goes on; in between somebody is asked."""
     gap: timedelta
     """A longer silence closes a lane."""
-    flush: int
+    max_open_events: int
     """So many open events close the older half."""
-    ahead: int
+    lookahead: int
     """So many later events of its lane are waited for before an event is judged."""
 
 
@@ -62,33 +62,37 @@ class Rules:
 class Lane:
     """What is open of a session in a scope, in order."""
 
-    open: tuple[Turn, ...] = ()
+    open_turns: tuple[Turn, ...] = ()
     """The topic under way, as far as it is judged."""
-    ahead: tuple[Turn, ...] = ()
+    pending_turns: tuple[Turn, ...] = ()
     """What came after, and is not judged yet."""
-    user: Turn | None = None
+    last_user_turn: Turn | None = None
     """The latest judged user message to compare with: it may be closed already, where the older
     half was closed by force."""
 
     @property
-    def last(self) -> Turn | None:
+    def last_turn(self) -> Turn | None:
         """Its latest event; none where nothing is open."""
-        return (*self.open[-1:], *self.ahead[-1:])[-1] if self.open or self.ahead else None
+        return (
+            (*self.open_turns[-1:], *self.pending_turns[-1:])[-1]
+            if self.open_turns or self.pending_turns
+            else None
+        )
 
-    def joined(self, turn: Turn) -> "Lane":
+    def with_turn(self, turn: Turn) -> "Lane":
         """With its next event."""
-        return replace(self, ahead=(*self.ahead, turn))
+        return replace(self, pending_turns=(*self.pending_turns, turn))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TopicRun:
     """Events that belong together, and what ended them."""
 
     turns: tuple[Turn, ...]
-    closed_by: Closing
+    closed_by: CloseReason
 
 
-class Verdict(Enum):
+class TopicVerdict(Enum):
     """What two user messages say about the topic."""
 
     ALONE = "alone"
@@ -106,100 +110,110 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """A verdict, and the cosine it rests on, where it rests on one."""
 
-    verdict: Verdict
+    verdict: TopicVerdict
     cosine: float | None = None
 
 
-def compare(lane: Lane, rules: Rules) -> Compared:
+def compare_topic(lane: Lane, rules: SegmentationRules) -> Comparison:
     """Whether the lane's topic goes on with the first event that is not judged."""
-    before, turn = lane.user, lane.ahead[0]
-    if not turn.asks or before is None or not lane.open:
-        return Compared(Verdict.ALONE)
-    if before.flows & turn.flows:
-        return Compared(Verdict.FLOW)
-    if before.given_up or turn.given_up:
-        return Compared(Verdict.BLIND)
-    if before.vector is None or turn.vector is None:
-        return Compared(Verdict.WAIT)
-    alike = cosine(before.vector, turn.vector)
-    if alike >= rules.high:
-        return Compared(Verdict.CONTINUE, alike)
-    return Compared(Verdict.BREAK if alike < rules.low else Verdict.GRAY, alike)
+    previous, turn = lane.last_user_turn, lane.pending_turns[0]
+    if not turn.is_user_message or previous is None or not lane.open_turns:
+        return Comparison(TopicVerdict.ALONE)
+    if previous.flow_ids & turn.flow_ids:
+        return Comparison(TopicVerdict.FLOW)
+    if previous.vector_given_up or turn.vector_given_up:
+        return Comparison(TopicVerdict.BLIND)
+    if previous.vector is None or turn.vector is None:
+        return Comparison(TopicVerdict.WAIT)
+    similarity = cosine_similarity(previous.vector, turn.vector)
+    if similarity >= rules.high:
+        return Comparison(TopicVerdict.CONTINUE, similarity)
+    return Comparison(
+        TopicVerdict.BREAK if similarity < rules.low else TopicVerdict.GRAY, similarity
+    )
 
 
-def step(lane: Lane, rules: Rules, *, breaks: bool) -> tuple[Lane, Run | None]:
+def judge_next(
+    lane: Lane, rules: SegmentationRules, *, breaks: bool
+) -> tuple[Lane, TopicRun | None]:
     """The lane with its first event that was not judged in its topic, and the run that this closed,
     if any. `breaks`: the topic ended before that event, by `compare` or by who was asked. One event
     closes one run at most: after a break it is alone, and `flush` is more than that."""
-    turn, *ahead = lane.ahead
-    closed = Run(lane.open, "break") if breaks and lane.open else None
-    held = (turn,) if breaks else (*lane.open, turn)
-    if closed is None and len(held) >= rules.flush:
-        half = len(held) // 2
-        closed, held = Run(held[:half], "force"), held[half:]
-    return Lane(held, tuple(ahead), turn if turn.asks else None if breaks else lane.user), closed
+    turn, *pending = lane.pending_turns
+    closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
+    open_turns = (turn,) if breaks else (*lane.open_turns, turn)
+    if closed_run is None and len(open_turns) >= rules.max_open_events:
+        half = len(open_turns) // 2
+        closed_run, open_turns = TopicRun(open_turns[:half], "force"), open_turns[half:]
+    return Lane(
+        open_turns,
+        tuple(pending),
+        turn if turn.is_user_message else None if breaks else lane.last_user_turn,
+    ), closed_run
 
 
-def close(lane: Lane, closed_by: Closing) -> tuple[Lane, Run | None]:
+def close_lane(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | None]:
     """An empty lane, and all that was open, which is judged, as a run: what comes next is compared
     with nothing."""
-    assert not lane.ahead, "what is not judged would be lost"
-    return Lane(), Run(lane.open, closed_by) if lane.open else None
+    assert not lane.pending_turns, "what is not judged would be lost"
+    return Lane(), TopicRun(lane.open_turns, closed_by) if lane.open_turns else None
 
 
-def silent(lane: Lane, turn: Turn, rules: Rules) -> bool:
+def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
     """Between the lane's last event and this one lies a gap. Clocks that go back show none."""
-    return lane.last is not None and turn.said_at - lane.last.said_at > rules.gap
+    return lane.last_turn is not None and turn.said_at - lane.last_turn.said_at > rules.gap
 
 
-type Continues = Callable[[Lane], bool]
+type ContinuesPredicate = Callable[[Lane], bool]
 """Whether a lane's topic goes on with its first event that is not judged."""
 
 
-def runs(
-    turns: Iterable[Turn], rules: Rules, continues: Continues
-) -> tuple[list[Run], dict[str, Lane]]:
+def segment_scope(
+    turns: Iterable[Turn], rules: SegmentationRules, continues: ContinuesPredicate
+) -> tuple[list[TopicRun], dict[str, Lane]]:
     """A whole scope folded at once, in order of seq: the closed runs, in the order of their
     closing, and what stays open by session. `continues` answers where the verdict is gray; a
     vector that is missing is not waited for."""
     lanes: dict[str, Lane] = {}
-    found: list[Run] = []
+    closed_runs: list[TopicRun] = []
     for turn in turns:
         lane = lanes.get(turn.session_id, Lane())
-        if silent(lane, turn, rules):
-            found += finish(lane, rules, continues, "gap")
+        if is_after_gap(lane, turn, rules):
+            closed_runs += finish_lane(lane, rules, continues, "gap")
             lane = Lane()
-        lane, closed = _judged(lane.joined(turn), rules, continues, rules.ahead)
-        found += closed
+        lane, newly_closed = _judge_pending(lane.with_turn(turn), rules, continues, rules.lookahead)
+        closed_runs += newly_closed
         lanes[turn.session_id] = lane
-    return found, lanes
+    return closed_runs, lanes
 
 
-def finish(lane: Lane, rules: Rules, continues: Continues, closed_by: Closing) -> list[Run]:
+def finish_lane(
+    lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, closed_by: CloseReason
+) -> list[TopicRun]:
     """A lane's last runs, where nothing more is waited for."""
-    lane, found = _judged(lane, rules, continues, 0)
-    _, last = close(lane, closed_by)
-    return [*found, *([last] if last else [])]
+    lane, closed_runs = _judge_pending(lane, rules, continues, 0)
+    _, last = close_lane(lane, closed_by)
+    return [*closed_runs, *([last] if last else [])]
 
 
-def _judged(
-    lane: Lane, rules: Rules, continues: Continues, ahead: int
-) -> tuple[Lane, Sequence[Run]]:
+def _judge_pending(
+    lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, lookahead: int
+) -> tuple[Lane, Sequence[TopicRun]]:
     """The lane with all but so many events judged, and what that closed."""
-    found: list[Run] = []
-    while len(lane.ahead) > ahead:
-        verdict = compare(lane, rules).verdict
-        gray = verdict is Verdict.GRAY
-        breaks = not continues(lane) if gray else verdict is Verdict.BREAK
-        lane, closed = step(lane, rules, breaks=breaks)
-        found += [closed] if closed else []
-    return lane, found
+    closed_runs: list[TopicRun] = []
+    while len(lane.pending_turns) > lookahead:
+        verdict = compare_topic(lane, rules).verdict
+        is_gray = verdict is TopicVerdict.GRAY
+        breaks = not continues(lane) if is_gray else verdict is TopicVerdict.BREAK
+        lane, closed_run = judge_next(lane, rules, breaks=breaks)
+        closed_runs += [closed_run] if closed_run else []
+    return lane, closed_runs
 
 
-def flows(metadata: dict[str, object]) -> frozenset[str]:
+def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:
     """The workflow and execution ids in an event's metadata, each with its kind."""
     return frozenset(
         f"{name}={metadata[name]}"
@@ -208,8 +222,8 @@ def flows(metadata: dict[str, object]) -> frozenset[str]:
     )
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine_similarity(first: Sequence[float], second: Sequence[float]) -> float:
     """How alike two vectors point, from -1 to 1; of one without length 0. Neither has to be of
     length 1: stored ones are rounded."""
-    length = math.sqrt(math.sumprod(one, one) * math.sumprod(other, other))
-    return math.sumprod(one, other) / length if length else 0.0
+    length = math.sqrt(math.sumprod(first, first) * math.sumprod(second, second))
+    return math.sumprod(first, second) / length if length else 0.0

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any, LiteralString
 from uuid import UUID
 
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class Text:
+class RunEvent:
     """An event of a run, as much of it as its chain is made of."""
 
     event_id: UUID
@@ -32,10 +32,10 @@ class Text:
     vector: str | None
 
 
-def texts(access: Access, space: str, event_ids: Sequence[UUID]) -> Sequence[Text]:
+def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
     """These events by seq; those that were erased are missing."""
     return access.fetch(
-        Text,
+        RunEvent,
         """
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
@@ -53,7 +53,7 @@ def texts(access: Access, space: str, event_ids: Sequence[UUID]) -> Sequence[Tex
 
 
 @dataclass(frozen=True)
-class Spoken:
+class TopicEvent:
     """An event, as much of it as tells whether a topic goes on."""
 
     event_id: UUID
@@ -70,12 +70,12 @@ class Spoken:
     erased: bool
 
 
-def spoken(
-    access: Access, unread: Sequence[UUID], known: Sequence[UUID]
-) -> tuple[Sequence[Spoken], set[UUID]]:
+def read_topic_events(
+    access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]
+) -> tuple[Sequence[TopicEvent], set[UUID]]:
     """Those of the `unread` events that are not erased, and which of these and the `known` are."""
     rows = access.fetch(
-        Spoken,
+        TopicEvent,
         """
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,
@@ -88,12 +88,12 @@ def spoken(
         """,
         {"unread": list(unread), "known": list(known)},
     )
-    there = [row for row in rows if not row.erased]
-    return there, {row.event_id for row in rows if row.erased}
+    present = [row for row in rows if not row.erased]
+    return present, {row.event_id for row in rows if row.erased}
 
 
 @dataclass(frozen=True)
-class Head:
+class ChainHead:
     """A chain as it is now: its row, and what its newest version says."""
 
     chain_id: UUID
@@ -118,7 +118,7 @@ class Head:
     coherence: float | None
 
 
-_HEADS = """
+_SELECT_HEAD = """
     select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
         v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
         v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
@@ -128,17 +128,22 @@ _HEADS = """
 """
 
 
-_NEWEST = 500
+_MAX_CANDIDATES = 500
 """Chains of a scope that a run may join: what that costs does not grow with the scope."""
 
 
-def nearest(
-    access: Access, scope_id: UUID, space: str, vector: str, alike: float, most_events: int
-) -> Head | None:
+def find_nearest(
+    access: TenantDb,
+    scope_id: UUID,
+    space: str,
+    vector: str,
+    min_similarity: float,
+    max_events: int,
+) -> ChainHead | None:
     """Of the newest chains of this scope, by their last event, the one whose summary is most like a
-    vector: at least `alike` (cosine), and of no more than `most_events` events."""
+    vector: at least `min_similarity` (cosine), and of no more than `max_events` events."""
     rows = access.fetch(
-        Head,
+        ChainHead,
         """
         with near as materialized (  -- vectors first: a join of all chains costs twenty times that
             select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
@@ -167,33 +172,33 @@ def nearest(
             "scope_id": scope_id,
             "space": space,
             "vector": vector,
-            "alike": alike,
-            "most_events": most_events,
-            "newest": _NEWEST,
+            "alike": min_similarity,
+            "most_events": max_events,
+            "newest": _MAX_CANDIDATES,
         },
     )
     return rows[0] if rows else None
 
 
-def head(access: Access, chain_id: UUID) -> Head | None:
+def read_head(access: TenantDb, chain_id: UUID) -> ChainHead | None:
     """A chain. In a transaction it stays as it is until the end: recalls wait."""
     rows = access.fetch(
-        Head,
-        _HEADS + "where c.chain_id = %(chain_id)s for no key update of c",
+        ChainHead,
+        _SELECT_HEAD + "where c.chain_id = %(chain_id)s for no key update of c",
         {"chain_id": chain_id},
     )
     return rows[0] if rows else None
 
 
 @dataclass(frozen=True)
-class _Linked:
+class _EventId:
     event_id: UUID
 
 
-def linked(access: Access, chain_id: UUID) -> list[UUID]:
+def list_event_ids(access: TenantDb, chain_id: UUID) -> list[UUID]:
     """The events of a chain, by seq."""
     rows = access.fetch(
-        _Linked,
+        _EventId,
         "select event_id from chain_events where chain_id = %(chain_id)s order by seq",
         {"chain_id": chain_id},
     )
@@ -201,7 +206,7 @@ def linked(access: Access, chain_id: UUID) -> list[UUID]:
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainEvent:
     """An event that a chain takes in."""
 
     event_id: UUID
@@ -209,7 +214,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Version:
+class ChainVersion:
     """A chain's new version, and the row of the chain that it makes."""
 
     chain_id: UUID
@@ -249,7 +254,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Use:
+class ChainUse:
     """What use made of a chain before it was dropped."""
 
     version: int
@@ -260,10 +265,10 @@ class Use:
     archived_at: datetime | None
 
 
-def use_before(access: Access, chain_id: UUID) -> Use | None:
+def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
     """What use made of a chain that was dropped and is not folded again up to its last version."""
     rows = access.fetch(
-        Use,
+        ChainUse,
         "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
         " where chain_id = %(chain_id)s",
         {"chain_id": chain_id},
@@ -271,31 +276,37 @@ def use_before(access: Access, chain_id: UUID) -> Use | None:
     return rows[0] if rows else None
 
 
-def add(
-    access: Access, made: Version, links: Sequence[Link], space: str, vector: str | None
+def add_version(
+    access: TenantDb,
+    version: ChainVersion,
+    links: Sequence[ChainEvent],
+    space: str,
+    vector: str | None,
 ) -> None:
     """Write a version and what hangs on it; `vector` is its summary's, of a chain that is listed.
     Must be in the transaction that moves the scope's mark."""
     params: dict[str, object] = {
-        **vars(made),
-        "participants": list(made.participants),
-        "entities": json.dumps(made.entities),
-        "settings": json.dumps(made.settings),
-        "models": json.dumps(made.models),
+        **vars(version),
+        "participants": list(version.participants),
+        "entities": json.dumps(version.entities),
+        "settings": json.dumps(version.settings),
+        "models": json.dumps(version.models),
         "links": json.dumps([{"event_id": str(link.event_id), "seq": link.seq} for link in links]),
         "space": space,
         "vector": vector,
     }
-    unindex = _UNINDEX if made.version > 1 else ""  # before its first one it has no vector
-    index = _INDEX if vector is not None else ""
+    delete_vector = (
+        _DELETE_VECTOR if version.version > 1 else ""
+    )  # before its first one it has no vector
+    insert_vector = _INSERT_VECTOR if vector is not None else ""
     statements: tuple[LiteralString, ...] = (
-        *(_VERSION, _HEAD, _LINKS if links else ""),
-        *(unindex, _USED, index),
+        *(_INSERT_VERSION, _UPSERT_CHAIN, _INSERT_LINKS if links else ""),
+        *(delete_vector, _DELETE_USE, insert_vector),
     )
     access.execute_all([statement for statement in statements if statement], params)
 
 
-_VERSION = """
+_INSERT_VERSION = """
     insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
         made_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at,
         topic, summary, entities, importance, density, coherence, quality, rejected, settings,
@@ -319,7 +330,7 @@ _VERSION = """
                 offset 0) e
             order by trust_rank(e.origin) limit 1))
 """
-_HEAD = """
+_UPSERT_CHAIN = """
     insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
         last_event_at, created_at, importance, density, strength, accessed_at, boosted_at, cold_at,
         promote_until, archived_at)
@@ -335,16 +346,18 @@ _HEAD = """
         archived_at = case when excluded.status = 'archived'
             then coalesce(chains.archived_at, excluded.archived_at) end
 """
-_LINKS = """
+_INSERT_LINKS = """
     insert into chain_events
         (tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)
     select current_tenant(), r.event_id, %(chain_id)s, %(scope_id)s, %(participants)s, r.seq,
         %(version)s
     from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid, seq bigint)
 """
-_UNINDEX = "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
-_USED = "delete from chain_use where chain_id = %(chain_id)s and version <= %(version)s"
-_INDEX = """
+_DELETE_VECTOR = (
+    "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
+)
+_DELETE_USE = "delete from chain_use where chain_id = %(chain_id)s and version <= %(version)s"
+_INSERT_VECTOR = """
     insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
     values (current_tenant(), %(space)s, %(scope_id)s, %(chain_id)s, %(participants)s,
         %(vector)s::halfvec)
@@ -352,7 +365,7 @@ _INDEX = """
 
 
 @dataclass(frozen=True)
-class Unindexed:
+class UnindexedChain:
     """An active chain that is not found by meaning."""
 
     chain_id: UUID
@@ -360,12 +373,12 @@ class Unindexed:
     summary: str
 
 
-def without_vector(
-    access: Access, space: str, after: UUID | None, limit: int
-) -> Sequence[Unindexed]:
+def list_unindexed(
+    access: TenantDb, space: str, after: UUID | None, limit: int
+) -> Sequence[UnindexedChain]:
     """The next active chains after this one whose summary has no vector in this space."""
     return access.fetch(
-        Unindexed,
+        UnindexedChain,
         """
         select c.chain_id, c.version, v.summary
         from chains c join chain_versions v on v.tenant_id = c.tenant_id
@@ -382,7 +395,7 @@ def without_vector(
 
 
 @dataclass(frozen=True)
-class Indexed:
+class SummaryVector:
     """A summary's vector, as Postgres writes it."""
 
     chain_id: UUID
@@ -390,7 +403,7 @@ class Indexed:
     vector: str
 
 
-def index(access: Access, space: str, vectors: Sequence[Indexed]) -> int:
+def store_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
     """Store these vectors, but for chains that say something else by now or are active no more;
     gives how many. In a transaction: the chains stay as they are until its end."""
     return access.execute(
@@ -420,7 +433,7 @@ def index(access: Access, space: str, vectors: Sequence[Indexed]) -> int:
     )
 
 
-def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
+def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Forget all that was folded in these scopes, and name them as due; decisions, the record of
     use and what use made of each chain stay. `fold_no` moves on, so that a fold under way notices.
     """
@@ -430,11 +443,11 @@ def drop(access: Access, scope_ids: Sequence[UUID]) -> None:
         " for no key update",
         params,
     )
-    for statement in _DROP:
+    for statement in _DROP_STATEMENTS:
         access.execute(statement, params)
 
 
-_DROP = (
+_DROP_STATEMENTS = (
     # A row that is there is of a later version: the chain was on the way to it again.
     """
     insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Decision:
     body: dict[str, Any]
 
 
-def between(access: Access, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:
+def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:
     """What takes effect from one mark of a scope to another, both included."""
     return access.fetch(
         Decision,
@@ -38,8 +38,8 @@ def between(access: Access, scope_id: UUID, first: int, last: int) -> Sequence[D
     )
 
 
-def about(
-    access: Access, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
+def list_about(
+    access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
 ) -> Sequence[Decision]:
     """What of these kinds was decided about these events."""
     if not event_ids:
@@ -56,12 +56,12 @@ def about(
     )
 
 
-def add(
-    access: Access, scope_id: UUID, participants: Sequence[str], decided: Sequence[Decision]
+def add_decisions(
+    access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[Decision]
 ) -> None:
     """Keep what was decided, in the transaction of the fold that goes by it. The compare-and-swap
     of fold_no has made sure that nobody decided the same before."""
-    if not decided:
+    if not decisions:
         return
     access.execute(
         """
@@ -79,13 +79,13 @@ def add(
                 [
                     {
                         "decision_id": str(uuid7()),
-                        "event_id": str(one.event_id),
-                        "kind": one.kind,
-                        "attempt": one.attempt,
-                        "at_seq": one.at_seq,
-                        "body": one.body,
+                        "event_id": str(decision.event_id),
+                        "kind": decision.kind,
+                        "attempt": decision.attempt,
+                        "at_seq": decision.at_seq,
+                        "body": decision.body,
                     }
-                    for one in decided
+                    for decision in decisions
                 ]
             ),
         },
@@ -97,12 +97,12 @@ class _Count:
     n: int
 
 
-def attempts(access: Access, event_id: UUID, kind: str) -> int:
+def count_attempts(access: TenantDb, event_id: UUID, kind: str) -> int:
     """How often something of this kind was decided about an event."""
-    (found,) = access.fetch(
+    (row,) = access.fetch(
         _Count,
         "select count(*) as n from decisions where event_id = %(event_id)s and kind = %(kind)s"
         " and scope_id = (select scope_id from events where event_id = %(event_id)s)",
         {"event_id": event_id, "kind": kind},
     )
-    return found.n
+    return row.n

@@ -5,41 +5,41 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.db.database import Access, Connection
+from strandline.db.database import Connection, TenantDb
 from strandline.jobs.table import GARBAGE_PERIOD
-from strandline.tenants.store import named
+from strandline.tenants.store import list_tenant_ids
 
-_MARKED_SECONDS = 900
+_MIN_MARKED_SECONDS = 900
 """How long a payload is marked before it goes: longer than any append lives that did not meet the
 mark. The longest function that appends has 29 s."""
-_REMOVING_SECONDS = 900
+_REMOVAL_TIMEOUT_SECONDS = 900
 """How long a removal may be under way before whoever began it is dead: the longest that a Lambda
 lives."""
-_REMOVED_SECONDS = 60
+_REMOVAL_GRACE_SECONDS = 60
 """How long after a removal no append may rest on the payload: it may have put its bytes before.
 Twice what the longest append takes."""
 
 
-def tenants(connection: Connection, now: datetime, grace: timedelta) -> list[str]:
+def list_tenants(connection: Connection, now: datetime, grace: timedelta) -> list[str]:
     """Tenants with cold chains, with payloads that are marked to go, or whose payloads were not
     looked through in the present GARBAGE_PERIOD and may hold some that nobody cites, older than
     `grace`."""
-    asked = (now, GARBAGE_PERIOD, grace)
-    return named(connection, "select * from tenants_to_collect(%s, %s, %s)", asked)
+    params = (now, GARBAGE_PERIOD, grace)
+    return list_tenant_ids(connection, "select * from tenants_to_collect(%s, %s, %s)", params)
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _ChainId:
     chain_id: UUID
 
 
-def archive(access: Access, now: datetime, limit: int) -> int:
+def archive_cold_chains(access: TenantDb, now: datetime, limit: int) -> int:
     """Take up to `limit` cold chains out of mid-term memory, the longest cold first; gives how
     many. Their events, versions and links stay. A chain whose recall is not counted yet waits: it
     may be warm. In a transaction."""
     return len(
         access.fetch(
-            _Chain,
+            _ChainId,
             """
             with cold as materialized (
                 select c.scope_id, c.chain_id from chains c
@@ -59,7 +59,7 @@ def archive(access: Access, now: datetime, limit: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _ScanPosition:
     position: str
 
 
@@ -68,25 +68,25 @@ class _Cid:
     cid: str
 
 
-def pass_begins(access: Access) -> str:
+def begin_scan(access: TenantDb) -> str:
     """The address after which the look through the tenant's payloads goes on; '' is the beginning.
     Removals that are over are forgotten. In a transaction."""
     access.execute("delete from blob_removals where removing_until < now()", {})
     access.execute(
         "insert into blob_passes (tenant_id) values (current_tenant()) on conflict do nothing", {}
     )
-    (found,) = access.fetch(_Pass, "select position from blob_passes for no key update", {})
-    return found.position
+    (scan,) = access.fetch(_ScanPosition, "select position from blob_passes for no key update", {})
+    return scan.position
 
 
-def pass_goes_on(access: Access, position: str, now: datetime) -> None:
+def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
     """The look has come to this address; to '' is the end. What was marked before the last one
     ended, and neither of the two took, is not there any more: its mark goes. In a transaction."""
     access.execute(
         "delete from blob_removals r using blob_passes p where %(position)s = ''"
         " and r.removing_until is null and r.marked_at < p.ended_at"
         " and r.marked_at < now() - make_interval(secs => %(seconds)s)",
-        {"position": position, "seconds": _MARKED_SECONDS},
+        {"position": position, "seconds": _MIN_MARKED_SECONDS},
     )
     access.execute(
         "update blob_passes set position = %(position)s,"
@@ -95,7 +95,7 @@ def pass_goes_on(access: Access, position: str, now: datetime) -> None:
     )
 
 
-def begin_removal(access: Access, cids: Sequence[str]) -> list[str]:
+def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Of payloads older than their grace the ones whose bytes may go now: marked by an earlier
     pass, and still cited by nobody. No append may rest on them until `end_removal`. Those that
     nobody cites and nobody marked are marked. In a transaction.
@@ -104,10 +104,10 @@ def begin_removal(access: Access, cids: Sequence[str]) -> list[str]:
     """
     params: dict[str, object] = {
         "cids": list(cids),
-        "marked": _MARKED_SECONDS,
-        "seconds": _REMOVING_SECONDS,
+        "marked": _MIN_MARKED_SECONDS,
+        "seconds": _REMOVAL_TIMEOUT_SECONDS,
     }
-    doomed = access.fetch(
+    rows = access.fetch(
         _Cid,
         """
         update blob_removals r
@@ -134,14 +134,14 @@ def begin_removal(access: Access, cids: Sequence[str]) -> list[str]:
         """,
         params,
     )
-    return [row.cid for row in doomed]
+    return [row.cid for row in rows]
 
 
-def end_removal(access: Access, cids: Sequence[str]) -> None:
+def end_removal(access: TenantDb, cids: Sequence[str]) -> None:
     """These bytes are gone: after a moment appends may put them anew. In a transaction."""
     access.execute(
         "update blob_removals set removing_until ="
         " clock_timestamp() + make_interval(secs => %(seconds)s)"
         " where cid = any (%(cids)s) and removing_until is not null",
-        {"cids": list(cids), "seconds": _REMOVED_SECONDS},
+        {"cids": list(cids), "seconds": _REMOVAL_GRACE_SECONDS},
     )

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class Mark:
+class FoldState:
     """How far a scope is folded, read at one moment."""
 
     scope_id: UUID
@@ -28,10 +28,10 @@ class Mark:
     """What was decided last to fold by."""
 
 
-def mark(access: Access, scope_id: UUID) -> Mark | None:
+def read_fold_state(access: TenantDb, scope_id: UUID) -> FoldState | None:
     """Where a scope's fold stands; nothing for a scope that is not there."""
     rows = access.fetch(
-        Mark,
+        FoldState,
         """
         select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.settled_seq, s.last_seq,
             t.tuning, (
@@ -45,7 +45,7 @@ def mark(access: Access, scope_id: UUID) -> Mark | None:
     return rows[0] if rows else None
 
 
-def swap(access: Access, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
+def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
     """Move a scope's mark, if nobody else did since `fold_no` was read. The first statement of a
     fold's transaction: from here on nobody else folds or appends to this scope."""
     return (
@@ -76,15 +76,15 @@ class LoggedTurn:
     """Its workflow and execution ids."""
     vector: str | None
     """A user message's, as Postgres writes it."""
-    refused: bool
+    is_refused: bool
     """The model takes no such text."""
-    decided: bool
+    is_given_up: bool
     """That its vector is not waited for is a decision already."""
     erased: bool
 
 
-def turns(
-    access: Access, scope_id: UUID, space: str, after: int, limit: int
+def read_turns(
+    access: TenantDb, scope_id: UUID, space: str, after: int, limit: int
 ) -> Sequence[LoggedTurn]:
     """The next events of a scope past a mark."""
     return access.fetch(
@@ -122,8 +122,8 @@ class OpenTurn(LoggedTurn):
     """It is what the next user message is compared with."""
 
 
-def opened(
-    access: Access, scope_id: UUID, space: str, sessions: Sequence[str]
+def read_open_turns(
+    access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> Sequence[OpenTurn]:
     """What is open in these lanes, by seq; events that were erased are passed over."""
     return access.fetch(
@@ -160,33 +160,33 @@ def opened(
 
 
 @dataclass(frozen=True)
-class Kept:
+class LaneRow:
     """A lane as it is kept."""
 
     session_id: str
     folded_seq: int
-    after: int
+    open_after_seq: int
     """Its events past this seq are open."""
-    judged: int
+    judged_seq: int
     """Those past this one are not judged yet."""
-    user: UUID | None
+    user_event_id: UUID | None
     """What the next user message is compared with."""
     idle_at: datetime
 
 
-def keep(
-    access: Access,
+def save_lanes(
+    access: TenantDb,
     scope_id: UUID,
     participants: Sequence[str],
-    lanes: Sequence[Kept],
-    closed: Sequence[str],
+    lanes: Sequence[LaneRow],
+    closed_sessions: Sequence[str],
 ) -> None:
     """Keep lanes as they are now; those with nothing open are gone."""
     params: dict[str, object] = {
         "scope_id": scope_id,
         "participants": list(participants),
-        "closed": list(closed),
-        "rows": json.dumps([_row(lane) for lane in lanes]),
+        "closed": list(closed_sessions),
+        "rows": json.dumps([_to_row(lane) for lane in lanes]),
     }
     if lanes:
         access.execute(
@@ -202,28 +202,28 @@ def keep(
             """,
             params,
         )
-    if closed:
+    if closed_sessions:
         access.execute(
             "delete from lanes where scope_id = %(scope_id)s and session_id = any (%(closed)s)",
             params,
         )
 
 
-def _row(lane: Kept) -> dict[str, object]:
+def _to_row(lane: LaneRow) -> dict[str, object]:
     return {
         "session_id": lane.session_id,
         "folded_seq": lane.folded_seq,
         "open": {
-            "after": lane.after,
-            "judged": lane.judged,
-            "user": lane.user and str(lane.user),
+            "after": lane.open_after_seq,
+            "judged": lane.judged_seq,
+            "user": lane.user_event_id and str(lane.user_event_id),
         },
         "idle_at": lane.idle_at.isoformat(),
     }
 
 
 @dataclass(frozen=True)
-class Idle:
+class IdleLane:
     """A lane in which nobody has spoken for a while."""
 
     scope_id: UUID
@@ -231,19 +231,23 @@ class Idle:
 
 
 @dataclass(frozen=True)
-class IdleOnPage(Idle):
+class ListedIdleLane(IdleLane):
     """One on a page of them; the next page begins after the last."""
 
     idle_at: datetime
 
 
-def idle(
-    access: Access, now: datetime, after: IdleOnPage | None, without: Sequence[UUID], limit: int
-) -> Sequence[IdleOnPage]:
+def list_idle(
+    access: TenantDb,
+    now: datetime,
+    after: ListedIdleLane | None,
+    excluded_scopes: Sequence[UUID],
+    limit: int,
+) -> Sequence[ListedIdleLane]:
     """The next lanes to be closed after this one, longest idle first, but for these scopes' and
     for those of scopes that are not folded to their end."""
     return access.fetch(
-        IdleOnPage,
+        ListedIdleLane,
         """
         select l.scope_id, l.session_id, l.idle_at
         from lanes l join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
@@ -258,18 +262,18 @@ def idle(
             "at": after and after.idle_at,
             "scope": after and after.scope_id,
             "name": after and after.session_id,
-            "without": list(without),
+            "without": list(excluded_scopes),
             "limit": limit,
         },
     )
 
 
-def idle_of(
-    access: Access, scope_id: UUID, sessions: Sequence[str], now: datetime
-) -> Sequence[Idle]:
+def list_idle_of_scope(
+    access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
+) -> Sequence[IdleLane]:
     """Those of a scope's lanes that are still to be closed."""
     return access.fetch(
-        Idle,
+        IdleLane,
         "select scope_id, session_id from lanes where scope_id = %(scope_id)s"
         " and session_id = any (%(sessions)s) and idle_at <= %(now)s order by session_id",
         {"scope_id": scope_id, "sessions": list(sessions), "now": now},

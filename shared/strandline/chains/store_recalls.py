@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.db.database import Access, Connection
-from strandline.tenants.store import named
+from strandline.db.database import Connection, TenantDb
+from strandline.tenants.store import list_tenant_ids
 from strandline.tuning import Tuning
 
 
-def record(
-    access: Access,
+def record_chains(
+    access: TenantDb,
     recall_id: UUID,
     chains: Sequence[tuple[UUID, UUID, Sequence[str]]],
     now: datetime,
@@ -24,8 +24,8 @@ def record(
         {"chain_id": str(chain_id), "scope_id": str(scope_id), "participants": list(participants)}
         for chain_id, scope_id, participants in chains
     ]
-    stored = access.fetch(
-        _Chain,
+    new_rows = access.fetch(
+        _ChainId,
         """
         insert into recalls
             (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
@@ -38,14 +38,16 @@ def record(
         """,
         {"recall_id": recall_id, "rows": json.dumps(rows), "now": now},
     )
-    return len(stored)
+    return len(new_rows)
 
 
-def record_events(access: Access, recall_id: UUID, event_ids: Sequence[UUID], now: datetime) -> int:
+def record_events(
+    access: TenantDb, recall_id: UUID, event_ids: Sequence[UUID], now: datetime
+) -> int:
     """Store that one recall gave these events, as a use of the chains that hold them; as `record`
     does."""
-    stored = access.fetch(
-        _Chain,
+    new_rows = access.fetch(
+        _ChainId,
         """
         insert into recalls
             (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
@@ -59,19 +61,19 @@ def record_events(access: Access, recall_id: UUID, event_ids: Sequence[UUID], no
         """,
         {"recall_id": recall_id, "event_ids": list(event_ids), "now": now},
     )
-    return len(stored)
+    return len(new_rows)
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _ChainId:
     chain_id: UUID
 
 
-def hold_recalled(access: Access, limit: int) -> list[UUID]:
+def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
     """Chains with recalls to fold, at most so many, locked in their one order; inside of
     `transaction`. Whoever comes second waits, and finds them folded."""
     rows = access.fetch(
-        _Chain,
+        _ChainId,
         """
         select c.chain_id from chains c
         join (select distinct chain_id from recalls
@@ -84,7 +86,7 @@ def hold_recalled(access: Access, limit: int) -> list[UUID]:
     return [row.chain_id for row in rows]
 
 
-def fold(access: Access, held: Sequence[UUID], now: datetime, tuning: Tuning) -> int:
+def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tuning: Tuning) -> int:
     """Fold what is not folded of the recalls of these chains, which are held: each row once. Gives
     how many chains changed. `tuning` is the tenant's."""
     return access.execute(
@@ -111,23 +113,23 @@ def fold(access: Access, held: Sequence[UUID], now: datetime, tuning: Tuning) ->
                 promote_until(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb)
         from used u where c.tenant_id = current_tenant() and c.chain_id = u.chain_id
         """,
-        {"held": list(held), "now": now, "tuning": tuning.model_dump_json()},
+        {"held": list(chain_ids), "now": now, "tuning": tuning.model_dump_json()},
     )
 
 
 @dataclass(frozen=True)
-class Warmed:
+class HeatProgress:
     """How far a tenant's chains are gone through after a change of heat's settings."""
 
     after: UUID | None
     """The last that was done."""
 
 
-def hold_warming(access: Access, settings: Mapping[str, object]) -> Warmed | None:
+def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> HeatProgress | None:
     """Let nobody else go through the asker's tenant's chains until the transaction ends; None where
     all of them go by these settings already."""
     rows = access.fetch(
-        Warmed,
+        HeatProgress,
         """
         select case when warmed_by = %(settings)s::jsonb then warmed_to end as after from tenants
         where tenant_id = current_tenant()
@@ -139,18 +141,18 @@ def hold_warming(access: Access, settings: Mapping[str, object]) -> Warmed | Non
     return rows[0] if rows else None
 
 
-def hold_after(access: Access, after: UUID | None, limit: int) -> list[UUID]:
+def lock_chains_after(access: TenantDb, after: UUID | None, limit: int) -> list[UUID]:
     """The next chains after this one, at most so many, locked in their one order; inside of
     `transaction`."""
     rows = access.fetch(
-        _Chain,
+        _ChainId,
         "select chain_id from hold_chains_after(%(after)s, %(limit)s) held (chain_id)",
         {"after": after or UUID(int=0), "limit": limit},
     )
     return [row.chain_id for row in rows]
 
 
-def rewarm(access: Access, held: Sequence[UUID], tuning: Tuning) -> None:
+def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tuning) -> None:
     """Set anew the moments of these chains, which are held."""
     access.execute(
         """
@@ -161,11 +163,11 @@ def rewarm(access: Access, held: Sequence[UUID], tuning: Tuning) -> None:
                 promote_until(c.importance, c.density, c.strength, c.accessed_at, %(tuning)s::jsonb)
         where c.tenant_id = current_tenant() and c.chain_id = any (%(held)s)
         """,
-        {"held": list(held), "tuning": tuning.model_dump_json()},
+        {"held": list(chain_ids), "tuning": tuning.model_dump_json()},
     )
 
 
-def set_warming(access: Access, settings: Mapping[str, object], after: UUID | None) -> None:
+def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: UUID | None) -> None:
     """Note that the chains up to this one go by these settings; None: all do."""
     access.execute(
         "update tenants set warmed_by = %(settings)s::jsonb, warmed_to = %(after)s"
@@ -174,7 +176,7 @@ def set_warming(access: Access, settings: Mapping[str, object], after: UUID | No
     )
 
 
-def prune(access: Access, before: datetime, limit: int) -> int:
+def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls that were folded before this, and ones before this of chains that are gone for
     good; at most so many of either, and gives how many."""
     return access.execute(
@@ -198,12 +200,12 @@ def prune(access: Access, before: datetime, limit: int) -> int:
     )
 
 
-def tenants(
+def list_tenants(
     connection: Connection, deployment: Mapping[str, object], before: datetime
 ) -> list[str]:
     """Tenants with recalls to fold, ones folded before this to remove, or chains to go through
     because heat's settings changed; `deployment` has all of these by name."""
-    return named(
+    return list_tenant_ids(
         connection,
         "select * from tenants_to_warm(%s::jsonb, %s)",
         (json.dumps(deployment), before),

@@ -10,78 +10,84 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from strandline.chains import heat, store
-from strandline.chains.enrichment import Enriched, Formed, Settings
-from strandline.chains.segmentation import Run
-from strandline.chains.store import Head, Link, Version
+from strandline.chains.enrichment import ChainContent, FoldSettings, RunEnrichment
+from strandline.chains.segmentation import TopicRun
+from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
 from strandline.chains.store_decisions import Decision
-from strandline.chains.store_lanes import Mark
-from strandline.db.database import Access
+from strandline.chains.store_lanes import FoldState
+from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.jobs import store as jobs_store
-from strandline.jobs.context import Overtaken, Worker
+from strandline.jobs.context import ConcurrentUpdate, Worker
 from strandline.tuning import Tuning
 
 
-class Scope(Protocol):
+class FoldContext(Protocol):
     """A scope whose mark was just moved, in the transaction under way."""
 
     worker: Worker
-    access: Access
-    mark: Mark
+    access: TenantDb
+    mark: FoldState
     tuning: Tuning
-    settings: Settings | None
+    settings: FoldSettings | None
     at: int
 
 
-class Again(NamedTuple):
+class ChainRevision(NamedTuple):
     """What a chain says anew, as its version of this number."""
 
     chain_id: UUID
     version: int
-    enriched: Enriched
+    enrichment: RunEnrichment
 
 
-def write_run(scope: Scope, run: Run, enriched: Enriched) -> None:
+def write_run(scope: FoldContext, run: TopicRun, enrichment: RunEnrichment) -> None:
     """The run as a chain of its own, or as a part of the one it joins."""
-    formed, counts = enriched.formed, scope.worker.tally.counts
-    joined = store.head(scope.access, formed.joins) if formed.joins else None
-    base = _first(scope, run, formed) if joined is None else _next(joined, run)
-    version = _version(scope, formed, base, run.turns[0].session_id)
-    version, enriched = _as_used(scope, version, enriched)
-    links = [Link(turn.event_id, turn.seq) for turn in run.turns]
-    earlier = store.linked(scope.access, version.chain_id) if joined else []
-    _write(scope, version, links, [*earlier, *(link.event_id for link in links)], enriched)
-    kept = "ChainsFormed" if joined is None else "ChainsMerged"
-    counts["ChainsRejected" if formed.rejected is not None else kept] += 1
+    content, counts = enrichment.content, scope.worker.tally.counters
+    target = store.read_head(scope.access, content.joins) if content.joins else None
+    base = _first_head(scope, run, content) if target is None else _next_head(target, run)
+    version = _make_version(scope, content, base, run.turns[0].session_id)
+    version, enrichment = _restore_use(scope, version, enrichment)
+    links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
+    earlier = store.list_event_ids(scope.access, version.chain_id) if target else []
+    _store_version(
+        scope, version, links, [*earlier, *(link.event_id for link in links)], enrichment
+    )
+    metric = "ChainsFormed" if target is None else "ChainsMerged"
+    counts["ChainsRejected" if content.rejected is not None else metric] += 1
 
 
-def write_again(scope: Scope, said: Again) -> None:
+def write_revision(scope: FoldContext, revision: ChainRevision) -> None:
     """A chain's next version, of the same events. Raises NotFound for a chain that is gone, and
     Overtaken where the next is another than was decided."""
-    chain_id, enriched = said.chain_id, said.enriched
-    head = store.head(scope.access, chain_id)
+    chain_id, enrichment = revision.chain_id, revision.enrichment
+    head = store.read_head(scope.access, chain_id)
     if head is None:
         raise NotFound
-    if head.version + 1 != said.version:
-        raise Overtaken
-    again = replace(head, version=said.version, closed_by="retry")
-    version = _version(scope, enriched.formed, again, head.session_id, accessed_at=head.accessed_at)
+    if head.version + 1 != revision.version:
+        raise ConcurrentUpdate
+    next_head = replace(head, version=revision.version, closed_by="retry")
+    version = _make_version(
+        scope, enrichment.content, next_head, head.session_id, accessed_at=head.accessed_at
+    )
     if head.status == "archived":
         version = replace(version, status="archived", archived_at=version.formed_at)
-        enriched = enriched._replace(vector=None)
-    version, enriched = _as_used(scope, version, enriched)
-    _write(scope, version, [], store.linked(scope.access, chain_id), enriched)
+        enrichment = enrichment._replace(vector=None)
+    version, enrichment = _restore_use(scope, version, enrichment)
+    _store_version(scope, version, [], store.list_event_ids(scope.access, chain_id), enrichment)
 
 
-def note_unsure(scope: Scope, decided: Sequence[Decision]) -> None:
+def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision]) -> None:
     """Where the twin said in a model's place whether topics go on, that is one visible failure of
     the scope."""
-    said = [one.body.get("fell_back") for one in decided if one.kind == "continues"]
-    reason = next((why for why in reversed(said) if why), None)
+    reasons = [
+        decision.body.get("fell_back") for decision in new_decisions if decision.kind == "continues"
+    ]
+    reason = next((candidate for candidate in reversed(reasons) if candidate), None)
     if reason is not None:
-        jobs_store.note_failure(
+        jobs_store.record_failure(
             scope.access,
-            kind=jobs_store.CONTINUES,
+            kind=jobs_store.CONTINUES_KIND,
             scope_id=scope.mark.scope_id,
             participants=scope.mark.participants,
             reason=reason,
@@ -91,26 +97,28 @@ def note_unsure(scope: Scope, decided: Sequence[Decision]) -> None:
         )
 
 
-def chain_id_of(tenant: str, scope_id: UUID, first: UUID) -> UUID:
+def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
     """The id of the chain that begins with an event: a UUIDv8 (RFC 9562) over SHA-256, so that a
     replay gives the same."""
-    digest = hashlib.sha256(json.dumps([tenant, str(scope_id), str(first)]).encode()).digest()
+    digest = hashlib.sha256(
+        json.dumps([tenant, str(scope_id), str(first_event_id)]).encode()
+    ).digest()
     number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
     return uuid.UUID(int=number | (8 << 76) | (2 << 62))
 
 
-def _first(scope: Scope, run: Run, formed: Formed) -> Head:
+def _first_head(scope: FoldContext, run: TopicRun, content: ChainContent) -> ChainHead:
     """A run as the first version of a chain, all but what it says."""
     first, last, times = run.turns[0], run.turns[-1], [turn.said_at for turn in run.turns]
     scope_id = scope.mark.scope_id
-    return Head(
-        chain_id=chain_id_of(scope.access.asker.tenant, scope_id, first.event_id),
+    return ChainHead(
+        chain_id=make_chain_id(scope.access.caller.tenant, scope_id, first.event_id),
         scope_id=scope_id,
         session_id=first.session_id,
         version=1,
         status="active",
         strength=1.0,
-        accessed_at=formed.at,
+        accessed_at=content.at,
         closed_by=run.closed_by,
         merged=False,
         first_seq=first.seq,
@@ -127,7 +135,7 @@ def _first(scope: Scope, run: Run, formed: Formed) -> Head:
     )
 
 
-def _next(head: Head, run: Run) -> Head:
+def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
     """A chain with a later run in it."""
     times = [turn.said_at for turn in run.turns]
     return replace(
@@ -143,40 +151,46 @@ def _next(head: Head, run: Run) -> Head:
     )
 
 
-def _as_used(scope: Scope, made: Version, enriched: Enriched) -> tuple[Version, Enriched]:
+def _restore_use(
+    scope: FoldContext, version: ChainVersion, enrichment: RunEnrichment
+) -> tuple[ChainVersion, RunEnrichment]:
     """In a replay: as strong as use had made the chain, and archived again where its last version
     was. Before it is folded as far as it was, it is listed as what it was then."""
-    used = None
+    use = None
     if scope.at <= scope.mark.settled_seq:
-        used = store.use_before(scope.access, made.chain_id)
-    if used is None:
-        return made, enriched
-    if made.version == 1:
-        touched = max(made.accessed_at, used.accessed_at)
-        state = heat.State(made.importance, made.density, used.strength, touched)
-        made = replace(
-            made,
-            strength=used.strength,
-            accessed_at=touched,
-            boosted_at=used.boosted_at,
-            cold_at=heat.cold_at(state, scope.tuning),
-            promote_until=heat.promote_until(state, scope.tuning),
+        use = store.read_use(scope.access, version.chain_id)
+    if use is None:
+        return version, enrichment
+    if version.version == 1:
+        last_access = max(version.accessed_at, use.accessed_at)
+        state = heat.HeatState(version.importance, version.density, use.strength, last_access)
+        version = replace(
+            version,
+            strength=use.strength,
+            accessed_at=last_access,
+            boosted_at=use.boosted_at,
+            cold_at=heat.compute_cold_at(state, scope.tuning),
+            promote_until=heat.compute_promote_until(state, scope.tuning),
         )
-    if made.version == used.version and used.archived_at is not None:
-        made = replace(made, status="archived", archived_at=used.archived_at)
-        enriched = enriched._replace(vector=None)
-    return made, enriched
+    if version.version == use.version and use.archived_at is not None:
+        version = replace(version, status="archived", archived_at=use.archived_at)
+        enrichment = enrichment._replace(vector=None)
+    return version, enrichment
 
 
-def _version(
-    scope: Scope, formed: Formed, base: Head, lane: str, accessed_at: datetime | None = None
-) -> Version:
+def _make_version(
+    scope: FoldContext,
+    content: ChainContent,
+    base: ChainHead,
+    lane: str,
+    accessed_at: datetime | None = None,
+) -> ChainVersion:
     """The version that says what was decided. Its heat starts when it was formed, by our clock, or
     stays as it was."""
-    touched = accessed_at or max(base.accessed_at, formed.at)
-    state = heat.State(formed.importance, formed.density, base.strength, touched)
+    last_access = accessed_at or max(base.accessed_at, content.at)
+    state = heat.HeatState(content.importance, content.density, base.strength, last_access)
     assert scope.settings is not None, "what was folded was folded by some"
-    return Version(
+    return ChainVersion(
         chain_id=base.chain_id,
         version=base.version,
         scope_id=base.scope_id,
@@ -191,53 +205,55 @@ def _version(
         event_count=base.event_count,
         started_at=base.started_at,
         last_event_at=base.last_event_at,
-        topic=formed.topic,
-        summary=formed.summary,
-        entities=formed.entities,
-        importance=formed.importance,
-        density=formed.density,
-        coherence=formed.coherence,
-        quality=formed.quality,
-        rejected=formed.rejected,
+        topic=content.topic,
+        summary=content.summary,
+        entities=content.entities,
+        importance=content.importance,
+        density=content.density,
+        coherence=content.coherence,
+        quality=content.quality,
+        rejected=content.rejected,
         # What earlier releases did not know is left out where it is as it was with them.
         settings=scope.settings.model_dump(mode="json", exclude_defaults=True),
-        models=formed.models,
+        models=content.models,
         content_hash=b"",
-        status="active" if formed.rejected is None else "rejected",
-        formed_at=formed.at,
+        status="active" if content.rejected is None else "rejected",
+        formed_at=content.at,
         strength=base.strength,
-        accessed_at=touched,
+        accessed_at=last_access,
         boosted_at=None,
         archived_at=None,
-        cold_at=heat.cold_at(state, scope.tuning),
-        promote_until=heat.promote_until(state, scope.tuning),
+        cold_at=heat.compute_cold_at(state, scope.tuning),
+        promote_until=heat.compute_promote_until(state, scope.tuning),
     )
 
 
-def _write(
-    scope: Scope,
-    version: Version,
-    links: Sequence[Link],
+def _store_version(
+    scope: FoldContext,
+    version: ChainVersion,
+    links: Sequence[ChainEvent],
     event_ids: Sequence[UUID],
-    enriched: Enriched,
+    enrichment: RunEnrichment,
 ) -> None:
-    made = replace(version, content_hash=_hash(version, event_ids))
-    store.add(scope.access, made, links, scope.worker.embedder.space, enriched.vector)
-    listed_without_vector = enriched.vector is None and made.status == "active"
-    reason = enriched.formed.fell_back or ("no_vector" if listed_without_vector else None)
-    if reason is not None and enriched.fresh:
-        jobs_store.note_failure(
+    hashed_version = replace(version, content_hash=_hash_content(version, event_ids))
+    store.add_version(
+        scope.access, hashed_version, links, scope.worker.embedder.space, enrichment.vector
+    )
+    listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
+    reason = enrichment.content.fallback_reason or ("no_vector" if listed_without_vector else None)
+    if reason is not None and enrichment.is_new:
+        jobs_store.record_failure(
             scope.access,
             kind="enrich",
-            scope_id=made.scope_id,
-            participants=made.participants,
+            scope_id=hashed_version.scope_id,
+            participants=hashed_version.participants,
             reason=reason,
             advice="The chain holds what needs no model. Retry this job when the model is back.",
-            ref=made.chain_id,
+            ref=hashed_version.chain_id,
         )
 
 
-_NOT_SHOWN = frozenset(
+_UNHASHED_FIELDS = frozenset(
     # Clocks of ours, what use makes of a chain, and how it is found.
     (
         *("content_hash", "status", "formed_at", "lane", "strength", "accessed_at"),
@@ -246,8 +262,10 @@ _NOT_SHOWN = frozenset(
 )
 
 
-def _hash(version: Version, event_ids: Sequence[UUID]) -> bytes:
+def _hash_content(version: ChainVersion, event_ids: Sequence[UUID]) -> bytes:
     """SHA-256 over all that a reader is shown of a version, and its events' ids by seq."""
-    shown: dict[str, Any] = {n: v for n, v in vars(version).items() if n not in _NOT_SHOWN}
-    shown["events"] = event_ids
-    return hashlib.sha256(json.dumps(shown, sort_keys=True, default=str).encode()).digest()
+    fields: dict[str, Any] = {
+        name: value for name, value in vars(version).items() if name not in _UNHASHED_FIELDS
+    }
+    fields["events"] = event_ids
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).digest()

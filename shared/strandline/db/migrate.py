@@ -19,7 +19,7 @@ _LOCK = 7_265_310_482_119_847  # any constant: whoever holds it migrates, the ot
 BATCH_SECONDS = 60
 """The longest that a long migration's statement may take; a few are meant."""
 
-_BOOKKEEPING = """
+_CREATE_MIGRATIONS_TABLE = """
 create table if not exists schema_migrations (
     number int primary key,
     name text not null,
@@ -41,7 +41,7 @@ class Migration(NamedTuple):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
-    def long(self) -> bool:
+    def is_long(self) -> bool:
         """Whether it may take longer than a function lives: `-- long: <why>` is its first line.
 
         Such a file is one statement that touches a bounded number of one tenant's rows. It is
@@ -49,13 +49,13 @@ class Migration(NamedTuple):
         return self.text.startswith("-- long: ")
 
 
-def migrations() -> list[Migration]:
+def list_migrations() -> list[Migration]:
     """The files that ship with the package, in order."""
-    found: list[Migration] = []
+    files: list[Migration] = []
     for file in importlib.resources.files("strandline").joinpath("db/migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            found.append(Migration(int(match[1]), file.name, file.read_text("utf-8")))
-    return sorted(found)
+            files.append(Migration(int(match[1]), file.name, file.read_text("utf-8")))
+    return sorted(files)
 
 
 def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, str]) -> None:
@@ -79,56 +79,56 @@ def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, s
 
 def migrate(
     owner: psycopg.Connection[Any],
-    wanted: list[Migration] | None = None,
-    until: float = math.inf,
+    files: list[Migration] | None = None,
+    deadline: float = math.inf,
 ) -> list[str]:
     """Apply what is missing, each file and its record in one transaction; gives the names applied.
-    A long one is left at `until`, in time.monotonic() seconds, and what follows it waits for it:
+    A long one is left at `deadline`, in time.monotonic() seconds, and what follows it waits for it:
     see `missing`.
 
     Safe on every start and from several processes at once. Raises Misconfigured when a file that
     was applied has been altered since, or is missing here.
     """
-    applied: list[str] = []
-    with _alone(owner):
-        rest = missing(owner, wanted)
-        while rest and not rest[0].long:
-            _apply(owner, rest[0])
-            applied.append(rest.pop(0).name)
-    if not rest:
-        return applied
+    applied_names: list[str] = []
+    with _migration_lock(owner):
+        pending = list_pending(owner, files)
+        while pending and not pending[0].is_long:
+            _apply(owner, pending[0])
+            applied_names.append(pending.pop(0).name)
+    if not pending:
+        return applied_names
     # Others may come between its batches: a newer release, or a second run of this one.
-    if not _work_through(owner, rest[0], until):
-        return applied
-    with _alone(owner):
-        if rest[0].number not in _applied(owner):  # nor has another run come to its end
-            _record(owner, rest[0])
-            applied.append(rest[0].name)
-    return [*applied, *migrate(owner, wanted, until)]
+    if not _run_long_migration(owner, pending[0], deadline):
+        return applied_names
+    with _migration_lock(owner):
+        if pending[0].number not in _read_applied(owner):  # nor has another run come to its end
+            _record(owner, pending[0])
+            applied_names.append(pending[0].name)
+    return [*applied_names, *migrate(owner, files, deadline)]
 
 
-def missing(
-    owner: psycopg.Connection[Any], wanted: list[Migration] | None = None
+def list_pending(
+    owner: psycopg.Connection[Any], migration_files: list[Migration] | None = None
 ) -> list[Migration]:
     """The files that are not applied yet, in order. Raises as `migrate`."""
-    files = migrations() if wanted is None else wanted
-    owner.execute(_BOOKKEEPING)
-    done = _applied(owner)
-    _refuse_altered(files, done)
-    return [file for file in files if file.number not in done]
+    files = list_migrations() if migration_files is None else migration_files
+    owner.execute(_CREATE_MIGRATIONS_TABLE)
+    applied = _read_applied(owner)
+    _require_unaltered(files, applied)
+    return [file for file in files if file.number not in applied]
 
 
-def newer(owner: psycopg.Connection[Any]) -> list[str]:
+def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
     """Applied migrations that come after the last one of this release, by name: the database is of
     a later one."""
-    with _alone(owner):  # `if not exists` still collides with whoever just makes it
-        owner.execute(_BOOKKEEPING)
-    last = migrations()[-1].number
-    return [name for number, (name, _) in sorted(_applied(owner).items()) if number > last]
+    with _migration_lock(owner):  # `if not exists` still collides with whoever just makes it
+        owner.execute(_CREATE_MIGRATIONS_TABLE)
+    last = list_migrations()[-1].number
+    return [name for number, (name, _) in sorted(_read_applied(owner).items()) if number > last]
 
 
 @contextmanager
-def _alone(owner: psycopg.Connection[Any]) -> Generator[None]:
+def _migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
     """While this lasts nobody else migrates this database."""
     owner.execute("select pg_advisory_lock(%s)", (_LOCK,))
     try:
@@ -137,22 +137,24 @@ def _alone(owner: psycopg.Connection[Any]) -> Generator[None]:
         owner.execute("select pg_advisory_unlock(%s)", (_LOCK,))
 
 
-def _work_through(owner: psycopg.Connection[Any], file: Migration, until: float) -> bool:
+def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadline: float) -> bool:
     """Repeat a long file until it is done, or the time is over; says whether it is done. Tenants
     that are made meanwhile are gone through too: code of the release before serves them."""
-    done = set[str]()
-    while left := [tenant for tenant in _tenants(owner) if tenant not in done]:
-        for tenant in left:
+    finished_tenants = set[str]()
+    while remaining := [
+        tenant for tenant in _list_tenants(owner) if tenant not in finished_tenants
+    ]:
+        for tenant in remaining:
             while True:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     return False
-                if not _batch(owner, file, tenant):
+                if not _run_batch(owner, file, tenant):
                     break
-            done.add(tenant)
+            finished_tenants.add(tenant)
     return True
 
 
-def _tenants(owner: psycopg.Connection[Any]) -> list[str]:
+def _list_tenants(owner: psycopg.Connection[Any]) -> list[str]:
     """All of them: the owner sees none by itself."""
     with owner.transaction():
         owner.execute("set local role strandline_planner")
@@ -160,7 +162,7 @@ def _tenants(owner: psycopg.Connection[Any]) -> list[str]:
     return [tenant for (tenant,) in rows]
 
 
-def _batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
+def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
     """A long file once, in one tenant; gives the rows that it touched. Raises Misconfigured where
     that number says nothing: row-level security hides what it hides without a word."""
     with owner.transaction():
@@ -171,25 +173,25 @@ def _batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
             " set_config('statement_timeout', %s, true)",
             (tenant, f"{BATCH_SECONDS}s"),
         )
-        seen = owner.execute("select tenant_id from tenants").fetchall()
-        done = _execute(owner, file)
-        if seen != [(tenant,)] or done.nextset() or done.rowcount < 0:
+        visible_tenants = owner.execute("select tenant_id from tenants").fetchall()
+        cursor = _execute(owner, file)
+        if visible_tenants != [(tenant,)] or cursor.nextset() or cursor.rowcount < 0:
             raise Misconfigured(
                 f"Migration {file.name} is long: it must be one statement, which says how many of "
                 "the tenant's rows it touched."
             )
-        return done.rowcount
+        return cursor.rowcount
 
 
-def _applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
+def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     rows = owner.execute("select number, name, checksum from schema_migrations").fetchall()
     return {number: (name, checksum) for number, name, checksum in rows}
 
 
-def _refuse_altered(files: list[Migration], done: dict[int, tuple[str, str]]) -> None:
-    shipped = {file.number: file for file in files}
-    for number, (name, checksum) in sorted(done.items()):
-        file = shipped.get(number)
+def _require_unaltered(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:
+    file_by_number = {file.number: file for file in files}
+    for number, (name, checksum) in sorted(applied.items()):
+        file = file_by_number.get(number)
         if file is None:
             raise Misconfigured(
                 f"The database has migration {name}, which this release does not know: deploy a "

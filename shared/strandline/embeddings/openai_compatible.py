@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationErr
 
 from strandline.embeddings.embedder import require_encodable
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.model_transport import UnusableAnswer, limits, make_client
+from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -24,14 +24,14 @@ MAX_CHARACTERS = 250_000
 MAX_SECONDS = 15.0
 _VALUE_BYTES = 48
 """Of an answer, for each number of its vectors: 17 digits, sign, exponent, and indentation."""
-_REST = 64 * 1024
+_ENVELOPE_BYTES = 64 * 1024
 """Of an answer, for all that is not a vector."""
 
 # Bad request, too large, unprocessable: the same text would get the same answer tomorrow. All
 # other statuses, those for a wrong key or model among them, say nothing about the text.
 _REFUSALS = frozenset({400, 413, 422})
 _MISCONFIGURED = frozenset({401, 403, 404})
-_LATE = "The embedding provider did not answer in time."
+_TIMEOUT_MESSAGE = "The embedding provider did not answer in time."
 
 
 class _Item(BaseModel):
@@ -59,7 +59,7 @@ class OpenAICompatibleEmbedder:
         self.dimensions = dimensions
         self._model = model
         # The older models refuse the parameter, and so do most compatible endpoints.
-        self._asked = dimensions if model.startswith("text-embedding-3") else openai.omit
+        self._dimensions_param = dimensions if model.startswith("text-embedding-3") else openai.omit
         self._client = openai.OpenAI(
             # None would let the client take either from OPENAI_*: no address and no key but those
             # of the settings may be used. Endpoints without keys ignore the word.
@@ -67,7 +67,7 @@ class OpenAICompatibleEmbedder:
             api_key=api_key or "none",
             # Retrying is the caller's: it knows its time and the breaker.
             max_retries=0,
-            http_client=make_client(),
+            http_client=make_http_client(),
         )
 
     def close(self) -> None:
@@ -86,8 +86,8 @@ class OpenAICompatibleEmbedder:
         require_encodable(texts)
         deadline = time.monotonic() + timeout
         vectors: list[list[float]] = []
-        for batch in _batches(texts):
-            vectors += self._vectors(self._request(batch, deadline), len(batch))
+        for batch in _split_batches(texts):
+            vectors += self._parse_vectors(self._request(batch, deadline), len(batch))
         return vectors
 
     def _request(self, batch: list[str], deadline: float) -> bytes:
@@ -95,16 +95,19 @@ class OpenAICompatibleEmbedder:
         now = time.monotonic()
         deadline = min(deadline, now + MAX_SECONDS)
         if deadline <= now:
-            raise EmbeddingUnavailable(_LATE)
-        seconds, max_bytes = deadline - now, len(batch) * self.dimensions * _VALUE_BYTES + _REST
+            raise EmbeddingUnavailable(_TIMEOUT_MESSAGE)
+        seconds, max_bytes = (
+            deadline - now,
+            len(batch) * self.dimensions * _VALUE_BYTES + _ENVELOPE_BYTES,
+        )
         try:
             with (
-                limits(seconds, max_bytes),
+                limit_exchange(seconds, max_bytes),
                 self._client.embeddings.with_streaming_response.create(
                     model=self._model,
                     input=batch,
                     encoding_format="float",
-                    dimensions=self._asked,
+                    dimensions=self._dimensions_param,
                     timeout=seconds,
                 ) as response,
             ):
@@ -116,13 +119,13 @@ class OpenAICompatibleEmbedder:
             ) from None
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             # Without its cause: providers quote the text, and the transport the key.
-            raise _failure(error) from None
+            raise _to_error(error) from None
         if time.monotonic() > deadline:
-            raise EmbeddingUnavailable(_LATE)
+            raise EmbeddingUnavailable(_TIMEOUT_MESSAGE)
         return body
 
-    def _vectors(self, body: bytes, count: int) -> list[list[float]]:
-        items = sorted(_parse(body).data, key=lambda item: item.index)
+    def _parse_vectors(self, body: bytes, count: int) -> list[list[float]]:
+        items = sorted(_parse_answer(body).data, key=lambda item: item.index)
         if [item.index for item in items] != list(range(count)):
             raise EmbeddingRefused(
                 f"The embedding provider's answer does not hold {count} vectors, one per text."
@@ -133,10 +136,10 @@ class OpenAICompatibleEmbedder:
                     f"The embedding provider gave {len(item.embedding)} dimensions instead of "
                     f"{self.dimensions}: check STRANDLINE_EMBEDDING_DIMENSIONS."
                 )
-        return [_unit(item.embedding) for item in items]
+        return [_normalize(item.embedding) for item in items]
 
 
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     characters = 0
     for text in texts:
@@ -150,7 +153,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _parse(body: bytes) -> _Answer:
+def _parse_answer(body: bytes) -> _Answer:
     try:
         return _Answer.model_validate_json(body)
     except ValidationError as error:
@@ -162,14 +165,14 @@ def _parse(body: bytes) -> _Answer:
     raise EmbeddingUnavailable("The embedding provider's answer is not a list of embeddings.")
 
 
-def _unit(vector: list[float]) -> list[float]:
+def _normalize(vector: list[float]) -> list[float]:
     length = math.hypot(*vector)
     if not 0 < length < math.inf:
         raise EmbeddingRefused("The embedding provider gave a vector without a direction.")
     return [value / length for value in vector]
 
 
-def _failure(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
+def _to_error(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
         if status in _REFUSALS:
@@ -177,5 +180,5 @@ def _failure(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
         hint = ": check STRANDLINE_EMBEDDING_*" if status in _MISCONFIGURED else ""
         return EmbeddingUnavailable(f"The embedding provider answered HTTP {status}{hint}.")
     if isinstance(error, (openai.APITimeoutError, httpx2.TimeoutException)):
-        return EmbeddingUnavailable(_LATE)
+        return EmbeddingUnavailable(_TIMEOUT_MESSAGE)
     return EmbeddingUnavailable("The embedding provider cannot be reached.")

@@ -15,30 +15,30 @@ class Thresholds(NamedTuple):
     """From here it goes on; in between the model is asked."""
     merge: float
     """From here a run joins an earlier chain."""
-    relevant: float = -1.0
+    min_relevance: float = -1.0
     """Cosine of a question and what answers it from which the answer counts as one: it is warmed.
     Where nobody calibrated it, every answer counts."""
 
 
-SOURCE = Thresholds(low=0.52, high=0.72, merge=0.85)
+ADA_002 = Thresholds(low=0.52, high=0.72, merge=0.85)
 """Source A's, which were found with one model: text-embedding-ada-002."""
 
-CALIBRATED: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, relevant=0.3),
-    "openai:text-embedding-ada-002/1536": SOURCE,
+CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
+    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, min_relevance=0.3),
+    "openai:text-embedding-ada-002/1536": ADA_002,
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
 
-UNKNOWN = Thresholds(low=-1.0, high=1.0, merge=0.95)
+UNCALIBRATED = Thresholds(low=-1.0, high=1.0, merge=0.95)
 """Of a space nobody calibrated: everything is asked, and only what says the same merges."""
 
 
-def thresholds(space: str, tuning: Tuning) -> Thresholds:
+def thresholds_for(space: str, tuning: Tuning) -> Thresholds:
     """A space's thresholds, but for those that the tenant tunes."""
-    known = CALIBRATED.get(space, UNKNOWN)
+    defaults = CALIBRATED_THRESHOLDS.get(space, UNCALIBRATED)
     return Thresholds(
-        known.low if tuning.similarity_low is None else tuning.similarity_low,
-        known.high if tuning.similarity_high is None else tuning.similarity_high,
-        known.merge if tuning.similarity_merge is None else tuning.similarity_merge,
-        known.relevant,
+        defaults.low if tuning.similarity_low is None else tuning.similarity_low,
+        defaults.high if tuning.similarity_high is None else tuning.similarity_high,
+        defaults.merge if tuning.similarity_merge is None else tuning.similarity_merge,
+        defaults.min_relevance,
     )

@@ -14,10 +14,10 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import BaseModel
 
-from strandline.auth.credentials import Sent
+from strandline.auth.credentials import AuthRequest
 from strandline.auth.principals import Principal, Right
-from strandline.config import settings
-from strandline.db.database import NOBODY, Access, Asker
+from strandline.config import get_settings
+from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import (
     BatchRefused,
     Conflict,
@@ -32,10 +32,10 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.http import audit, gateway_responses
-from strandline.observability import logger, measured, trace_of, traced
-from strandline.resources import Service
-from strandline.schemas import MAX_BODY_BYTES, NoBody, NoQuery, checked, parse, validated
-from strandline.tenants.store_audit import Act
+from strandline.observability import emf_fields, logger, trace_context, trace_id_of
+from strandline.resources import Resources
+from strandline.schemas import MAX_BODY_BYTES, NoBody, NoQuery, check_storable, parse_json, validate
+from strandline.tenants.store_audit import AuditContext
 from strandline.tenants.store_quotas import Quota
 
 # The first class that an error is an instance of says its status: the narrower come first.
@@ -52,7 +52,7 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Unavailable: 503,
 }
 _REQUEST_SECONDS = 25.0
-_PLAIN_BYTES = 1024 * 1024
+_MAX_PLAIN_BYTES = 1024 * 1024
 """An answer over this goes out in base64: as text in Lambda's JSON its quotes and backslashes would
 be escaped once more, and a page of 4 MiB could pass the 6 MB that a function may answer."""
 
@@ -63,34 +63,34 @@ class Request:
     An object of its own for every event: nothing of a request outlives it or meets another's.
     """
 
-    def __init__(self, service: Service, event: Mapping[str, Any], deadline: float) -> None:
-        self.service = service
+    def __init__(self, resources: Resources, event: Mapping[str, Any], deadline: float) -> None:
+        self.resources = resources
         self.deadline = deadline
         """Until when this request may take, in time.monotonic() seconds."""
-        self.counted: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
         """Metrics for its log line: names out of `observability.METRICS`."""
         self._event = event
-        self.sees_all = False
+        self.sees_whole_tenant = False
         """Whether it reads all of its tenant's memory."""
-        self.acts_on: str | None = None
+        self.target_tenant: str | None = None
         """The tenant that an operator acts on, if not the credential's own."""
         self._principal: Principal | None = None
 
     @property
-    def name(self) -> str:
+    def operation(self) -> str:
         """The operation asked for, as the routes name it: "METHOD /resource/{id}"."""
         return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
 
     @property
-    def sent_path(self) -> str:
+    def raw_path(self) -> str:
         """The path as it was sent, a slash at its end included."""
         return str(self._event.get("path", ""))
 
     @property
-    def called_path(self) -> str:
+    def full_path(self) -> str:
         """The path with the stage or the base path that the gateway takes off."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
-        return str(context.get("path") or self.sent_path)
+        return str(context.get("path") or self.raw_path)
 
     @property
     def id(self) -> str:
@@ -102,7 +102,7 @@ class Request:
     def trace(self) -> str:
         """X-Ray's id of what this request is a part of, from X-Amzn-Trace-Id; in every log line,
         and handed on to the jobs that it brings about."""
-        return trace_of(self.headers.get("x-amzn-trace-id"))
+        return trace_id_of(self.headers.get("x-amzn-trace-id"))
 
     @functools.cached_property
     def headers(self) -> dict[str, str]:
@@ -111,13 +111,13 @@ class Request:
         return {name.lower(): value for name, value in raw.items()}
 
     @property
-    def _sent(self) -> Sent:
+    def _auth_request(self) -> AuthRequest:
         context: Mapping[str, Any] = self._event.get("requestContext") or {}
         identity: Mapping[str, Any] = context.get("identity") or {}
-        return Sent(self.headers, identity.get("clientCert"))
+        return AuthRequest(self.headers, identity.get("clientCert"))
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether a credential was asked for and held, whatever it allows."""
         return self._principal is not None
 
@@ -127,59 +127,61 @@ class Request:
         assert self._principal is not None, "this route asks for no credential"
         return self._principal
 
-    def admit(self, route: "Route") -> None:
+    def authorize(self, route: "Route") -> None:
         """Let in who may. Raises Unauthorized, Forbidden, Unavailable."""
         if route.right == "issued":
-            self.service.authenticator.issued_by_us(self._sent)
+            self.resources.authenticator.issued_by_us(self._auth_request)
         elif route.right is not None:
-            principal = self.service.authenticator.principal(self._sent, self.deadline)
+            principal = self.resources.authenticator.principal(self._auth_request, self.deadline)
             self._principal = principal  # before its right is asked for: a refusal names it too
             principal.require(route.right)
 
-    def tenant(self) -> str:
+    def authenticate_tenant(self) -> str:
         """Whose credential it is, of a route that does not look it up. Raises Unauthorized,
         Unavailable."""
-        return self.service.authenticator.principal(self._sent, self.deadline).tenant
+        return self.resources.authenticator.principal(self._auth_request, self.deadline).tenant
 
-    def spend(self, quota: Quota, units: int) -> None:
+    def spend_quota(self, quota: Quota, units: int) -> None:
         """Use some of the tenant's quota. Raises QuotaExceeded, TooLarge, Unavailable."""
-        self.service.quotas.spend(self.principal.tenant, quota, units, self.deadline)
+        self.resources.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
-    def reader(self, participants: Sequence[str] | None) -> Access:
+    def connect_reader(self, participants: Sequence[str] | None) -> TenantDb:
         """The database on behalf of who asks and of `participants`, for a read."""
         principal = self.principal
-        viewer = principal.viewer(participants)
-        self.sees_all = not viewer
-        asker = Asker(principal.tenant, viewer, principal.user or NOBODY)
-        return self.service.database.access(asker, self.deadline)
+        viewer = principal.resolve_viewer(participants)
+        self.sees_whole_tenant = not viewer
+        caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
+        return self.resources.database.access(caller, self.deadline)
 
-    def operator(self, tenant: str | None = None) -> Access:
+    def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),
         on behalf of a viewer in whose presence nothing was ever said."""
-        self.acts_on = tenant
-        asker = Asker(tenant or self.principal.tenant, (NOBODY,))
-        return self.service.database.access(asker, self.deadline)
+        self.target_tenant = tenant
+        caller = Caller(tenant or self.principal.tenant, (NOBODY,))
+        return self.resources.database.access(caller, self.deadline)
 
     @property
-    def act(self) -> Act:
+    def audit_context(self) -> AuditContext:
         """What is done here, and by whom, as the audit trail tells it."""
-        who = self.principal
-        return Act(self.name, who.tenant, who.key_id or None, who.user, self.id)
+        principal = self.principal
+        return AuditContext(
+            self.operation, principal.tenant, principal.key_id or None, principal.user, self.id
+        )
 
     @property
-    def named(self) -> dict[str, str]:
+    def path_parameters(self) -> dict[str, str]:
         """The parts of the path by name, decoded."""
         raw: Mapping[str, str] = self._event.get("pathParameters") or {}
         return {name: unquote(value) for name, value in raw.items()}
 
-    def path(self, name: str) -> str:
+    def path_parameter(self, name: str) -> str:
         """A part of the path, decoded."""
-        return self.named[name]
+        return self.path_parameters[name]
 
     def path_id(self, name: str) -> UUID:
         """An id in the path. Raises NotFound: what is no id names nothing."""
         try:
-            return UUID(self.path(name))
+            return UUID(self.path_parameter(name))
         except ValueError:
             raise NotFound from None
 
@@ -187,28 +189,28 @@ class Request:
     def has_body(self) -> bool:
         """Whether anything was sent along, and the method gives that a meaning: of a GET it has
         none."""
-        return bool(self._event.get("body")) and not self.name.startswith("GET ")
+        return bool(self._event.get("body")) and not self.operation.startswith("GET ")
 
     @property
     def has_query(self) -> bool:
         """Whether anything stands behind the path."""
         return bool(self._event.get("multiValueQueryStringParameters"))
 
-    def query[Model: BaseModel](self, shape: type[Model]) -> Model:
+    def parse_query[Model: BaseModel](self, model: type[Model]) -> Model:
         """The query string as its type; `participants` alone may stand there several times. Raises
         Invalid naming a parameter."""
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         for name, values in raw.items():
-            if name in shape.model_fields and name != "participants" and len(values) > 1:
+            if name in model.model_fields and name != "participants" and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; give it once", field=name)
-        plain = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
-        return validated(shape, checked(plain))
+        parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
+        return validate(model, check_storable(parameters))
 
-    def json(self) -> Any:
+    def parse_json(self) -> Any:
         """The body, parsed strictly. Raises TooLarge, Malformed or Invalid."""
         body = str(self._event.get("body") or "")
         encoded = bool(self._event.get("isBase64Encoded"))
-        data = _from_base64(body) if encoded else body.encode("utf-8", "surrogatepass")
+        data = _decode_base64(body) if encoded else body.encode("utf-8", "surrogatepass")
         if len(data) > MAX_BODY_BYTES:
             raise TooLarge(
                 f"body: {len(data)} bytes, at most {MAX_BODY_BYTES}. Send fewer events at "
@@ -216,25 +218,25 @@ class Request:
                 field="body",
                 limit=MAX_BODY_BYTES,
             )
-        return parse(data)
+        return parse_json(data)
 
-    def body[Model: BaseModel](self, shape: type[Model]) -> Model:
+    def parse_body[Model: BaseModel](self, model: type[Model]) -> Model:
         """The body as its type. Raises as `json`, and Invalid naming a field."""
-        return validated(shape, checked(self.json()))
+        return validate(model, check_storable(self.parse_json()))
 
 
-def _from_base64(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
         raise Malformed("body: said to be base64, and is not", field="body") from None
 
 
-type Answer = dict[str, Any]
+type Response = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Media:
+class MediaType:
     """An answer that is not JSON."""
 
     type: str
@@ -246,11 +248,11 @@ class Route:
     """One operation: what serves it, and what its document promises. Its docstring is the
     operation's description; what every operation may answer besides stands in `openapi`."""
 
-    serve: Callable[[Request], Answer]
+    handler: Callable[[Request], Response]
     right: Right | Literal["issued"] | None
     """What the credential must allow. `issued`: one of this deployment, not looked up; None: no
     credential."""
-    answers: Mapping[int, type[BaseModel] | Media]
+    responses: Mapping[int, type[BaseModel] | MediaType]
     """What it gives when it succeeds, by status."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
@@ -258,27 +260,27 @@ class Route:
     """Request headers besides the credential's; fields with their names as aliases."""
     errors: tuple[type[StrandlineError], ...] = ()
     """What it raises of its own, besides what its query, body, path and credential can."""
-    records: bool = False
+    audits_in_transaction: bool = False
     """Its row in the audit trail commits with what it changes."""
-    numbers_only: bool = False
+    audits_refusals_only: bool = False
     """It shows counts and times, nothing that anybody said: served, it leaves no row in the audit
     trail, which a scraper's calls would bury; refused, it does."""
-    gives: Mapping[str, str] = field(default_factory=dict[str, str])
+    response_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of its answers by name, and what each says; all but Content-Type."""
 
 
-def _json(body: Mapping[str, Any]) -> str:
+def _dump_json(body: Mapping[str, Any]) -> str:
     """As UTF-8 spells it: an escaped emoji is three times as long, and an answer has a limit. Half
     of a surrogate pair stays escaped."""
     text = json.dumps(body, default=str, ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode()
 
 
-def answer(
+def json_response(
     body: BaseModel | Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
-) -> Answer:
+) -> Response:
     """A JSON answer in API Gateway's format."""
-    text = body.model_dump_json() if isinstance(body, BaseModel) else _json(body)
+    text = body.model_dump_json() if isinstance(body, BaseModel) else _dump_json(body)
     return {
         "statusCode": status,
         "headers": {"Content-Type": "application/json", **(headers or {})},
@@ -287,13 +289,15 @@ def answer(
     }
 
 
-def text(words: str, media: Media, headers: Mapping[str, str] | None = None) -> Answer:
+def text_response(
+    body: str, media: MediaType, headers: Mapping[str, str] | None = None
+) -> Response:
     """An answer of text that is not JSON, or is JSON already."""
-    plain = answer({}, 200, {"Content-Type": media.type, **(headers or {})})
-    return plain | {"body": words}
+    response = json_response({}, 200, {"Content-Type": media.type, **(headers or {})})
+    return response | {"body": body}
 
 
-def binary(data: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
+def binary_response(data: bytes, content_type: str, headers: Mapping[str, str]) -> Response:
     """An answer of bytes."""
     return {
         "statusCode": 200,
@@ -304,96 +308,106 @@ def binary(data: bytes, content_type: str, headers: Mapping[str, str]) -> Answer
 
 
 def serve(
-    routes: Mapping[str, Route], service: Service, event: Mapping[str, Any], context: LambdaContext
-) -> Answer:
+    routes: Mapping[str, Route],
+    resources: Resources,
+    event: Mapping[str, Any],
+    context: LambdaContext,
+) -> Response:
     """Serve one event. API Gateway has routed it already: `routes` goes by "METHOD /resource/{id}",
     which also leaves out a custom domain's base path."""
-    started = time.monotonic()
-    origins = settings().cors_origins  # a process that is not configured serves nothing
-    left = context.get_remaining_time_in_millis() / 1000 - 2
-    request = Request(service, event, started + min(_REQUEST_SECONDS, left))
-    with traced(request.trace):
+    start = time.monotonic()
+    origins = get_settings().cors_origins  # a process that is not configured serves nothing
+    seconds_left = context.get_remaining_time_in_millis() / 1000 - 2
+    request = Request(resources, event, start + min(_REQUEST_SECONDS, seconds_left))
+    with trace_context(request.trace):
         try:
-            result = _preflight(request, origins) or _served(routes, request)
+            result = _preflight_response(request, origins) or _dispatch(routes, request)
         except StrandlineError as error:
             if isinstance(error, QuotaExceeded):
-                request.counted["RefusedByQuota"] = 1
-            result = _refusal(error, request)
+                request.metrics["RefusedByQuota"] = 1
+            result = _error_response(error, request)
         except Exception as error:
-            result = _refusal(_fault(error, request.id), request)
-        result = _packed(result)
-        result["headers"] |= gateway_responses.shared(origins, request.headers.get("origin"))
-        milliseconds = round((time.monotonic() - started) * 1000, 1)
-        _log(request, routes, result["statusCode"], milliseconds, context.function_name)
+            result = _error_response(_internal_error(error, request.id), request)
+        result = _encode_large(result)
+        result["headers"] |= gateway_responses.cors_headers(origins, request.headers.get("origin"))
+        milliseconds = round((time.monotonic() - start) * 1000, 1)
+        _log_request(request, routes, result["statusCode"], milliseconds, context.function_name)
     return result
 
 
-def _preflight(request: Request, origins: Sequence[str]) -> Answer | None:
+def _preflight_response(request: Request, origins: Sequence[str]) -> Response | None:
     """A browser's question whether a page may call, where pages of any other origin may."""
-    if not origins or not request.name.startswith("OPTIONS "):
+    if not origins or not request.operation.startswith("OPTIONS "):
         return None
-    headers = dict(gateway_responses.PREFLIGHT)
+    headers = dict(gateway_responses.PREFLIGHT_HEADERS)
     return {"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}
 
 
-def _packed(result: Answer) -> Answer:
+def _encode_large(result: Response) -> Response:
     """The same answer, of a size that is known: see _PLAIN_BYTES."""
-    if result["isBase64Encoded"] or len(result["body"]) <= _PLAIN_BYTES:
+    if result["isBase64Encoded"] or len(result["body"]) <= _MAX_PLAIN_BYTES:
         return result
     encoded = base64.b64encode(result["body"].encode()).decode()
     return result | {"body": encoded, "isBase64Encoded": True}
 
 
-def _log(
+def _log_request(
     request: Request, routes: Mapping[str, Route], status: int, milliseconds: float, function: str
 ) -> None:
     """A request's one line, which is its metrics too."""
     dimensions = {
         "function": function,
-        "route": request.name if request.name in routes else "none",
+        "route": request.operation if request.operation in routes else "none",
         "status_class": f"{status // 100}xx",
     }
-    metrics = {"Requests": 1, "Milliseconds": milliseconds, **request.counted}
+    metrics = {"Requests": 1, "Milliseconds": milliseconds, **request.metrics}
     ids = {"status": status, "request_id": request.id}
-    logger.info("request", extra=ids | measured(dimensions, metrics))
+    logger.info("request", extra=ids | emf_fields(dimensions, metrics))
 
 
-def _served(routes: Mapping[str, Route], request: Request) -> Answer:
+def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
     """Who asks comes first: strangers are told nothing of what they sent."""
-    route = routes.get(request.name)
+    route = routes.get(request.operation)
     if route is None:
         raise NotFound
     try:
-        request.admit(route)
+        request.authorize(route)
         if route.right not in (None, "issued", "operator"):
-            request.spend("requests", 1)
+            request.spend_quota("requests", 1)
         if route.query is None and route.right is not None and request.has_query:
-            request.query(NoQuery)
+            request.parse_query(NoQuery)
         if route.body is None and route.right is not None and request.has_body:
-            request.body(NoBody)
-        result = route.serve(request)
+            request.parse_body(NoBody)
+        result = route.handler(request)
     except StrandlineError as error:
-        _leave_trace(route, request, error)
+        _audit(route, request, error)
         raise
     except Exception as error:
-        fault = _fault(error, request.id)  # told to the log first: the trail may fail as well
-        _leave_trace(route, request, fault)
+        fault = _internal_error(
+            error, request.id
+        )  # told to the log first: the trail may fail as well
+        _audit(route, request, fault)
         raise fault from error
-    if not (route.records or route.numbers_only):
-        _leave_trace(route, request)
+    if not (route.audits_in_transaction or route.audits_refusals_only):
+        _audit(route, request)
     return result
 
 
-def _leave_trace(route: Route, request: Request, error: StrandlineError | None = None) -> None:
+def _audit(route: Route, request: Request, error: StrandlineError | None = None) -> None:
     """Put a call into the audit trail, if it is an operator's or an admin's or reads all of a
     tenant's memory. Raises Unavailable where that cannot be, but for a fault or a dependency away:
     such an answer tells nothing of a tenant, and stays as true as it was."""
-    privileged = route.right in ("admin", "operator") or request.sees_all
-    if not (privileged and request.is_known):
+    privileged = route.right in ("admin", "operator") or request.sees_whole_tenant
+    if not (privileged and request.is_authenticated):
         return
-    call = audit.Call(request.act, request.principal.tenant, request.acts_on, request.named)
+    call = audit.AuditedCall(
+        request.audit_context,
+        request.principal.tenant,
+        request.target_tenant,
+        request.path_parameters,
+    )
     try:
-        audit.leave(request.service, call, request.deadline, error)
+        audit.record_call(request.resources, call, request.deadline, error)
     except Unavailable:
         if error is None or status_of(error) < 500:
             raise
@@ -415,15 +429,15 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
     }
 
 
-def _refusal(error: StrandlineError, request: Request) -> Answer:
-    waits = error.retryable or isinstance(error, QuotaExceeded)
-    headers = {"Retry-After": str(error.retry_after)} if waits else {}
+def _error_response(error: StrandlineError, request: Request) -> Response:
+    can_retry = error.retryable or isinstance(error, QuotaExceeded)
+    headers = {"Retry-After": str(error.retry_after)} if can_retry else {}
     if isinstance(error, Unauthorized):
-        headers["WWW-Authenticate"] = request.service.authenticator.challenge
-    return answer({"error": error_body(error, request.id)}, status_of(error), headers)
+        headers["WWW-Authenticate"] = request.resources.authenticator.challenge
+    return json_response({"error": error_body(error, request.id)}, status_of(error), headers)
 
 
-def _fault(error: Exception, request_id: str) -> StrandlineError:
+def _internal_error(error: Exception, request_id: str) -> StrandlineError:
     """A fault of ours. The log gets its kind and where it happened, not its words: a database error
     quotes the row that it is about."""
     logger.error(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 REQUEST_ID = "$context.requestId"
 """A request's id, as API Gateway's templates name it."""
-PREFLIGHT: Mapping[str, str] = {
+PREFLIGHT_HEADERS: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PATCH, DELETE",
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
@@ -15,14 +15,14 @@ PREFLIGHT: Mapping[str, str] = {
     "Access-Control-Max-Age": "7200",  # the longest that browsers keep it
 }
 """What a page of a permitted origin may send, in answer to its browser's OPTIONS."""
-_EXPOSED = (
+_EXPOSED_HEADERS = (
     "Cache-Control, ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, "
     "x-amzn-RequestId"
 )
 
 
 @dataclass(frozen=True)
-class GatewayAnswer:
+class GatewayResponse:
     """An answer that no function of ours made."""
 
     code: str
@@ -45,22 +45,24 @@ class GatewayAnswer:
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
-NO_ROUTE = GatewayAnswer(
+NO_ROUTE = GatewayResponse(
     "route_not_found",
     "There is no such method and path here: GET /openapi.json names all that there are.",
     404,
 )
-TOO_LARGE = GatewayAnswer(
+TOO_LARGE = GatewayResponse(
     "too_large",
     "body: too large for the gateway; at most 4 MiB. Send fewer events at once, or put a large "
     "payload into the store by itself: POST /api/v1/uploads.",
     413,
     {"field": "body"},
 )
-TIMEOUT = GatewayAnswer("timeout", "The function did not answer in time.", 504, retry_after=2)
-FAILED = GatewayAnswer("internal_error", "The function failed, or gave no usable answer.")
-_FORBIDDEN = GatewayAnswer("forbidden", "Requests from where you are do not come in here.", 403)
-_THROTTLED = GatewayAnswer(
+TIMEOUT = GatewayResponse("timeout", "The function did not answer in time.", 504, retry_after=2)
+FUNCTION_FAILED = GatewayResponse(
+    "internal_error", "The function failed, or gave no usable answer."
+)
+_FORBIDDEN = GatewayResponse("forbidden", "Requests from where you are do not come in here.", 403)
+_THROTTLED = GatewayResponse(
     "throttled",
     "More requests than this deployment takes at once. Try again.",
     429,
@@ -68,7 +70,7 @@ _THROTTLED = GatewayAnswer(
     retry_after=1,
 )
 
-ANSWERS: Mapping[str, GatewayAnswer] = {
+RESPONSES: Mapping[str, GatewayResponse] = {
     # No route of ours asks for IAM: whatever is said of signatures and tokens is said of a path
     # that is not, as with "Missing Authentication Token".
     "MISSING_AUTHENTICATION_TOKEN": NO_ROUTE,
@@ -81,37 +83,44 @@ ANSWERS: Mapping[str, GatewayAnswer] = {
     "THROTTLED": _THROTTLED,
     "QUOTA_EXCEEDED": _THROTTLED,
     "INTEGRATION_TIMEOUT": TIMEOUT,
-    "INTEGRATION_FAILURE": GatewayAnswer(
+    "INTEGRATION_FAILURE": GatewayResponse(
         "unavailable", "The function could not be reached. Try again.", 504, retry_after=2
     ),
-    "DEFAULT_4XX": GatewayAnswer(
+    "DEFAULT_4XX": GatewayResponse(
         "malformed_request",
         "The gateway refused the request: it is malformed, or there is no such method and path.",
     ),
-    "DEFAULT_5XX": FAILED,
+    "DEFAULT_5XX": FUNCTION_FAILED,
 }
 """By API Gateway's response type (API Gateway Developer Guide, "Gateway response types"); what is
 not here falls under DEFAULT_4XX or DEFAULT_5XX."""
 
 
-def shared(origins: Sequence[str], origin: str | None) -> dict[str, str]:
+def cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
     """Headers that let a page of `origin` read an answer (Fetch standard, "CORS protocol"), where
     `origins` are permitted; `*` are all. Never with credentials: a browser sends none by itself."""
     if not origins:
         return {}
     if "*" in origins:
-        return {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": _EXPOSED}
+        return {
+            "Access-Control-Allow-Origin": "*",
+            "Access-Control-Expose-Headers": _EXPOSED_HEADERS,
+        }
     if origin is None or origin not in origins:
         return {"Vary": "Origin"}
     return {
         "Access-Control-Allow-Origin": origin,
-        "Access-Control-Expose-Headers": _EXPOSED,
+        "Access-Control-Expose-Headers": _EXPOSED_HEADERS,
         "Vary": "Origin",
     }
 
 
-def shared_by_gateway(origins: Sequence[str]) -> dict[str, str]:
+def gateway_cors_headers(origins: Sequence[str]) -> dict[str, str]:
     """The same for the gateway's own answers, whose headers are fixed in the template: it cannot
     choose among origins. They hold nobody's data, so that where several are permitted all may read
     that a request was refused."""
-    return shared(origins, origins[0]) if len(origins) == 1 else shared(("*",) * len(origins), None)
+    return (
+        cors_headers(origins, origins[0])
+        if len(origins) == 1
+        else cors_headers(("*",) * len(origins), None)
+    )

@@ -2,22 +2,22 @@
 
 from datetime import datetime, timedelta
 
-from strandline.aws.run_requests import Runs
-from strandline.config import Settings
+from strandline.aws.run_requests import JobQueue
+from strandline.config import ServiceSettings
 from strandline.db.database import Database
 from strandline.jobs import store_due
-from strandline.jobs.context import reason_of
+from strandline.jobs.context import describe_error
 from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.observability import logger
 
-_BLIND = timedelta(hours=1)
+_FALLBACK_DELAY = timedelta(hours=1)
 """After so long is looked again where the database cannot say what is due."""
 
 
-def wake_next(
+def request_next_runs(
     database: Database,
-    runs: Runs,
-    limits: Settings,
+    job_queue: JobQueue,
+    settings: ServiceSettings,
     now: datetime,
     deadline: float,
     *,
@@ -30,17 +30,17 @@ def wake_next(
     error: what was worked on is committed.
     """
     try:
-        coming = store_due.next_runs(
+        next_runs = store_due.find_next_runs(
             database.connection(deadline),
             space=space,
-            heat=limits.tuning.of_heat(),
-            grace=timedelta(seconds=limits.blob_grace_seconds),
+            heat=settings.tuning.heat_parameters(),
+            grace=timedelta(seconds=settings.blob_grace_seconds),
             period=GARBAGE_PERIOD,
-            spacing=runs.spacing,
+            spacing=job_queue.spacing,
             now=now,
         )
     except Exception as error:
-        logger.warning("nobody knows what is due", extra={"error": reason_of(error)})
-        coming = {"sweeper": now + _BLIND}
-    for job, moment in coming.items():
-        runs.wish(job, moment, now)
+        logger.warning("nobody knows what is due", extra={"error": describe_error(error)})
+        next_runs = {"sweeper": now + _FALLBACK_DELAY}
+    for job, due_at in next_runs.items():
+        job_queue.request_run(job, due_at, now)

@@ -2,46 +2,54 @@
 
 from datetime import UTC, datetime
 
-from strandline.db.database import Access, Asker
+from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict, Unavailable
-from strandline.http.app import Answer, Request, Route, answer
+from strandline.http.app import Request, Response, Route, json_response
 from strandline.jobs import control
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 
 
-def start_job(request: Request) -> Answer:
+def start_job(request: Request) -> Response:
     """Start a job in the credential's tenant, whether or not it is due: `archiver` or `sweeper`.
     One that is queued or running is a 409 that names it."""
-    started = control.start(
-        _access(request), request.act, request.service.runs, request.path("job"), _now()
+    job = control.start_job(
+        _connect(request),
+        request.audit_context,
+        request.resources.job_queue,
+        request.path_parameter("job"),
+        _now(),
     )
-    return answer(started, 202)
+    return json_response(job, 202)
 
 
-def list_jobs(request: Request) -> Answer:
+def list_jobs(request: Request) -> Response:
     """The tenant's jobs, newest first; what failed says why, and what to do. Finished ones stay for
     30 days."""
-    return answer(control.newest(_access(request), request.query(JobsQuery)))
+    return json_response(control.list_jobs(_connect(request), request.parse_query(JobsQuery)))
 
 
-def get_job(request: Request) -> Answer:
+def get_job(request: Request) -> Response:
     """One job, by its id: its state, what it did, and why it failed if it did."""
-    return answer(control.get(_access(request), request.path_id("job")))
+    return json_response(control.get_job(_connect(request), request.path_id("job")))
 
 
-def retry_job(request: Request) -> Answer:
+def retry_job(request: Request) -> Response:
     """Try a failed job again, by its id. Of `enrich` the chain's model is asked again, in the
     background."""
-    retried = control.retry(
-        _access(request), request.act, request.service.runs, request.path_id("job"), _now()
+    job = control.retry_job(
+        _connect(request),
+        request.audit_context,
+        request.resources.job_queue,
+        request.path_id("job"),
+        _now(),
     )
-    return answer(retried, 202)
+    return json_response(job, 202)
 
 
-def _access(request: Request) -> Access:
+def _connect(request: Request) -> TenantDb:
     """Jobs are the whole tenant's, whoever the key is bound to: ids and numbers, no memory."""
-    asker = Asker.background(request.principal.tenant)
-    return request.service.database.access(asker, request.deadline)
+    caller = Caller.background(request.principal.tenant)
+    return request.resources.database.access(caller, request.deadline)
 
 
 def _now() -> datetime:
@@ -58,13 +66,13 @@ ROUTES = {
         "admin",
         {202: JobOut},
         errors=(NotFound, StateConflict, Unavailable),
-        records=True,
+        audits_in_transaction=True,
     ),
     f"POST {_JOB}/retry": Route(
         retry_job,
         "admin",
         {202: JobOut},
         errors=(StateConflict, Unavailable),
-        records=True,
+        audits_in_transaction=True,
     ),
 }

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.clock import Clock
-from strandline.db.database import Access, Asker, Database
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store
 from strandline.jobs.context import Tally
-from strandline.jobs.store import Held
-from strandline.llm.tasks import Reasoner
+from strandline.jobs.store import ShardLease
+from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 
 _RENEW_SECONDS = 60.0
 """So often a part at work says so, between its commits."""
-_HOPELESS = 3
+_MAX_FAILURES_IN_A_ROW = 3
 """So many tenants in a row in which a plan fails say that it would in all of them."""
 
 
@@ -42,7 +42,7 @@ class ShardFailed(StrandlineError):
     code = "shard_failed"
 
 
-class Tools(Protocol):
+class JobResources(Protocol):
     """What jobs work with, each made when it is first used."""
 
     @property
@@ -56,7 +56,7 @@ class Tools(Protocol):
         ...
 
     @property
-    def blobs(self) -> Blobs:
+    def blobs(self) -> BlobStore:
         """The payload store."""
         ...
 
@@ -66,7 +66,7 @@ class Tools(Protocol):
         ...
 
     @property
-    def reasoner(self) -> Reasoner:
+    def llm(self) -> LlmTasks:
         """The language tasks."""
         ...
 
@@ -82,24 +82,24 @@ class Shard(NamedTuple):
 class Lease:
     """A shard that is ours, until when it may take, and what it has done so far."""
 
-    access: Access
+    access: TenantDb
     """The database as background work of the shard's tenant."""
-    held: Held
+    shard_lease: ShardLease
     deadline: float
     """In time.monotonic() seconds: nothing is begun after it."""
     clock: Clock
     tally: Tally = field(default_factory=Tally)
     renewed_at: float = field(default_factory=time.monotonic)
     """The last sign of life, in time.monotonic() seconds."""
-    lost: bool = False
+    is_lost: bool = False
     """Somebody else works on it now, as far as we know."""
 
     @property
     def tenant(self) -> str:
         """Whose work it is."""
-        return self.access.asker.tenant
+        return self.access.caller.tenant
 
-    def out_of_time(self) -> bool:
+    def is_out_of_time(self) -> bool:
         """Whether what is left is for the next run, or for whoever works on it now. Asked between
         commits: it renews."""
         return time.monotonic() > self.deadline or not self.renew()
@@ -107,19 +107,19 @@ class Lease:
     def renew(self) -> bool:
         """Say that this part is still at work, if the last time is a while ago; in no transaction.
         Gives whether it is ours, as far as we know."""
-        if not self.lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
-            self.lost = not store.renew(self.access, self.held, self.clock())
+        if not self.is_lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
+            self.is_lost = not store.renew_lease(self.access, self.shard_lease, self.clock())
             self.renewed_at = time.monotonic()
-        return not self.lost
+        return not self.is_lost
 
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Several statements, all or none, and none once the shard is somebody else's. Raises
         LeaseLost."""
-        ours = self.renew()
+        is_ours = self.renew()
         with self.access.transaction():
-            self.lost = not (ours and store.hold(self.access, self.held))
-            if self.lost:
+            self.is_lost = not (is_ours and store.lock_shard(self.access, self.shard_lease))
+            if self.is_lost:
                 raise LeaseLost
             yield
 
@@ -132,141 +132,154 @@ class Job(Protocol):
         """As the state machine calls it."""
         ...
 
-    def plan(self, tools: Tools, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    def plan(self, tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
         """What is to be done: everywhere where something is due, or in one tenant in any case."""
         ...
 
-    def shard(self, tools: Tools, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    def shard(
+        self, tools: JobResources, lease: Lease, shard: Shard, now: datetime
+    ) -> Mapping[str, int]:
         """Do a part, and give what was done in numbers."""
         ...
 
-    def finish(self, tools: Tools, now: datetime) -> None:
+    def finish(self, tools: JobResources, now: datetime) -> None:
         """Tidy up after the last shard."""
         ...
 
 
-class Planned(NamedTuple):
+class ShardList(NamedTuple):
     """Where the list of a run's shards lies in the bucket, and how many they are."""
 
     key: str
     shards: int
 
 
-def plan(tools: Tools, job: Job, run: str, now: datetime, tenant: str | None) -> Planned:
+def plan_run(
+    resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str | None
+) -> ShardList:
     """Name the shards of a run and make them known: in the database as jobs that run, in the bucket
     as the list that the state machine goes through. A tenant whose job is another run's is left
     out. Where it fails nothing stays behind it: its jobs have failed, and may be begun anew."""
-    begun = set[str]() if tenant is None else {tenant}
+    begun_tenants = set[str]() if tenant is None else {tenant}
     try:
-        wanted = job.plan(tools, now, tenant)
-        listed = _begun(tools, job, run, now, wanted, begun)
-        if not listed:
-            return Planned("", 0)
-        items = [{"job": job.name, "run": run, **shard._asdict()} for shard in listed]
-        return Planned(tools.blobs.put_shards(run, items), len(listed))
+        shards = job.plan(resources, now, tenant)
+        claimed_shards = _claim_tenants(resources, job, run_id, now, shards, begun_tenants)
+        if not claimed_shards:
+            return ShardList("", 0)
+        items = [{"job": job.name, "run": run_id, **shard._asdict()} for shard in claimed_shards]
+        return ShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
-        for name in sorted(begun):
-            _fail(tools, job, run, now, name, error)
+        for tenant_id in sorted(begun_tenants):
+            _mark_failed(resources, job, run_id, now, tenant_id, error)
         raise
 
 
-def _begun(
-    tools: Tools, job: Job, run: str, now: datetime, wanted: Sequence[Shard], begun: set[str]
+def _claim_tenants(
+    resources: JobResources,
+    job: Job,
+    run_id: str,
+    now: datetime,
+    shards: Sequence[Shard],
+    begun_tenants: set[str],
 ) -> list[Shard]:
-    """Of these shards the ones whose tenant's job is this run's from now on; its name is in `begun`
+    """Of these shards the ones whose tenant's job is this run's from now on; its name is in `begun_tenants`
     then. A tenant in which that fails holds up no other."""
-    listed: list[Shard] = []
-    in_a_row = 0
-    for name, shards in Counter(shard.tenant for shard in wanted).items():
+    claimed_shards: list[Shard] = []
+    failures_in_a_row = 0
+    for tenant, shard_count in Counter(shard.tenant for shard in shards).items():
         try:
-            access = tools.database.access(Asker.background(name))
+            access = resources.database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store.expire(access, job.name, now)
-                ours = store.begin(access, job.name, run, shards, now)
+                store.expire_leases(access, job.name, now)
+                is_ours = store.begin_run(access, job.name, run_id, shard_count, now)
         except Exception as error:
-            in_a_row += 1
-            if in_a_row == _HOPELESS:  # it is not the tenants' fault
+            failures_in_a_row += 1
+            if failures_in_a_row == _MAX_FAILURES_IN_A_ROW:  # it is not the tenants' fault
                 raise
-            _fail(tools, job, run, now, name, error)
+            _mark_failed(resources, job, run_id, now, tenant, error)
             continue
-        in_a_row = 0
-        if ours:
-            begun.add(name)
-            listed += [shard for shard in wanted if shard.tenant == name]
-    return listed
+        failures_in_a_row = 0
+        if is_ours:
+            begun_tenants.add(tenant)
+            claimed_shards += [shard for shard in shards if shard.tenant == tenant]
+    return claimed_shards
 
 
-def _fail(tools: Tools, job: Job, run: str, now: datetime, tenant: str, error: Exception) -> None:
+def _mark_failed(
+    resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str, error: Exception
+) -> None:
     """A tenant's job of this run has failed before any part of it began. Where not even that can be
     written it is known by its lease, which is short."""
-    reason = reason_of(error)
-    shown = {"job": job.name, "tenant": tenant, "reason": reason}
-    logger.warning("job not planned", extra=shown)
+    reason = error_code(error)
+    log_fields = {"job": job.name, "tenant": tenant, "reason": reason}
+    logger.warning("job not planned", extra=log_fields)
     try:
-        access = tools.database.access(Asker.background(tenant))
+        access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
-            store.queue(access, job.name, run, now)
-            store.close(access, job.name, run, now, reason)
-    except Exception as worse:
-        logger.warning("job not closed", extra={**shown, "reason": reason_of(worse)})
+            store.enqueue(access, job.name, run_id, now)
+            store.fail_run(access, job.name, run_id, now, reason)
+    except Exception as close_error:
+        logger.warning("job not closed", extra={**log_fields, "reason": error_code(close_error)})
 
 
-def work_on(
-    tools: Tools,
+def run_shard(
+    resources: JobResources,
     job: Job,
-    run: str,
+    run_id: str,
     shard: Shard,
     now: datetime,
     deadline: float,
     tally: Tally,
 ) -> None:
     """Do a part of a run's job, unless it is done. Raises ShardFailed; the job keeps why."""
-    began = time.monotonic()
-    access = tools.database.access(Asker.background(shard.tenant))
+    start = time.monotonic()
+    access = resources.database.connect_as(Caller.background(shard.tenant))
     with access.transaction():
-        held = store.take(access, job.name, run, shard.shard, now)
-    if held is None:
+        shard_lease = store.lease_shard(access, job.name, run_id, shard.shard, now)
+    if shard_lease is None:
         return
-    lease = Lease(access, held, deadline, tools.clock, tally)
+    lease = Lease(access, shard_lease, deadline, resources.clock, tally)
     try:
-        totals = job.shard(tools, lease, shard, now)
-        ended = now + timedelta(seconds=time.monotonic() - began)
+        totals = job.shard(resources, lease, shard, now)
+        ended_at = now + timedelta(seconds=time.monotonic() - start)
         with access.transaction():
-            if not store.end_shard(access, held, totals, ended):
+            if not store.end_shard(access, shard_lease, totals, ended_at):
                 raise LeaseLost
     except LeaseLost:
         logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
     except Exception as error:
         tally.failures += 1
-        shown = {"job": job.name, "tenant": shard.tenant, "reason": reason_of(error)}
-        logger.warning("shard failed", extra=shown)
-        _blame(tools, held, shown)
+        log_fields = {"job": job.name, "tenant": shard.tenant, "reason": error_code(error)}
+        logger.warning("shard failed", extra=log_fields)
+        _record_failure(resources, shard_lease, log_fields)
         # Not the error itself: the runtime would log its words, and a database's may quote a row.
-        raise ShardFailed(f"{job.name} failed: {shown['reason']}") from None
+        raise ShardFailed(f"{job.name} failed: {log_fields['reason']}") from None
 
 
-def _blame(tools: Tools, held: Held, shown: Mapping[str, str]) -> None:
+def _record_failure(
+    resources: JobResources, shard_lease: ShardLease, log_fields: Mapping[str, str]
+) -> None:
     """Let the job keep why a shard failed. By an access of its own: the shard's may have failed."""
     try:
-        access = tools.database.access(Asker.background(shown["tenant"]))
+        access = resources.database.connect_as(Caller.background(log_fields["tenant"]))
         with access.transaction():
-            store.blame(access, held, shown["reason"])
-    except Exception as worse:  # the run's end says of such a job that it was not finished
-        logger.warning("shard not blamed", extra={**shown, "reason": reason_of(worse)})
+            store.record_shard_failure(access, shard_lease, log_fields["reason"])
+    except Exception as record_error:  # the run's end says of such a job that it was not finished
+        logger.warning("shard not blamed", extra={**log_fields, "reason": error_code(record_error)})
 
 
-def finish(tools: Tools, job: Job, run: str, now: datetime) -> dict[str, int]:
+def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) -> dict[str, int]:
     """End a run: what it did not get done has failed, each in its tenant. Gives what all of it did,
     in numbers."""
-    for tenant in sorted({str(item["tenant"]) for item in tools.blobs.shards(run)}):
-        access = tools.database.access(Asker.background(tenant))
+    for tenant in sorted({str(item["tenant"]) for item in resources.blobs.read_shards(run_id)}):
+        access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
-            store.close(access, job.name, run, now)
-    job.finish(tools, now)
-    tools.blobs.forget_run(run)
-    return store.totals(tools.database.connection(), run)
+            store.fail_run(access, job.name, run_id, now)
+    job.finish(resources, now)
+    resources.blobs.delete_shards(run_id)
+    return store.read_totals(resources.database.connection(), run_id)
 
 
-def reason_of(error: Exception) -> str:
+def error_code(error: Exception) -> str:
     """Why, as a code: a fault's own words may quote a row."""
     return error.code if isinstance(error, StrandlineError) else type(error).__name__

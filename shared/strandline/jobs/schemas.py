@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from strandline.schemas import AnswerModel, ListQuery
+from strandline.schemas import ListQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]
 type JobKind = Literal["archiver", "sweeper", "enrich", "continues", "embed", "fold"]
@@ -19,7 +19,7 @@ class JobsQuery(ListQuery):
     """Only jobs of this kind."""
 
 
-class JobOut(AnswerModel):
+class JobOut(ResponseModel):
     """Background work in the tenant: what it is, how far it came, and what to do if it failed."""
 
     job_id: UUID
@@ -47,7 +47,7 @@ class JobOut(AnswerModel):
     finished_at: datetime | None
 
 
-class JobsPage(AnswerModel):
+class JobsPage(ResponseModel):
     """The tenant's jobs, newest first."""
 
     jobs: list[JobOut]

@@ -10,35 +10,35 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Connection, translated
-from strandline.tenants.store import named
+from strandline.db.database import Connection, TenantDb, translate_errors
+from strandline.tenants.store import list_tenant_ids
 
-type State = Literal["queued", "running", "done", "failed"]
+type JobState = Literal["queued", "running", "done", "failed"]
 
 LEASE_SECONDS = 300
 """How long a job of a tenant belongs to its run without a sign of life: a part of it gives one
 every minute or two, between its commits."""
-PLANNED_SECONDS = 300
+PLAN_LEASE_SECONDS = 300
 """How long while no part of it was begun: a run that died on the way there keeps nobody waiting."""
-KEPT_DAYS = 30
+RETENTION_DAYS = 30
 """How long a finished job stays to be read."""
-CONTINUES = "continues"
+CONTINUES_KIND = "continues"
 """The kind of a failure that nothing can be tried again of: where topics end is decided once."""
-STUCK = "fold"
+FOLD_KIND = "fold"
 """The kind of a scope whose work fails again and again."""
-NOT_EMBEDDED = "embed"
+EMBED_KIND = "embed"
 """The kind of a scope that holds events which the embedding model refused."""
-ABANDONED = "lease_expired"
+LEASE_EXPIRED = "lease_expired"
 """The reason of a job whose run was not heard of any more."""
 
 
 @dataclass(frozen=True)
-class _Named:
+class _JobId:
     job_id: UUID
 
 
-def note_failure(
-    access: Access,
+def record_failure(
+    access: TenantDb,
     *,
     kind: str,
     scope_id: UUID,
@@ -54,7 +54,7 @@ def note_failure(
     transaction of whatever stands in for what failed, or by itself.
     """
     return access.fetch(
-        _Named,
+        _JobId,
         """
         insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref, reason,
             advice, started_at, finished_at)
@@ -79,14 +79,14 @@ def note_failure(
 
 
 @dataclass(frozen=True)
-class _About:
+class _Ref:
     ref: str
 
 
-def noted(access: Access, kind: str, refs: Sequence[object]) -> set[str]:
+def list_known_failures(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
     """About which of these things a failure of this kind is known, and not done with."""
     rows = access.fetch(
-        _About,
+        _Ref,
         "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
         {"kind": kind, "refs": [str(ref) for ref in refs]},
     )
@@ -99,7 +99,7 @@ class Job:
 
     job_id: UUID
     kind: str
-    state: State
+    state: JobState
     scope_id: UUID | None
     ref: str | None
     reason: str
@@ -109,11 +109,11 @@ class Job:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    mark: str
+    pg_snapshot: str
 
 
-def newest(
-    access: Access, state: str | None, kind: str | None, after: Position | None, limit: int
+def list_newest(
+    access: TenantDb, state: str | None, kind: str | None, after: Position | None, limit: int
 ) -> Sequence[Job]:
     """The asker's tenant's jobs, newest first; further pages see the snapshot of the first."""
     return access.fetch(
@@ -132,7 +132,7 @@ def newest(
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "state": state,
@@ -142,7 +142,7 @@ def newest(
     )
 
 
-def get(access: Access, job_id: UUID) -> Job | None:
+def get_job(access: TenantDb, job_id: UUID) -> Job | None:
     """One job; inside a transaction it is held until its end."""
     rows = access.fetch(
         Job,
@@ -156,7 +156,7 @@ def get(access: Access, job_id: UUID) -> Job | None:
     return rows[0] if rows else None
 
 
-def expire(access: Access, kind: str | None, now: datetime) -> int:
+def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
     """Fail the jobs (of one kind, or of all) whose run was not heard of for the time of a lease;
     gives how many. What of them is still at work finds its lease gone."""
     return access.execute(
@@ -166,15 +166,15 @@ def expire(access: Access, kind: str | None, now: datetime) -> int:
         where ref is null and state in ('queued', 'running') and leased_until < %(now)s
             and (%(kind)s::text is null or kind = %(kind)s)
         """,
-        {"kind": kind, "now": now, "reason": ABANDONED},
+        {"kind": kind, "now": now, "reason": LEASE_EXPIRED},
     )
 
 
-def queue(access: Access, kind: str, run: str, now: datetime) -> UUID | None:
+def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
     """A job that a run of this name is about to take up; None where one of this kind is queued or
     running. In a transaction, after `expire`."""
     rows = access.fetch(
-        _Named,
+        _JobId,
         """
         insert into jobs (tenant_id, job_id, kind, run, state, created_at, leased_until)
         values (current_tenant(), %(job_id)s, %(kind)s, %(run)s, 'queued', %(now)s,
@@ -188,16 +188,16 @@ def queue(access: Access, kind: str, run: str, now: datetime) -> UUID | None:
             "kind": kind,
             "run": run,
             "now": now,
-            "seconds": PLANNED_SECONDS,
+            "seconds": PLAN_LEASE_SECONDS,
         },
     )
     return rows[0].job_id if rows else None
 
 
-def standing(access: Access, kind: str) -> UUID | None:
+def find_active(access: TenantDb, kind: str) -> UUID | None:
     """The tenant's job of this kind that is queued or running."""
     rows = access.fetch(
-        _Named,
+        _JobId,
         "select job_id from jobs where kind = %(kind)s and ref is null"
         " and state in ('queued', 'running')",
         {"kind": kind},
@@ -205,7 +205,7 @@ def standing(access: Access, kind: str) -> UUID | None:
     return rows[0].job_id if rows else None
 
 
-def requeue(access: Access, job_id: UUID, run: str, now: datetime) -> bool:
+def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
     """A failed job waits to be tried again, by a run of this name; False where it is not failed.
     A failure with a `ref` is every sweep's to try, and nobody's lease: it is due at once."""
     return bool(
@@ -217,12 +217,12 @@ def requeue(access: Access, job_id: UUID, run: str, now: datetime) -> bool:
                     + make_interval(secs => case when ref is null then %(seconds)s else 0 end)
             where job_id = %(job_id)s and state = 'failed'
             """,
-            {"job_id": job_id, "run": run, "now": now, "seconds": PLANNED_SECONDS},
+            {"job_id": job_id, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
         )
     )
 
 
-def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bool:
+def begin_run(access: TenantDb, kind: str, run: str, shards: int, now: datetime) -> bool:
     """The tenant's job of this kind is this run's, in so many parts; False where another run has
     it. In a transaction, after `expire`; again it changes nothing, but what a plan that failed had
     closed is open again."""
@@ -236,9 +236,9 @@ def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bo
         """,
         {"kind": kind, "run": run},
     )
-    queue(access, kind, run, now)
+    enqueue(access, kind, run, now)
     jobs = access.fetch(
-        _Named,
+        _JobId,
         """
         update jobs set state = 'running', started_at = coalesce(started_at, %(now)s),
             leased_until = greatest(leased_until,
@@ -246,7 +246,7 @@ def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bo
         where kind = %(kind)s and run = %(run)s and ref is null and state in ('queued', 'running')
         returning job_id
         """,
-        {"kind": kind, "run": run, "now": now, "seconds": PLANNED_SECONDS},
+        {"kind": kind, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
     )
     if jobs:
         access.execute(
@@ -262,7 +262,7 @@ def begin(access: Access, kind: str, run: str, shards: int, now: datetime) -> bo
 
 
 @dataclass(frozen=True)
-class Held:
+class ShardLease:
     """A part of a job that is ours until somebody takes it after us."""
 
     job_id: UUID
@@ -270,11 +270,13 @@ class Held:
     lease_no: int
 
 
-def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held | None:
+def lease_shard(
+    access: TenantDb, kind: str, run: str, shard: int, now: datetime
+) -> ShardLease | None:
     """Take a part of a run's job that is not done; whoever had it before loses it. None where there
     is nothing to do: it is done, or the tenant's job is another run's. In a transaction."""
     rows = access.fetch(
-        Held,
+        ShardLease,
         """
         with job as (
             update jobs set leased_until =
@@ -290,12 +292,12 @@ def take(access: Access, kind: str, run: str, shard: int, now: datetime) -> Held
     return rows[0] if rows else None
 
 
-def renew(access: Access, held: Held, now: datetime) -> bool:
+def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
     """A sign of life: the lease begins anew; False where this part is somebody else's. In no
     transaction that holds a part: as everywhere, a job is locked before its parts."""
     return bool(
         access.fetch(
-            _Named,
+            _JobId,
             """
             update jobs j
             set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
@@ -304,40 +306,42 @@ def renew(access: Access, held: Held, now: datetime) -> bool:
                     and s.lease_no = %(lease_no)s and s.state = 'waiting')
             returning j.job_id
             """,
-            {**vars(held), "now": now, "seconds": LEASE_SECONDS},
+            {**vars(lease), "now": now, "seconds": LEASE_SECONDS},
         )
     )
 
 
-def hold(access: Access, held: Held) -> bool:
+def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
     """Whether this part is still ours: until this transaction ends nobody takes it. It touches no
     job, unless it held that before."""
     return bool(
         access.fetch(
-            _Named,
+            _JobId,
             """
             select s.job_id from job_shards s join jobs j using (tenant_id, job_id)
             where s.job_id = %(job_id)s and s.shard = %(shard)s and s.lease_no = %(lease_no)s
                 and s.state = 'waiting' and j.state = 'running'
             for no key update of s
             """,
-            vars(held),
+            vars(lease),
         )
     )
 
 
-def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: datetime) -> bool:
+def end_shard(
+    access: TenantDb, lease: ShardLease, totals: Mapping[str, int], now: datetime
+) -> bool:
     """A part is done, if it is still ours; the tenant's last one ends its job. In a transaction of
     its own: as everywhere, a job is locked before its parts."""
     access.execute(
-        "select from jobs where job_id = %(job_id)s for no key update", {"job_id": held.job_id}
+        "select from jobs where job_id = %(job_id)s for no key update", {"job_id": lease.job_id}
     )
-    if not hold(access, held):
+    if not lock_shard(access, lease):
         return False
     access.execute(
         "update job_shards set state = 'done', reason = '', totals = %(totals)s"
         " where job_id = %(job_id)s and shard = %(shard)s",
-        {"job_id": held.job_id, "shard": held.shard, "totals": json.dumps(dict(totals))},
+        {"job_id": lease.job_id, "shard": lease.shard, "totals": json.dumps(dict(totals))},
     )
     access.execute(
         """
@@ -349,26 +353,28 @@ def end_shard(access: Access, held: Held, totals: Mapping[str, int], now: dateti
         where job_id = %(job_id)s and state = 'running' and not exists (
             select from job_shards s where s.job_id = %(job_id)s and s.state <> 'done')
         """,
-        {"job_id": held.job_id, "now": now},
+        {"job_id": lease.job_id, "now": now},
     )
     return True
 
 
-def blame(access: Access, held: Held, reason: str) -> None:
+def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> None:
     """Why the last try at a part failed; it may be tried again. In a transaction."""
     access.execute(
         "update job_shards set reason = %(reason)s"
         " where job_id = %(job_id)s and shard = %(shard)s and lease_no = %(lease_no)s",
-        {**vars(held), "reason": reason},
+        {**vars(lease), "reason": reason},
     )
 
 
-def close(access: Access, kind: str, run: str, now: datetime, reason: str = "not_finished") -> int:
+def fail_run(
+    access: TenantDb, kind: str, run: str, now: datetime, reason: str = "not_finished"
+) -> int:
     """Fail what of this run is not done in the asker's tenant, with the reason of the first part
     that failed, else with this one; gives how many jobs. In a transaction: nothing of the run is at
     work any more."""
     params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
-    failed = access.execute(
+    failed_count = access.execute(
         """
         update jobs j set state = 'failed', finished_at = %(now)s,
             reason = coalesce((
@@ -390,10 +396,10 @@ def close(access: Access, kind: str, run: str, now: datetime, reason: str = "not
         """,
         params,
     )
-    return failed
+    return failed_count
 
 
-def abandon(access: Access, kind: str, run: str, now: datetime) -> None:
+def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:
     """Fail a job that was queued for a run that never began. In a transaction."""
     access.execute(
         """
@@ -407,7 +413,7 @@ def abandon(access: Access, kind: str, run: str, now: datetime) -> None:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingRetry:
     """A failure that is to be tried again."""
 
     job_id: UUID
@@ -416,27 +422,29 @@ class Waiting:
     ref: str
 
 
-def waiting(access: Access, limit: int) -> Sequence[Waiting]:
+def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
     """Failures that somebody asked to try again, the longest known first."""
     return access.fetch(
-        Waiting,
+        PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
         " order by job_id limit %(limit)s",
         {"limit": limit},
     )
 
 
-def settle(access: Access, job_id: UUID, now: datetime) -> None:
+def complete_retry(access: TenantDb, job_id: UUID, now: datetime) -> None:
     """A failure that was tried again, and is none any more."""
     access.fetch(
-        _Named,
+        _JobId,
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
         " where job_id = %(job_id)s and state = 'queued' returning job_id",
         {"job_id": job_id, "now": now},
     )
 
 
-def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: datetime) -> None:
+def resolve_failures_by_reason(
+    access: TenantDb, kind: str, reason: str, refs: Sequence[object], now: datetime
+) -> None:
     """Failures of this kind and reason about these things are none any more. In a transaction."""
     access.execute(
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
@@ -446,7 +454,7 @@ def healed(access: Access, kind: str, reason: str, refs: Sequence[object], now: 
     )
 
 
-def end_failures(access: Access, kind: str, refs: Sequence[object], now: datetime) -> None:
+def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: datetime) -> None:
     """Failures of this kind about these things are none any more. In a transaction."""
     access.execute(
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
@@ -455,10 +463,10 @@ def end_failures(access: Access, kind: str, refs: Sequence[object], now: datetim
     )
 
 
-def refuse(access: Access, job_id: UUID, reason: str, now: datetime) -> None:
+def fail_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
     """A failure that could not be tried again now."""
     access.fetch(
-        _Named,
+        _JobId,
         "update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,"
         " advice = 'Try it again later.'"
         " where job_id = %(job_id)s and state = 'queued' returning job_id",
@@ -466,7 +474,7 @@ def refuse(access: Access, job_id: UUID, reason: str, now: datetime) -> None:
     )
 
 
-def prune(access: Access, now: datetime, limit: int) -> int:
+def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
     """Forget jobs that finished KEPT_DAYS ago; gives how many. In a transaction."""
     return access.execute(
         """
@@ -476,34 +484,34 @@ def prune(access: Access, now: datetime, limit: int) -> int:
                 and state in ('done', 'failed')
             order by finished_at limit %(limit)s)
         """,
-        {"now": now, "days": KEPT_DAYS, "limit": limit},
+        {"now": now, "days": RETENTION_DAYS, "limit": limit},
     )
 
 
-def tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
+def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
     """Tenants in which scopes, lanes or jobs wait for a sweep, or that none looked through in this
     embedding space today: a day begins when the daily sweep comes."""
-    return named(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
+    return list_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
 @dataclass(frozen=True)
-class _Due:
+class _ScanDue:
     due: bool
 
 
-def look_is_due(access: Access, space: str, now: datetime) -> bool:
+def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
     """Whether the tenant's scopes are to be looked through for work that no row names."""
-    (found,) = access.fetch(
-        _Due,
+    (row,) = access.fetch(
+        _ScanDue,
         "select swept_for is distinct from %(space)s"
         " or swept_at < swept_day(%(now)s::timestamptz) as due"
         " from tenants where tenant_id = current_tenant()",
         {"space": space, "now": now},
     )
-    return found.due
+    return row.due
 
 
-def looked(access: Access, space: str, now: datetime) -> None:
+def record_scan(access: TenantDb, space: str, now: datetime) -> None:
     """They were looked through. In a transaction."""
     access.execute(
         "update tenants set swept_for = %(space)s, swept_at = %(now)s"
@@ -512,9 +520,9 @@ def looked(access: Access, space: str, now: datetime) -> None:
     )
 
 
-def totals(connection: Connection, run: str) -> dict[str, int]:
+def read_totals(connection: Connection, run: str) -> dict[str, int]:
     """A run over all tenants in numbers."""
-    with translated(connection):
+    with translate_errors(connection):
         rows: list[tuple[Any, ...]] = connection.execute(
             "select name, total from totals_of_run(%s)", (run,)
         ).fetchall()

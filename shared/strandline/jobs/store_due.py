@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from strandline.db.database import Connection, translated
+from strandline.db.database import Connection, translate_errors
 
 
-def next_runs(
+def find_next_runs(
     connection: Connection,
     *,
     space: str | None,
@@ -25,7 +25,7 @@ def next_runs(
     deployment's settings of it, `grace` is how old a payload is that may go, and payloads are
     looked through once in a `period`.
     """
-    with translated(connection):
+    with translate_errors(connection):
         row: tuple[Any, ...] | None = connection.execute(
             "select next_sweep(%s, %s::jsonb, %s, %s), next_archive(%s, %s, %s, %s)",
             (

@@ -14,11 +14,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from strandline.aws import clients as aws_clients
-from strandline.errors import ModelLate, ModelRefused, ModelUnavailable, ModelUnusable
-from strandline.llm.provider import Asked, Reply
+from strandline.errors import InvalidModelAnswer, ModelRefused, ModelTimeout, ModelUnavailable
+from strandline.llm.provider import ModelReply, ModelRequest
 
 MAX_CHARACTERS = 64 * 1024
-_LATE = "The language model did not answer in time."
+_TIMEOUT_MESSAGE = "The language model did not answer in time."
 
 
 class BedrockModel:
@@ -30,82 +30,84 @@ class BedrockModel:
         """`make_client` gives a client of `bedrock-runtime`; for tests."""
         self.name = f"bedrock:{model}"
         self._model = model
-        self._make = make_client or partial(aws_clients.client, "bedrock-runtime")
+        self._make_client = make_client or partial(aws_clients.client, "bedrock-runtime")
         self._clients: dict[int, Any] = {}
 
-    def _client(self, seconds: float) -> Any:
+    def _client_for(self, seconds: float) -> Any:
         """boto3 binds a time to a client and not to a call: there is one for each whole second."""
-        whole = max(1, int(seconds))
-        if whole not in self._clients:
+        whole_seconds = max(1, int(seconds))
+        if whole_seconds not in self._clients:
             config = Config(
-                connect_timeout=min(5, whole),
-                read_timeout=whole,
+                connect_timeout=min(5, whole_seconds),
+                read_timeout=whole_seconds,
                 retries={"total_max_attempts": 1},  # whoever asks knows its time and the breaker
             )
-            self._clients[whole] = self._make(config)
-        return self._clients[whole]
+            self._clients[whole_seconds] = self._make_client(config)
+        return self._clients[whole_seconds]
 
-    def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
+    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
         """One request, see `Provider`."""
-        started = time.monotonic()
+        start = time.monotonic()
         try:
-            answer = _converse(self._client(seconds), _request(asked, self._model))
+            answer = _converse(self._client_for(seconds), _build_request(asked, self._model))
         except (ConnectTimeoutError, ReadTimeoutError):
-            raise ModelLate(_LATE) from None
+            raise ModelTimeout(_TIMEOUT_MESSAGE) from None
         except ClientError as error:  # without its cause: it quotes what was sent
-            raise _failure(_code(error)) from None
+            raise _to_error(_error_code(error)) from None
         except BotoCoreError:
             raise ModelUnavailable(
                 "Bedrock cannot be reached, or no credentials are there."
             ) from None
-        if time.monotonic() - started > seconds:
-            raise ModelLate(_LATE)
-        return _reply(answer)
+        if time.monotonic() - start > seconds:
+            raise ModelTimeout(_TIMEOUT_MESSAGE)
+        return _parse_reply(answer)
 
 
-def _request(asked: Asked, model: str) -> dict[str, Any]:
+def _build_request(request: ModelRequest, model: str) -> dict[str, Any]:
     tool = {
-        "name": asked.task,
+        "name": request.task,
         "description": "Gives the answer.",
-        "inputSchema": {"json": dict(asked.schema)},
+        "inputSchema": {"json": dict(request.schema)},
     }
     return {
         "modelId": model,
-        "system": [{"text": asked.system}],
-        "messages": [{"role": "user", "content": [{"text": asked.user}]}],
-        "inferenceConfig": {"maxTokens": asked.max_tokens},
+        "system": [{"text": request.system}],
+        "messages": [{"role": "user", "content": [{"text": request.user_message}]}],
+        "inferenceConfig": {"maxTokens": request.max_tokens},
         "toolConfig": {
             "tools": [{"toolSpec": tool}],
-            "toolChoice": {"tool": {"name": asked.task}},
+            "toolChoice": {"tool": {"name": request.task}},
         },
     }
 
 
-def _reply(answer: dict[str, Any]) -> Reply:
+def _parse_reply(answer: dict[str, Any]) -> ModelReply:
     if answer.get("stopReason") in ("guardrail_intervened", "content_filtered"):
         raise ModelRefused
     parts: list[dict[str, Any]] = answer.get("output", {}).get("message", {}).get("content", [])
-    written = [json.dumps(part["toolUse"]["input"]) for part in parts if "toolUse" in part]
-    written += [part["text"] for part in parts if "text" in part]
-    text = written[0] if written else ""
+    texts = [json.dumps(part["toolUse"]["input"]) for part in parts if "toolUse" in part]
+    texts += [part["text"] for part in parts if "text" in part]
+    text = texts[0] if texts else ""
     if len(text) > MAX_CHARACTERS:
-        raise ModelUnusable(f"The language model's answer is over {MAX_CHARACTERS} characters.")
+        raise InvalidModelAnswer(
+            f"The language model's answer is over {MAX_CHARACTERS} characters."
+        )
     usage: dict[str, int] = answer.get("usage", {})
-    return Reply(text, usage.get("inputTokens"), usage.get("outputTokens"))
+    return ModelReply(text, usage.get("inputTokens"), usage.get("outputTokens"))
 
 
 def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
     return client.converse(**request)
 
 
-def _code(error: ClientError) -> str:
+def _error_code(error: ClientError) -> str:
     response = cast("dict[str, dict[str, str]]", error.response)
     return response.get("Error", {}).get("Code", "an error without a code")
 
 
-def _failure(code: str) -> ModelUnavailable | ModelRefused | ModelLate:
+def _to_error(code: str) -> ModelUnavailable | ModelRefused | ModelTimeout:
     if code == "ModelTimeoutException":
-        return ModelLate(_LATE)
+        return ModelTimeout(_TIMEOUT_MESSAGE)
     if code == "ValidationException":
         return ModelRefused("Bedrock refused the request (ValidationException).")
     return ModelUnavailable(f"Bedrock answered {code}.")

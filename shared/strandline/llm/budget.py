@@ -12,36 +12,36 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.config import Settings
-from strandline.db.database import Access, Asker, Database
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
 from strandline.llm import store
-from strandline.llm.store import Call
-from strandline.llm.types import Task
+from strandline.llm.store import ModelCall
+from strandline.llm.types import TaskContext
 from strandline.observability import logger
 
-type Refusal = Literal["budget_spent", "rate_limited", "breaker_open", "unavailable"]
+type DenialReason = Literal["budget_spent", "rate_limited", "breaker_open", "unavailable"]
 type Outcome = Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
 
-CACHED_SECONDS = 5.0
-_BLOCK = 10
+CACHE_SECONDS = 5.0
+_LEASE_SIZE = 10
 """Calls leased at once."""
-_WRITTEN_AT = 50
+_FLUSH_SIZE = 50
 """So many calls are written down without waiting for who asked to be done."""
-UNWRITTEN = 500
+MAX_UNWRITTEN = 500
 """With so many calls that the database did not take no more are made."""
-_SUBJECTS = 10_000
-_OF_A_RUN = 4
+_MAX_SUBJECTS = 10_000
+_CALLS_PER_RUN = 4
 """Calls that a closed run takes, and its merge: where a minute holds fewer none comes through."""
 
 
-class Refused(Exception):
+class CallDenied(Exception):
     """No call is made; says why."""
 
-    def __init__(self, reason: Refusal, again_in: float | None = None) -> None:
+    def __init__(self, reason: DenialReason, retry_after: float | None = None) -> None:
         super().__init__(reason)
-        self.reason: Refusal = reason
-        self.again_in = again_in
+        self.reason: DenialReason = reason
+        self.retry_after = retry_after
         """Seconds after which it would be, where waiting helps."""
 
 
@@ -50,31 +50,31 @@ class _Lease:
     """A subject's calls that this process may still make, until its minute ends."""
 
     units: int
-    until: float
-    over: bool
+    expires_at: float
+    minute_exhausted: bool
     """The minute gives no more."""
 
 
 @dataclass
-class _Account:
+class _TenantAccount:
     """What this process knows of one tenant."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
-    known_at: float = -CACHED_SECONDS
-    way: str | None = None
+    refreshed_at: float = -CACHE_SECONDS
+    output_mode: str | None = None
     failures: int = 0
-    shut_until: float = 0.0
-    spent: float = 0.0
+    breaker_open_until: float = 0.0
+    spent_usd: float = 0.0
     """USD, written down this month by all."""
-    budget: float | None = None
-    held: float = 0.0
+    budget_usd: float | None = None
+    reserved_usd: float = 0.0
     """USD that calls under way may cost."""
-    calls: list[Call] = field(default_factory=list[Call])
+    unwritten_calls: list[ModelCall] = field(default_factory=list[ModelCall])
     """Not written down yet."""
     leases: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
 
 
-class Meter:
+class LlmBudget:
     """One to a process; threads share it. Everything is a tenant's own: limits, breaker, budget.
 
     Calls a minute are exact over all processes. The budget is looked at before each call, by what
@@ -82,123 +82,147 @@ class Meter:
     overrun at most by what the others ask within 5 s.
     """
 
-    def __init__(self, database: Database, settings: Settings, model: str) -> None:
+    def __init__(self, database: Database, settings: ServiceSettings, model: str) -> None:
         self._database = database
         self._settings = settings
-        self._model = model
-        self._accounts: dict[str, _Account] = {}
+        self._model_name = model
+        self._accounts: dict[str, _TenantAccount] = {}
         self._lock = threading.Lock()
 
-    def _account(self, tenant: str) -> _Account:
+    def _account(self, tenant: str) -> _TenantAccount:
         with self._lock:
-            return self._accounts.setdefault(tenant, _Account())
+            return self._accounts.setdefault(tenant, _TenantAccount())
 
-    def begin(self, task: Task) -> str | None:
+    def admit_task(self, task: TaskContext) -> str | None:
         """Before a task: the way that the model is known to take, if any. Raises Refused while it
         is left alone; afterwards one caller may try it, in the time of one answer."""
         account = self._account(task.tenant)
         with account.lock:
-            trying = self._stale(account) and self._look(account, task, 0, may_try=True).trying
-            if account.failures >= self._settings.llm_failures and not trying:
-                raise Refused("breaker_open")
-            return account.way
+            is_probe = (
+                self._needs_refresh(account)
+                and self._refresh(account, task, 0, may_probe=True).trying
+            )
+            if account.failures >= self._settings.llm_failures and not is_probe:
+                raise CallDenied("breaker_open")
+            return account.output_mode
 
-    def _stale(self, account: _Account) -> bool:
+    def _needs_refresh(self, account: _TenantAccount) -> bool:
         """What is known is too old, or the provider has rested long enough."""
         now = time.monotonic()
-        rested = account.failures >= self._settings.llm_failures and now >= account.shut_until
-        return rested or now >= account.known_at + CACHED_SECONDS
+        breaker_expired = (
+            account.failures >= self._settings.llm_failures and now >= account.breaker_open_until
+        )
+        return breaker_expired or now >= account.refreshed_at + CACHE_SECONDS
 
     @contextmanager
-    def spend(self, task: Task, tokens_in: int) -> Generator[None]:
+    def reserve(self, task: TaskContext, tokens_in: int) -> Generator[None]:
         """One request, inside of the block, that shows the model about so many tokens. Raises
         Refused."""
         account = self._account(task.tenant)
-        may_cost = self.cost(tokens_in, self._settings.llm_max_tokens)
+        max_cost = self.cost(tokens_in, self._settings.llm_max_tokens)
         with account.lock:
-            if len(account.calls) >= _WRITTEN_AT:
-                self._write(account, self._access(task))
-            if len(account.calls) >= UNWRITTEN:
-                raise Refused("unavailable")
-            unwritten = sum(call.cost_usd for call in account.calls)
-            known = account.spent + account.held + unwritten
-            if account.budget is not None and (
-                account.budget <= known or account.budget < known + may_cost
+            if len(account.unwritten_calls) >= _FLUSH_SIZE:
+                self._write_calls(account, self._connect(task))
+            if len(account.unwritten_calls) >= MAX_UNWRITTEN:
+                raise CallDenied("unavailable")
+            unwritten_usd = sum(call.cost_usd for call in account.unwritten_calls)
+            committed_usd = account.spent_usd + account.reserved_usd + unwritten_usd
+            if account.budget_usd is not None and (
+                account.budget_usd <= committed_usd or account.budget_usd < committed_usd + max_cost
             ):
-                raise Refused("budget_spent")
-            self._take(account, task)
-            account.held += may_cost
+                raise CallDenied("budget_spent")
+            self._take_call(account, task)
+            account.reserved_usd += max_cost
         try:
             yield
         finally:
             with account.lock:
-                account.held -= may_cost
+                account.reserved_usd -= max_cost
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
         """What so many tokens cost, in USD."""
         prices = self._settings.llm_usd_per_million_in, self._settings.llm_usd_per_million_out
         return (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6
 
-    def _take(self, account: _Account, task: Task) -> None:
+    def _take_call(self, account: _TenantAccount, task: TaskContext) -> None:
         """One of the subject's calls in this minute. A refusal is remembered until its end."""
         now = time.monotonic()
         lease = account.leases.get(task.subject)
-        if lease is None or now >= lease.until or (lease.units == 0 and not lease.over):
-            if len(account.leases) >= _SUBJECTS:
+        if (
+            lease is None
+            or now >= lease.expires_at
+            or (lease.units == 0 and not lease.minute_exhausted)
+        ):
+            if len(account.leases) >= _MAX_SUBJECTS:
                 account.leases.clear()
-            got = self._look(account, task, _BLOCK)
-            lease = _Lease(got.granted, now + got.seconds_left, over=got.granted == 0)
+            grant = self._refresh(account, task, _LEASE_SIZE)
+            lease = _Lease(
+                grant.granted, now + grant.seconds_left, minute_exhausted=grant.granted == 0
+            )
             account.leases[task.subject] = lease
         if lease.units == 0:
-            helps = self._settings.llm_calls_per_minute >= _OF_A_RUN
-            raise Refused("rate_limited", lease.until - now if helps else None)
+            waiting_helps = self._settings.llm_calls_per_minute >= _CALLS_PER_RUN
+            raise CallDenied("rate_limited", lease.expires_at - now if waiting_helps else None)
         lease.units -= 1
 
-    def _look(
-        self, account: _Account, task: Task, most: int, *, may_try: bool = False
-    ) -> store.Leased:
-        """Lease `most` calls, and learn what the others did; write down what this process did."""
-        self._write(account, self._access(task))
-        ours = self._settings
+    def _refresh(
+        self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
+    ) -> store.CallLease:
+        """Lease `max_calls` calls, and learn what the others did; write down what this process did."""
+        self._write_calls(account, self._connect(task))
+        settings = self._settings
         now = time.monotonic()
-        got = store.lease(
-            self._access(task),
-            self._model,
+        grant = store.lease_calls(
+            self._connect(task),
+            self._model_name,
             task.subject,
-            most=most,
-            limit=ours.llm_calls_per_minute,
-            failures=ours.llm_failures,
-            may_try=may_try,
-            try_seconds=max(ours.llm_seconds, ours.llm_summary_seconds),
+            max_calls=max_calls,
+            limit=settings.llm_calls_per_minute,
+            failures=settings.llm_failures,
+            may_probe=may_probe,
+            probe_seconds=max(settings.llm_seconds, settings.llm_summary_seconds),
         )
-        budget = ours.llm_usd_per_month if got.usd_per_month is None else got.usd_per_month
-        account.way, account.failures = got.way, got.failures
-        account.shut_until = now + got.shut_seconds
-        account.spent, account.budget, account.known_at = got.spent_usd, budget, now
-        return got
+        budget_usd = (
+            settings.llm_usd_per_month if grant.usd_per_month is None else grant.usd_per_month
+        )
+        account.output_mode, account.failures = grant.way, grant.failures
+        account.breaker_open_until = now + grant.shut_seconds
+        account.spent_usd, account.budget_usd, account.refreshed_at = (
+            grant.spent_usd,
+            budget_usd,
+            now,
+        )
+        return grant
 
-    def answered(self, task: Task, way: str) -> None:
+    def record_success(self, task: TaskContext, output_mode: str) -> None:
         """The model gave an answer of use, asked in this way. Costs a round trip only where that is
         news."""
         account = self._account(task.tenant)
         with account.lock:
-            if account.failures or account.way != way:
-                store.note_answer(self._access(task), self._model, way)
-                account.failures, account.way, account.shut_until = 0, way, 0.0
+            if account.failures or account.output_mode != output_mode:
+                store.record_success(self._connect(task), self._model_name, output_mode)
+                account.failures, account.output_mode, account.breaker_open_until = (
+                    0,
+                    output_mode,
+                    0.0,
+                )
 
-    def failed(self, task: Task) -> None:
+    def record_failure(self, task: TaskContext) -> None:
         """The model gave no answer of use. All processes are told."""
-        account, ours = self._account(task.tenant), self._settings
+        account, settings = self._account(task.tenant), self._settings
         with account.lock:
-            state = store.note_failure(
-                self._access(task), self._model, ours.llm_failures, ours.llm_rest_seconds
+            state = store.record_failure(
+                self._connect(task),
+                self._model_name,
+                settings.llm_failures,
+                settings.llm_rest_seconds,
             )
             account.failures = state.failures
-            account.shut_until = time.monotonic() + state.shut_seconds
+            account.breaker_open_until = time.monotonic() + state.shut_seconds
 
-    def record(
+    def record_call(
         self,
-        task: Task,
+        task: TaskContext,
         *,
         verb: str,
         prompt: str,
@@ -209,11 +233,11 @@ class Meter:
     ) -> None:
         """Take a request into the ledger, and into the log in case that this process dies first."""
         account = self._account(task.tenant)
-        call = Call(
+        call = ModelCall(
             call_id=uuid7(),
             at=datetime.now(UTC) - timedelta(seconds=seconds),
             task=verb,
-            model=self._model,
+            model=self._model_name,
             prompt=prompt,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
@@ -224,29 +248,29 @@ class Meter:
             job=task.job,
         )
         with account.lock:
-            account.calls.append(call)
+            account.unwritten_calls.append(call)
         logger.info("model call", extra={"tenant": task.tenant, "call": vars(call)})
 
-    def flush(self, access: Access) -> None:
+    def write_calls(self, access: TenantDb) -> None:
         """Write down the calls of the asker's tenant; outside of any transaction. Where the
         database is away they are kept for the next time, and the log says so."""
-        account = self._account(access.asker.tenant)
+        account = self._account(access.caller.tenant)
         with account.lock:
-            self._write(account, access)
+            self._write_calls(account, access)
 
-    def _write(self, account: _Account, access: Access) -> None:
-        if not account.calls:
+    def _write_calls(self, account: _TenantAccount, access: TenantDb) -> None:
+        if not account.unwritten_calls:
             return
         try:
-            store.record(access, account.calls)
+            store.record_calls(access, account.unwritten_calls)
         except Unavailable as error:  # after a doubt as well: a call written twice is there once
             logger.warning(
                 "model calls not written down yet",
-                extra={"calls": len(account.calls), "error": error.code},
+                extra={"calls": len(account.unwritten_calls), "error": error.code},
             )
             return
-        account.spent += sum(call.cost_usd for call in account.calls)
-        account.calls = []
+        account.spent_usd += sum(call.cost_usd for call in account.unwritten_calls)
+        account.unwritten_calls = []
 
-    def _access(self, task: Task) -> Access:
-        return self._database.access(Asker.background(task.tenant), task.deadline)
+    def _connect(self, task: TaskContext) -> TenantDb:
+        return self._database.connect_as(Caller.background(task.tenant), task.deadline)

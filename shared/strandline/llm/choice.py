@@ -1,32 +1,36 @@
 """Which language model this deployment uses; importing this loads none."""
 
-from strandline.config import PREFIX, Settings
+from strandline.config import PREFIX, ServiceSettings
 from strandline.errors import Misconfigured
 from strandline.llm.provider import Provider
 
-_NEEDED = {
+_REQUIRED_SETTINGS = {
     "openai": ("llm_model",),
     "azure": ("llm_model", "llm_base_url", "llm_api_key", "llm_api_version"),
     "bedrock": ("llm_model",),
 }
 
 
-def require_provider(settings: Settings) -> None:
+def require_complete_provider(settings: ServiceSettings) -> None:
     """Raise Misconfigured naming what the language model that the settings name needs as well."""
-    kind = settings.llm_provider
-    missing = [f"{PREFIX}{n.upper()}" for n in _NEEDED.get(kind, ()) if not getattr(settings, n)]
+    provider = settings.llm_provider
+    missing = [
+        f"{PREFIX}{name.upper()}"
+        for name in _REQUIRED_SETTINGS.get(provider, ())
+        if not getattr(settings, name)
+    ]
     if missing:
-        raise Misconfigured(f"{PREFIX}LLM_PROVIDER={kind} needs {', '.join(missing)} as well.")
+        raise Misconfigured(f"{PREFIX}LLM_PROVIDER={provider} needs {', '.join(missing)} as well.")
 
 
-def make_provider(settings: Settings) -> Provider | None:
+def make_provider(settings: ServiceSettings) -> Provider | None:
     """Build the language model that the settings name; None leaves its tasks to the twin. Nothing
     is called before first use. Raises Misconfigured naming what is missing."""
-    require_provider(settings)
-    kind = settings.llm_provider
-    if kind == "none":
+    require_complete_provider(settings)
+    provider = settings.llm_provider
+    if provider == "none":
         return None
-    if kind == "bedrock":
+    if provider == "bedrock":
         from strandline.llm.bedrock import BedrockModel
 
         return BedrockModel(settings.llm_model)
@@ -36,5 +40,5 @@ def make_provider(settings: Settings) -> Provider | None:
         base_url=settings.llm_base_url,
         model=settings.llm_model,
         api_key=settings.llm_api_key,
-        azure_version=settings.llm_api_version if kind == "azure" else None,
+        azure_version=settings.llm_api_version if provider == "azure" else None,
     )

@@ -8,183 +8,202 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from strandline.config import Settings
+from strandline.config import ServiceSettings
 from strandline.errors import (
-    FormatRefused,
-    ModelLate,
+    FormatUnsupported,
+    InvalidModelAnswer,
     ModelRefused,
+    ModelTimeout,
     ModelUnavailable,
-    ModelUnusable,
     StrandlineError,
 )
 from strandline.llm import parsing, prompts
-from strandline.llm.budget import Meter, Outcome, Refusal, Refused
-from strandline.llm.parsing import Unfit
-from strandline.llm.prompts import Shown, Verb
-from strandline.llm.provider import Asked, Provider, Reply
-from strandline.llm.types import Task
+from strandline.llm.budget import CallDenied, DenialReason, LlmBudget, Outcome
+from strandline.llm.parsing import UnusableOutput
+from strandline.llm.prompts import PromptData, TaskName
+from strandline.llm.provider import ModelReply, ModelRequest, Provider
+from strandline.llm.types import TaskContext
 
-type Failure = Literal["late", "refused", "invalid_output", "unavailable"]
-type FellBack = Refusal | Failure | Literal["out_of_time"]
+type ModelFailure = Literal["late", "refused", "invalid_output", "unavailable"]
+type FallbackReason = DenialReason | ModelFailure | Literal["out_of_time"]
 
-_LEAST_SECONDS = 0.5
+_MIN_SECONDS = 0.5
 """With less time left a model is not asked."""
-_TOKEN_CHARACTERS = 3
+_CHARS_PER_TOKEN = 3
 """Of text a token stands for, where a provider does not count: about 4 in English, so that costs
 are rather told too high."""
-_WAITS_LONGER = frozenset({"summarise", "merge"})
-_NOT_BILLED = frozenset({"format_refused", "unavailable"})
+_LONG_TASKS = frozenset({"summarise", "merge"})
+_UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
 
 
-class Fallen(Exception):
+class Fallback(Exception):
     """The model gave no answer of use, or was not asked; says why."""
 
-    def __init__(self, reason: FellBack, again_in: float | None = None) -> None:
+    def __init__(self, reason: FallbackReason, retry_after: float | None = None) -> None:
         super().__init__(reason)
-        self.reason: FellBack = reason
-        self.again_in = again_in
+        self.reason: FallbackReason = reason
+        self.retry_after = retry_after
         """Seconds after which it would be asked, where waiting helps."""
 
 
 @dataclass
-class _Question:
+class _PendingRequest:
     """One task under way."""
 
-    task: Task
-    verb: Verb
+    task: TaskContext
+    verb: TaskName
     prompt: str
-    asked: Asked
-    shown: Shown
-    way: str
-    sure: bool
+    request: ModelRequest
+    data: PromptData
+    output_mode: str
+    is_proven: bool
     """The model took this way before."""
 
 
-class Asking:
+class LlmClient:
     """Asks a provider within what the meter allows. Threads share it."""
 
-    def __init__(self, provider: Provider, meter: Meter, settings: Settings) -> None:
+    def __init__(self, provider: Provider, meter: LlmBudget, settings: ServiceSettings) -> None:
         self._provider = provider
         self._meter = meter
         self._settings = settings
 
     def ask[Value: BaseModel](
-        self, task: Task, verb: Verb, result: type[Value], data: Shown, counted: Counter[str]
+        self,
+        task: TaskContext,
+        verb: TaskName,
+        result_type: type[Value],
+        data: PromptData,
+        counters: Counter[str],
     ) -> Value:
-        """The model's answer; its requests are added to `counted`, by their names in METRICS.
+        """The model's answer; its requests are added to `counters`, by their names in METRICS.
 
         What is no answer of use counts towards leaving the provider alone, but for a refusal, which
         is about the text. Raises Fallen, and Unavailable where the database is away.
         """
         try:
-            way = self._meter.begin(task)
-        except Refused as refused:
-            raise Fallen(refused.reason, refused.again_in) from None
-        prompt = prompts.prompt(verb)
-        schema = parsing.schema(result)
-        asked = Asked(verb, prompt.text, data.quoted, schema, self._settings.llm_max_tokens)
-        question = _Question(
-            task, verb, prompt.name, asked, data, way or self._provider.way, way is not None
+            output_mode = self._meter.admit_task(task)
+        except CallDenied as denial:
+            raise Fallback(denial.reason, denial.retry_after) from None
+        prompt = prompts.load_prompt(verb)
+        schema = parsing.make_strict_schema(result_type)
+        request = ModelRequest(
+            verb, prompt.text, data.json_lines, schema, self._settings.llm_max_tokens
         )
-        value = self._until_fit(question, result, counted)
-        self._meter.answered(task, question.way)
+        pending = _PendingRequest(
+            task,
+            verb,
+            prompt.name,
+            request,
+            data,
+            output_mode or self._provider.way,
+            output_mode is not None,
+        )
+        value = self._ask_until_valid(pending, result_type, counters)
+        self._meter.record_success(task, pending.output_mode)
         return value
 
-    def _until_fit[Value: BaseModel](
-        self, question: _Question, result: type[Value], counted: Counter[str]
+    def _ask_until_valid[Value: BaseModel](
+        self, pending: _PendingRequest, result_type: type[Value], counters: Counter[str]
     ) -> Value:
         while True:
             try:
-                return self._once(question, result, counted)
-            except FormatRefused as refused:
-                question.way, question.sure = refused.simpler, False
-            except Unfit as unfit:
-                if question.asked.fault:
-                    self._meter.failed(question.task)
-                    raise Fallen("invalid_output") from None
-                question.asked = question.asked.again(str(unfit))
+                return self._send_once(pending, result_type, counters)
+            except FormatUnsupported as unsupported:
+                pending.output_mode, pending.is_proven = unsupported.simpler_format, False
+            except UnusableOutput as invalid_answer:
+                if pending.request.fault:
+                    self._meter.record_failure(pending.task)
+                    raise Fallback("invalid_output") from None
+                pending.request = pending.request.with_fault(str(invalid_answer))
 
-    def _once[Value: BaseModel](
-        self, question: _Question, result: type[Value], counted: Counter[str]
+    def _send_once[Value: BaseModel](
+        self, pending: _PendingRequest, result_type: type[Value], counters: Counter[str]
     ) -> Value:
         """One request. Raises FormatRefused and Unfit, after which there may be another; Fallen."""
-        full = self._full_seconds(question.verb)
-        seconds = min(full, _seconds_left(question.task))
-        if seconds < _LEAST_SECONDS:
-            raise Fallen("out_of_time", 0.0)
+        time_limit = self._time_limit(pending.verb)
+        seconds = min(time_limit, _seconds_left(pending.task))
+        if seconds < _MIN_SECONDS:
+            raise Fallback("out_of_time", 0.0)
         try:
-            with self._meter.spend(question.task, _tokens(question.asked)):
-                return self._requested(question, result, seconds, counted)
-        except Refused as refused:
-            raise Fallen(refused.reason, refused.again_in) from None
-        except FormatRefused:
+            with self._meter.reserve(pending.task, _estimate_tokens(pending.request)):
+                return self._call_provider(pending, result_type, seconds, counters)
+        except CallDenied as denial:
+            raise Fallback(denial.reason, denial.retry_after) from None
+        except FormatUnsupported:
             raise
-        except (ModelRefused, ModelUnavailable, ModelUnusable) as error:
+        except (ModelRefused, ModelUnavailable, InvalidModelAnswer) as error:
             # A refusal is about the text, and who had less than its time is not to blame.
-            if isinstance(error, ModelLate) and seconds < full:
-                raise Fallen("out_of_time", 0.0) from None
+            if isinstance(error, ModelTimeout) and seconds < time_limit:
+                raise Fallback("out_of_time", 0.0) from None
             if not isinstance(error, ModelRefused):
-                self._meter.failed(question.task)
-            raise Fallen(_reason(error)) from None
+                self._meter.record_failure(pending.task)
+            raise Fallback(_failure_of(error)) from None
 
-    def _requested[Value: BaseModel](
-        self, question: _Question, result: type[Value], seconds: float, counted: Counter[str]
+    def _call_provider[Value: BaseModel](
+        self,
+        pending: _PendingRequest,
+        result_type: type[Value],
+        seconds: float,
+        counters: Counter[str],
     ) -> Value:
         """One request and its answer, taken into the ledger whatever comes of it."""
-        started = time.monotonic()
-        reply: Reply | None = None
+        start = time.monotonic()
+        reply: ModelReply | None = None
         outcome: Outcome = "unavailable"
         try:
             reply = self._provider.ask(
-                question.asked, question.way, sure=question.sure, seconds=seconds
+                pending.request, pending.output_mode, sure=pending.is_proven, seconds=seconds
             )
             outcome = "invalid_output"
-            value = parsing.parse(reply.text, result, question.shown.text)
+            value = parsing.parse_output(reply.text, result_type, pending.data.text)
             outcome = "ok"
             return value
         except StrandlineError as error:
-            outcome = "format_refused" if isinstance(error, FormatRefused) else _reason(error)
+            outcome = (
+                "format_refused" if isinstance(error, FormatUnsupported) else _failure_of(error)
+            )
             raise
         finally:
-            self._note(question, outcome, reply, time.monotonic() - started, counted)
+            self._record(pending, outcome, reply, time.monotonic() - start, counters)
 
-    def _note(
+    def _record(
         self,
-        question: _Question,
+        pending: _PendingRequest,
         outcome: Outcome,
-        reply: Reply | None,
+        reply: ModelReply | None,
         seconds: float,
-        counted: Counter[str],
+        counters: Counter[str],
     ) -> None:
         """What a request took: as the provider says, or else about as much as it was shown."""
-        read, written = (reply.tokens_in, reply.tokens_out) if reply else (None, None)
-        if read is None:
-            read = 0 if outcome in _NOT_BILLED else _tokens(question.asked)
-        if written is None:
-            written = len(reply.text) // _TOKEN_CHARACTERS if reply else 0
-        self._meter.record(
-            question.task,
-            verb=question.verb,
-            prompt=question.prompt,
+        tokens_in, tokens_out = (reply.tokens_in, reply.tokens_out) if reply else (None, None)
+        if tokens_in is None:
+            tokens_in = 0 if outcome in _UNBILLED_OUTCOMES else _estimate_tokens(pending.request)
+        if tokens_out is None:
+            tokens_out = len(reply.text) // _CHARS_PER_TOKEN if reply else 0
+        self._meter.record_call(
+            pending.task,
+            verb=pending.verb,
+            prompt=pending.prompt,
             outcome=outcome,
-            tokens_in=read,
-            tokens_out=written,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
             seconds=seconds,
         )
-        counted["ModelCalls"] += 1
-        counted["ModelFailures"] += outcome != "ok"
-        counted["ModelTokensIn"] += read
-        counted["ModelTokensOut"] += written
-        counted["ModelMicroUsd"] += round(1e6 * self._meter.cost(read, written))
+        counters["ModelCalls"] += 1
+        counters["ModelFailures"] += outcome != "ok"
+        counters["ModelTokensIn"] += tokens_in
+        counters["ModelTokensOut"] += tokens_out
+        counters["ModelMicroUsd"] += round(1e6 * self._meter.cost(tokens_in, tokens_out))
 
-    def _full_seconds(self, verb: Verb) -> float:
-        longer = verb in _WAITS_LONGER
-        return self._settings.llm_summary_seconds if longer else self._settings.llm_seconds
+    def _time_limit(self, verb: TaskName) -> float:
+        is_long = verb in _LONG_TASKS
+        return self._settings.llm_summary_seconds if is_long else self._settings.llm_seconds
 
 
-def _reason(error: StrandlineError) -> Failure:
+def _failure_of(error: StrandlineError) -> ModelFailure:
     match error:
-        case ModelLate():
+        case ModelTimeout():
             return "late"
         case ModelUnavailable():
             return "unavailable"
@@ -194,9 +213,9 @@ def _reason(error: StrandlineError) -> Failure:
             return "invalid_output"
 
 
-def _seconds_left(task: Task) -> float:
+def _seconds_left(task: TaskContext) -> float:
     return math.inf if task.deadline is None else task.deadline - time.monotonic()
 
 
-def _tokens(asked: Asked) -> int:
-    return asked.characters // _TOKEN_CHARACTERS
+def _estimate_tokens(request: ModelRequest) -> int:
+    return request.character_count // _CHARS_PER_TOKEN

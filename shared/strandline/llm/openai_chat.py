@@ -11,15 +11,15 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from strandline.errors import (
-    FormatRefused,
-    ModelLate,
+    FormatUnsupported,
+    InvalidModelAnswer,
     ModelRefused,
+    ModelTimeout,
     ModelUnavailable,
-    ModelUnusable,
     StrandlineError,
 )
-from strandline.llm.provider import Asked, Reply
-from strandline.model_transport import UnusableAnswer, limits, make_client
+from strandline.llm.provider import ModelReply, ModelRequest
+from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
@@ -32,13 +32,13 @@ _REFUSALS = frozenset({400, 413, 422})
 _MAYBE_REFUSALS = frozenset({500, 501})
 """Some servers break over a format that they do not know, and say so."""
 _MISCONFIGURED = frozenset({401, 403, 404})
-_FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
-_LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
-_NAMES_FORMAT = re.compile(r"response_format|json_schema|json_object|structured|schema", re.I)
-_NAMES_LIMIT = re.compile(r"max_completion_tokens|max_tokens", re.I)
+_RESPONSE_FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
+_TOKEN_LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
+_MENTIONS_FORMAT = re.compile(r"response_format|json_schema|json_object|structured|schema", re.I)
+_MENTIONS_LIMIT = re.compile(r"max_completion_tokens|max_tokens", re.I)
 
 
-class _Way(NamedTuple):
+class _OutputMode(NamedTuple):
     """How structure, and an end, are asked for. Newer models refuse `max_tokens`, older endpoints
     know no other word; each format is asked for where the one before was refused."""
 
@@ -49,18 +49,23 @@ class _Way(NamedTuple):
         return f"{self.format} {self.limit}"
 
     @classmethod
-    def read(cls, text: str) -> "_Way":
+    def parse(cls, text: str) -> "_OutputMode":
         format, _, limit = text.partition(" ")
         return cls(format, limit)
 
-    def simpler(self, refusal: str, sure: bool) -> "_Way | None":
+    def simpler(self, refusal: str, is_proven: bool) -> "_OutputMode | None":
         """What to try after a refusal that says this; None where it is not the way's fault. A way
         that was never taken is blamed for a refusal that says nothing."""
-        at, limit_at = _FORMATS.index(self.format), _LIMITS.index(self.limit)
-        if _NAMES_LIMIT.search(refusal) and limit_at + 1 < len(_LIMITS):
-            return self._replace(limit=_LIMITS[limit_at + 1])
-        if (_NAMES_FORMAT.search(refusal) or not sure) and at + 1 < len(_FORMATS):
-            return self._replace(format=_FORMATS[at + 1])
+        format_index, limit_index = (
+            _RESPONSE_FORMATS.index(self.format),
+            _TOKEN_LIMITS.index(self.limit),
+        )
+        if _MENTIONS_LIMIT.search(refusal) and limit_index + 1 < len(_TOKEN_LIMITS):
+            return self._replace(limit=_TOKEN_LIMITS[limit_index + 1])
+        if (_MENTIONS_FORMAT.search(refusal) or not is_proven) and format_index + 1 < len(
+            _RESPONSE_FORMATS
+        ):
+            return self._replace(format=_RESPONSE_FORMATS[format_index + 1])
         return None
 
 
@@ -99,12 +104,14 @@ class ChatModel:
     ) -> None:
         """`base_url` comes from the deployment's settings alone; None is OpenAI itself. With
         `azure_version` it is an Azure resource, and `model` a deployment of it."""
-        kind = "azure" if azure_version else "openai"
-        self.name = f"{kind}:{model}"
-        own = kind == "azure" or base_url is None
-        self.way = str(_Way("json_schema", "max_completion_tokens" if own else "max_tokens"))
+        provider = "azure" if azure_version else "openai"
+        self.name = f"{provider}:{model}"
+        is_official = provider == "azure" or base_url is None
+        self.way = str(
+            _OutputMode("json_schema", "max_completion_tokens" if is_official else "max_tokens")
+        )
         self._model = model
-        http = make_client()
+        http_client = make_http_client()
         # None would let the clients take either from the environment. Endpoints without keys ignore
         # the word. Retrying is left to who knows the time, the budget and the breaker.
         key, url = api_key or "none", base_url or OPENAI_URL
@@ -114,10 +121,10 @@ class ChatModel:
                 api_version=azure_version,
                 api_key=key,
                 max_retries=0,
-                http_client=http,
+                http_client=http_client,
             )
             if azure_version
-            else openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http)
+            else openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http_client)
         )
         # These the clients take from OPENAI_* however they are made: no name and no key but those
         # of the settings are sent.
@@ -127,84 +134,87 @@ class ChatModel:
         """Close the connections."""
         self._client.close()
 
-    def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
+    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
         """One request, see `Provider`."""
-        taken = _Way.read(way)
+        output_mode = _OutputMode.parse(way)
         try:
             with (
-                limits(seconds, MAX_BYTES),
+                limit_exchange(seconds, MAX_BYTES),
                 self._client.chat.completions.with_streaming_response.create(
                     model=self._model,
-                    messages=_messages(asked, taken),
-                    extra_body=_wanted(asked, taken),
+                    messages=_build_messages(asked, output_mode),
+                    extra_body=_build_options(asked, output_mode),
                     timeout=seconds,
                 ) as response,
             ):
                 body = response.read()
         except UnusableAnswer as error:
-            raise ModelUnusable(f"The language model's answer {error}") from None
+            raise InvalidModelAnswer(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
             # Without its cause: providers quote the text, and the transport the key.
-            raise _refusal(error, taken, sure) from None
+            raise _to_error(error, output_mode, sure) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
-            raise ModelLate("The language model did not answer in time.") from None
+            raise ModelTimeout("The language model did not answer in time.") from None
         except (openai.OpenAIError, httpx2.HTTPError):
             raise ModelUnavailable("The language model cannot be reached.") from None
-        return _reply(body)
+        return _parse_reply(body)
 
 
-def _messages(asked: Asked, way: _Way) -> "list[ChatCompletionMessageParam]":
-    system = asked.system
-    if way.format != "json_schema":
-        system += f"\n\nThe answer is valid under this JSON Schema: {json.dumps(asked.schema)}"
-    return [{"role": "system", "content": system}, {"role": "user", "content": asked.user}]
+def _build_messages(request: ModelRequest, mode: _OutputMode) -> "list[ChatCompletionMessageParam]":
+    system = request.system
+    if mode.format != "json_schema":
+        system += f"\n\nThe answer is valid under this JSON Schema: {json.dumps(request.schema)}"
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": request.user_message},
+    ]
 
 
-def _wanted(asked: Asked, way: _Way) -> dict[str, object]:
+def _build_options(request: ModelRequest, mode: _OutputMode) -> dict[str, object]:
     """Structure and an end, as this way asks for them. No temperature: newer models refuse it, and
     what a model said once is stored."""
-    wanted: dict[str, object] = {}
-    if way.format == "json_schema":
-        named = {"name": asked.task, "schema": asked.schema, "strict": True}
-        wanted["response_format"] = {"type": "json_schema", "json_schema": named}
-    elif way.format == "json_object_schema":  # as llama.cpp's and some gateways' servers want it
-        wanted["response_format"] = {"type": "json_object", "schema": asked.schema}
-    elif way.format == "json_object":
-        wanted["response_format"] = {"type": "json_object"}
-    if way.limit != "no_limit":
-        wanted[way.limit] = asked.max_tokens
-    return wanted
+    options: dict[str, object] = {}
+    if mode.format == "json_schema":
+        schema_format = {"name": request.task, "schema": request.schema, "strict": True}
+        options["response_format"] = {"type": "json_schema", "json_schema": schema_format}
+    elif mode.format == "json_object_schema":  # as llama.cpp's and some gateways' servers want it
+        options["response_format"] = {"type": "json_object", "schema": request.schema}
+    elif mode.format == "json_object":
+        options["response_format"] = {"type": "json_object"}
+    if mode.limit != "no_limit":
+        options[mode.limit] = request.max_tokens
+    return options
 
 
-def _reply(body: bytes) -> Reply:
+def _parse_reply(body: bytes) -> ModelReply:
     try:
         answer = _Answer.model_validate_json(body)
     except ValidationError:
-        raise ModelUnusable("The language model's answer is not a chat completion.") from None
+        raise InvalidModelAnswer("The language model's answer is not a chat completion.") from None
     choice, usage = answer.choices[0], answer.usage
     if choice.message.refusal or choice.finish_reason == "content_filter":
         raise ModelRefused
-    return Reply(
+    return ModelReply(
         choice.message.content or "",
         usage and usage.prompt_tokens,
         usage and usage.completion_tokens,
     )
 
 
-def _refusal(error: openai.APIStatusError, way: _Way, sure: bool) -> StrandlineError:
+def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) -> StrandlineError:
     status = error.status_code
-    blames = status in _REFUSALS
-    said = f"The language model's provider refused the request (HTTP {status})."
-    if blames or status in _MAYBE_REFUSALS:
-        simpler = way.simpler(_words(error), sure or not blames)
-        if simpler is not None:
-            return FormatRefused(said, str(simpler))
-    if blames:
-        return ModelRefused(said)
+    is_refusal = status in _REFUSALS
+    message = f"The language model's provider refused the request (HTTP {status})."
+    if is_refusal or status in _MAYBE_REFUSALS:
+        simpler_mode = mode.simpler(_error_text(error), is_proven or not is_refusal)
+        if simpler_mode is not None:
+            return FormatUnsupported(message, str(simpler_mode))
+    if is_refusal:
+        return ModelRefused(message)
     hint = ": check STRANDLINE_LLM_*" if status in _MISCONFIGURED else ""
     return ModelUnavailable(f"The language model's provider answered HTTP {status}{hint}.")
 
 
-def _words(error: openai.APIStatusError) -> str:
+def _error_text(error: openai.APIStatusError) -> str:
     """What a refusal says. It may quote what was sent: to be searched, never told."""
     return str(error.body)[:4000]

@@ -5,10 +5,10 @@ It answers where the heuristic model itself failed, so that one event never stop
 
 from collections.abc import Sequence
 
-from strandline.llm.types import Continues, Entities, Said, Summary, Topic
+from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topic
 
 UNTITLED = "Untitled"
-_CHARACTERS = 240
+_MAX_CHARACTERS = 240
 
 
 class PlainModel:
@@ -16,26 +16,30 @@ class PlainModel:
 
     name = "plain/1"
 
-    def continues(self, before: Sequence[Said], message: Said, after: Sequence[Said]) -> Continues:
+    def continues(
+        self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+    ) -> Continues:
         """Always: a run too long is closed by its length."""
         del before, message, after
         return Continues(continues=True)
 
-    def summarise(self, said: Sequence[Said]) -> Summary:
+    def summarise(self, said: Sequence[PromptEvent]) -> Summary:
         """The first text's beginning; without importance, which nobody judged."""
-        first = next((text for one in said if (text := one.text[:_CHARACTERS].strip())), "")
-        return Summary(summary=first or f"{len(said)} events.", importance=0.0)
+        text_start = next(
+            (text for event in said if (text := event.text[:_MAX_CHARACTERS].strip())), ""
+        )
+        return Summary(summary=text_start or f"{len(said)} events.", importance=0.0)
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
         """The weightier of the two."""
-        return max(earlier, later, key=lambda one: one.importance)
+        return max(earlier, later, key=lambda summary: summary.importance)
 
-    def topic(self, said: Sequence[Said]) -> Topic:
+    def topic(self, said: Sequence[PromptEvent]) -> Topic:
         """None that could be named."""
         del said
         return Topic(topic=UNTITLED)
 
-    def entities(self, said: Sequence[Said]) -> Entities:
+    def entities(self, said: Sequence[PromptEvent]) -> Entities:
         """Nobody."""
         del said
         return Entities(entities=[])

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import Said, Summary
+from strandline.llm.types import PromptEvent, Summary
 
-type Verb = Literal["continues", "summarise", "merge", "topic", "entities"]
+type TaskName = Literal["continues", "summarise", "merge", "topic", "entities"]
 
-VERSIONS: Mapping[Verb, int] = {
+PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "continues": 2,
     "summarise": 1,
     "merge": 1,
@@ -20,9 +20,9 @@ VERSIONS: Mapping[Verb, int] = {
 }
 """The version of each prompt in use. A prompt that was used is not edited: it gets a successor, so
 that what is stored beside its results stays true."""
-_DATA = "data.1"
-_MOST_EVENTS = 120
-_SOMEBODY = "somebody else"
+_DATA_PROMPT = "data.1"
+_MAX_EVENTS = 120
+_UNKNOWN_SPEAKER = "somebody else"
 
 
 @dataclass(frozen=True)
@@ -35,93 +35,106 @@ class Prompt:
 
 
 @functools.cache
-def prompt(verb: Verb) -> Prompt:
+def load_prompt(task_name: TaskName) -> Prompt:
     """The prompt of a task, and how the data below it is to be taken."""
-    version = VERSIONS[verb]
-    return Prompt(f"{verb}/{version}", f"{_read(f'{verb}.{version}')}\n{_read(_DATA)}")
+    version = PROMPT_VERSIONS[task_name]
+    return Prompt(
+        f"{task_name}/{version}",
+        f"{_read_prompt_file(f'{task_name}.{version}')}\n{_read_prompt_file(_DATA_PROMPT)}",
+    )
 
 
-def _read(name: str) -> str:
+def _read_prompt_file(name: str) -> str:
     folder = importlib.resources.files("strandline").joinpath("llm/prompt_files")
     return folder.joinpath(f"{name}.md").read_text("utf-8")
 
 
 @dataclass(frozen=True)
-class Bounds:
+class PromptLimits:
     """How many characters of memory are shown."""
 
-    event: int
-    all: int
+    event_characters: int
+    total_characters: int
 
 
 @dataclass(frozen=True)
-class Shown:
+class PromptData:
     """Memory as a model is shown it."""
 
-    quoted: str
+    json_lines: str
     """As it is sent."""
     text: str
     """What it says: an answer names nothing else."""
 
-    def __add__(self, other: "Shown") -> "Shown":
-        return Shown(f"{self.quoted}\n{other.quoted}", f"{self.text}\n{other.text}")
+    def __add__(self, other: "PromptData") -> "PromptData":
+        return PromptData(f"{self.json_lines}\n{other.json_lines}", f"{self.text}\n{other.text}")
 
 
-def events(tag: str, said: Sequence[Said], participants: Collection[str], bounds: Bounds) -> Shown:
+def render_events(
+    tag: str, events: Sequence[PromptEvent], participants: Collection[str], limits: PromptLimits
+) -> PromptData:
     """Events, quoted: a line each. A speaker who is not of the scope is not named. Where all is too
     much, the longest are cut first; of very many those in the middle are left out."""
-    half = _MOST_EVENTS // 2
-    shown = said if len(said) <= _MOST_EVENTS else [*said[:half], *said[-half:]]
-    most = min(bounds.event, _share([len(one.text) for one in shown], bounds.all))
-    lines = [_line(one, participants, most) for one in shown]
-    if len(shown) < len(said):
-        lines.insert(half, _quoted({"left_out": len(said) - len(shown)}))
-    texts = [one.text[:most] for one in shown]
-    return Shown(_tagged(tag, lines), "\n".join([*texts, *participants]))
+    half_count = _MAX_EVENTS // 2
+    selected = (
+        events if len(events) <= _MAX_EVENTS else [*events[:half_count], *events[-half_count:]]
+    )
+    max_characters = min(
+        limits.event_characters,
+        _fair_length([len(event.text) for event in selected], limits.total_characters),
+    )
+    lines = [_render_event(event, participants, max_characters) for event in selected]
+    if len(selected) < len(events):
+        lines.insert(half_count, _to_json_line({"left_out": len(events) - len(selected)}))
+    texts = [event.text[:max_characters] for event in selected]
+    return PromptData(_wrap_in_tag(tag, lines), "\n".join([*texts, *participants]))
 
 
-def summary(tag: str, one: Summary, bounds: Bounds) -> Shown:
+def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptData:
     """A summary, quoted."""
-    text = one.summary[: bounds.all // 2]
-    return Shown(_tagged(tag, [_quoted({"summary": text, "importance": one.importance})]), text)
+    text = summary.summary[: limits.total_characters // 2]
+    return PromptData(
+        _wrap_in_tag(tag, [_to_json_line({"summary": text, "importance": summary.importance})]),
+        text,
+    )
 
 
-def _line(said: Said, participants: Collection[str], most: int) -> str:
-    known = said.speaker is None or said.speaker in participants
-    told: dict[str, object] = {
-        "at": said.at.isoformat(timespec="minutes"),
-        "speaker": said.speaker if known else _SOMEBODY,
-        "role": said.role,
-        "type": said.type,
-        "text": said.text[:most],
+def _render_event(event: PromptEvent, participants: Collection[str], max_characters: int) -> str:
+    is_participant = event.speaker is None or event.speaker in participants
+    fields: dict[str, object] = {
+        "at": event.said_at.isoformat(timespec="minutes"),
+        "speaker": event.speaker if is_participant else _UNKNOWN_SPEAKER,
+        "role": event.role,
+        "type": event.type,
+        "text": event.text[:max_characters],
     }
-    return _quoted(told | ({"cut": True} if len(said.text) > most else {}))
+    return _to_json_line(fields | ({"cut": True} if len(event.text) > max_characters else {}))
 
 
-def _share(lengths: Sequence[int], most: int) -> int:
-    """How long a text may be, so that all together are no longer than `most`: what short ones leave
+def _fair_length(lengths: Sequence[int], budget: int) -> int:
+    """How long a text may be, so that all together are no longer than `budget`: what short ones leave
     is shared by the others."""
-    left = most
-    for place, length in enumerate(sorted(lengths)):
-        fair = left // (len(lengths) - place)
-        if length > fair:
-            return fair
-        left -= length
-    return most
+    remaining = budget
+    for position, length in enumerate(sorted(lengths)):
+        share = remaining // (len(lengths) - position)
+        if length > share:
+            return share
+        remaining -= length
+    return budget
 
 
-def _tagged(tag: str, lines: Sequence[str]) -> str:
+def _wrap_in_tag(tag: str, lines: Sequence[str]) -> str:
     return "\n".join([f"<{tag}>", *lines, f"</{tag}>"])
 
 
-def _quoted(what: Mapping[str, object]) -> str:
+def _to_json_line(fields: Mapping[str, object]) -> str:
     """One line of JSON without a single angle bracket: no text can close the tag around it, or open
     another. Half a surrogate pair, which no request could carry, becomes a question mark."""
-    text = json.dumps(what, ensure_ascii=False).encode("utf-8", "replace").decode()
-    return "".join(_escaped(text))
+    text = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return "".join(_escape(text))
 
 
-def _escaped(text: str) -> Iterator[str]:
+def _escape(text: str) -> Iterator[str]:
     # Line separators that JSON leaves alone would let a text look like a line of its own.
     for letter in text:
         yield f"\\u{ord(letter):04x}" if letter in "<>&\x7f\x85\u2028\u2029" else letter

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelRequest:
     """One question to a model."""
 
     task: str
@@ -21,12 +21,12 @@ class Asked:
     fault: str = ""
     """What was wrong with the answer before this one."""
 
-    def again(self, fault: str) -> "Asked":
+    def with_fault(self, fault: str) -> "ModelRequest":
         """The same question, after an answer that could not be used."""
         return replace(self, fault=fault)
 
     @property
-    def user(self) -> str:
+    def user_message(self) -> str:
         """All that is said after the system prompt."""
         if not self.fault:
             return self.data
@@ -36,13 +36,13 @@ class Asked:
         )
 
     @property
-    def characters(self) -> int:
+    def character_count(self) -> int:
         """Of all that is sent."""
-        return len(self.system) + len(self.user) + len(str(self.schema))
+        return len(self.system) + len(self.user_message) + len(str(self.schema))
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """What a model wrote, and what it took."""
 
     text: str
@@ -59,7 +59,7 @@ class Provider(Protocol):
     way: str
     """How it is asked for structure, where nothing is known of it yet."""
 
-    def ask(self, asked: Asked, way: str, *, sure: bool, seconds: float) -> Reply:
+    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
         """One request. `way` is how structure is asked for, `sure` that it was taken before.
 
         Raises FormatRefused (there is a simpler way), ModelRefused, ModelUnavailable, ModelLate,

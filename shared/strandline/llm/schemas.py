@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from strandline.schemas import AnswerModel
+from strandline.schemas import ResponseModel
 
 
-class ModelCallOut(AnswerModel):
+class ModelCallOut(ResponseModel):
     """A request to a language model's provider: numbers and ids, no text."""
 
     call_id: UUID
@@ -30,7 +30,7 @@ class ModelCallOut(AnswerModel):
     """The work that it was made for."""
 
 
-class ModelCallPage(AnswerModel):
+class ModelCallPage(ResponseModel):
     """A tenant's calls of language models, newest first."""
 
     calls: list[ModelCallOut]

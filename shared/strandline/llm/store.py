@@ -7,11 +7,11 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.cursors import Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class Leased:
+class CallLease:
     """What a lease gave, and what is known before a model is asked."""
 
     granted: int
@@ -31,48 +31,48 @@ class Leased:
     """The tenant's budget; None: the deployment's default."""
 
 
-def lease(
-    access: Access,
+def lease_calls(
+    access: TenantDb,
     model: str,
     subject: str,
     *,
-    most: int,
+    max_calls: int,
     limit: int,
     failures: int,
-    may_try: bool,
-    try_seconds: float,
-) -> Leased:
-    """Lease up to `most` calls of a subject's `limit` a minute, and look at all else; see
+    may_probe: bool,
+    probe_seconds: float,
+) -> CallLease:
+    """Lease up to `max_calls` calls of a subject's `limit` a minute, and look at all else; see
     `lease_model` in the migrations. A transaction of its own, outside of any other."""
-    (leased,) = access.fetch(
-        Leased,
+    (result,) = access.fetch(
+        CallLease,
         "select * from lease_model(%(model)s, %(subject)s, %(most)s, %(limit)s, %(failures)s,"
         " %(may_try)s, %(try_seconds)s)",
         {
             "model": model,
             "subject": subject,
-            "most": most,
+            "most": max_calls,
             "limit": limit,
             "failures": failures,
-            "may_try": may_try,
-            "try_seconds": try_seconds,
+            "may_try": may_probe,
+            "try_seconds": probe_seconds,
         },
     )
-    return leased
+    return result
 
 
 @dataclass(frozen=True)
-class State:
+class BreakerState:
     """What is known of a model after it was asked."""
 
     failures: int
     shut_seconds: float
 
 
-def note_answer(access: Access, model: str, way: str) -> None:
+def record_success(access: TenantDb, model: str, output_mode: str) -> None:
     """It gave an answer of use, asked in this way: its failures are forgotten."""
     access.fetch(
-        State,
+        BreakerState,
         """
         insert into model_states (tenant_id, model, way)
             values (current_tenant(), %(model)s, %(way)s)
@@ -80,15 +80,17 @@ def note_answer(access: Access, model: str, way: str) -> None:
             do update set way = excluded.way, failures = 0, shut_until = '-infinity'
         returning failures, 0::float8 as shut_seconds
         """,
-        {"model": model, "way": way},
+        {"model": model, "way": output_mode},
     )
 
 
-def note_failure(access: Access, model: str, failures: int, shut_seconds: float) -> State:
-    """It failed: after `failures` in a row nobody asks it for `shut_seconds`. What it said to
+def record_failure(
+    access: TenantDb, model: str, max_failures: int, pause_seconds: float
+) -> BreakerState:
+    """It failed: after `max_failures` in a row nobody asks it for `pause_seconds`. What it said to
     other ways of asking is not forgotten."""
     (state,) = access.fetch(
-        State,
+        BreakerState,
         """
         insert into model_states as s (tenant_id, model, failures, shut_until)
         values (current_tenant(), %(model)s, 1,
@@ -101,13 +103,13 @@ def note_failure(access: Access, model: str, failures: int, shut_seconds: float)
         returning s.failures, greatest(0, coalesce(extract(
             epoch from nullif(s.shut_until, '-infinity') - now()), 0))::float8 as shut_seconds
         """,
-        {"model": model, "failures": failures, "seconds": shut_seconds},
+        {"model": model, "failures": max_failures, "seconds": pause_seconds},
     )
     return state
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """One request to a provider."""
 
     call_id: UUID
@@ -125,15 +127,15 @@ class Call:
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class _CallCount:
     calls: int
 
 
-def record(access: Access, calls: Sequence[Call]) -> None:
+def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
     """Write down calls of the asker's tenant, and add them to what their month cost: one statement.
     A call that is there already counts once."""
     access.fetch(
-        _Recorded,
+        _CallCount,
         """
         with added as (
             insert into model_calls (tenant_id, call_id, at, task, model, prompt, tokens_in,
@@ -165,7 +167,7 @@ def record(access: Access, calls: Sequence[Call]) -> None:
 
 
 @dataclass(frozen=True)
-class Spend:
+class MonthlySpend:
     """What models did for the asker's tenant in a calendar month (UTC)."""
 
     since: datetime
@@ -181,10 +183,10 @@ class Spend:
     """Until when a model is left alone because it failed too often, as all processes know it."""
 
 
-def spend(access: Access) -> Spend:
+def read_monthly_spend(access: TenantDb) -> MonthlySpend:
     """This month so far."""
     (row,) = access.fetch(
-        Spend,
+        MonthlySpend,
         """
         select this.month::timestamp at time zone 'UTC' as since, coalesce(m.calls, 0) as calls,
             coalesce(m.failures, 0) as failures, coalesce(m.tokens_in, 0) as tokens_in,
@@ -202,16 +204,16 @@ def spend(access: Access) -> Spend:
 
 
 @dataclass(frozen=True)
-class Listed(Call):
+class ListedCall(ModelCall):
     """A call, and the database snapshot that its page shows."""
 
-    mark: str
+    pg_snapshot: str
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Sequence[Listed]:
+def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedCall]:
     """Calls of the asker's tenant, newest first; further pages see the snapshot of the first."""
     return access.fetch(
-        Listed,
+        ListedCall,
         """
         select c.call_id, c.at, c.task, c.model, c.prompt, c.tokens_in, c.tokens_out, c.cost_usd,
             c.milliseconds, c.outcome, c.scope_id, c.job,
@@ -223,7 +225,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,
@@ -231,7 +233,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
     )
 
 
-def prune(access: Access, before: datetime, limit: int) -> int:
+def prune_calls(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove up to `limit` calls that began before then, oldest first, and the rates of subjects
     that asked for nothing since; inside of `transaction`. What months cost stays. Gives how many
     calls went."""

@@ -11,7 +11,7 @@ type EntityKind = Literal["person", "company", "project", "product", "technology
 
 
 @dataclass(frozen=True)
-class Said:
+class PromptEvent:
     """An event as a model is shown it: bounded, and as all its scope's participants may see it."""
 
     seq: int
@@ -20,7 +20,7 @@ class Said:
     role: str
     type: str
     text: str
-    at: datetime
+    said_at: datetime
 
 
 class Continues(BaseModel):
@@ -58,12 +58,14 @@ class Entities(BaseModel):
 class LanguageModel(Protocol):
     """The tasks. Implementations are the deterministic twin and, through `Reasoner`, providers."""
 
-    def continues(self, before: Sequence[Said], message: Said, after: Sequence[Said]) -> Continues:
+    def continues(
+        self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+    ) -> Continues:
         """Does `message` go on with the topic of `before` (the lane's open events, in order)?
         `after`: what came next in the lane."""
         ...
 
-    def summarise(self, said: Sequence[Said]) -> Summary:
+    def summarise(self, said: Sequence[PromptEvent]) -> Summary:
         """A closed run's narrative and importance."""
         ...
 
@@ -71,17 +73,17 @@ class LanguageModel(Protocol):
         """One summary of two runs on one topic."""
         ...
 
-    def topic(self, said: Sequence[Said]) -> Topic:
+    def topic(self, said: Sequence[PromptEvent]) -> Topic:
         """A run's main theme."""
         ...
 
-    def entities(self, said: Sequence[Said]) -> Entities:
+    def entities(self, said: Sequence[PromptEvent]) -> Entities:
         """Who and what is named in a run."""
         ...
 
 
 @dataclass(frozen=True)
-class Done[Value: BaseModel]:
+class ModelResult[Value: BaseModel]:
     """A task's result, and who gave it."""
 
     value: Value
@@ -89,16 +91,16 @@ class Done[Value: BaseModel]:
     """`twin/3`, `plain/1`, or the provider's as in `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
-    fell_back: str | None = None
+    fallback_reason: str | None = None
     """Why the twin answered though a model is configured: `budget_spent`, `rate_limited`,
     `breaker_open`, `late`, `out_of_time` (ours), `unavailable`, `refused`, `invalid_output`,
     `request_failed`; or `heuristic_failed`: the twin failed too, and the plain model answered."""
-    again_in: float | None = None
+    retry_after: float | None = None
     """Seconds after which the model would be asked: who can wait gets its answer then."""
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskContext:
     """For whom a model is asked: what its call is recorded, limited and paid by."""
 
     tenant: str

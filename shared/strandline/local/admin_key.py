@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from strandline.admin.keys import make_key
 from strandline.auth import store_keys
-from strandline.auth.api_keys import known_token
-from strandline.db.database import Asker, Database
+from strandline.auth.api_keys import verify_token
+from strandline.db.database import Caller, Database
 from strandline.errors import Unauthorized
 
 RIGHTS = ("read", "write", "admin")
@@ -22,33 +22,35 @@ class AdminKey(NamedTuple):
     """Whence it is, for a person to read."""
 
 
-def admin_key(database: Database, tenant: str, deployment_secret: str, file: Path) -> AdminKey:
+def load_or_create_admin_key(
+    database: Database, tenant: str, deployment_secret: str, file: Path
+) -> AdminKey:
     """The key that `file` holds, or a new one, kept there for its owner's eyes alone, where there
     is none or the one that is there is good for nothing any more."""
-    kept = file.read_text().strip() if file.exists() else ""
-    fault = _fault(database, tenant, deployment_secret, kept) if kept else ""
-    if kept and not fault:
+    token = file.read_text().strip() if file.exists() else ""
+    problem = _find_problem(database, tenant, deployment_secret, token) if token else ""
+    if token and not problem:
         file.chmod(0o600)
-        return AdminKey(kept, "the same at each start")
-    access = database.access(Asker(tenant, ()))
-    made = make_key(access, deployment_secret, rights=RIGHTS, label="made by make run")
-    draft = file.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(f"{made.token}\n")
-    draft.replace(file)
+        return AdminKey(token, "the same at each start")
+    access = database.connect_as(Caller(tenant, ()))
+    new_key = make_key(access, deployment_secret, rights=RIGHTS, label="made by make run")
+    temporary_file = file.with_suffix(".draft")
+    temporary_file.unlink(missing_ok=True)
+    with open(os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(f"{new_key.token}\n")
+    temporary_file.replace(file)
     return AdminKey(
-        made.token, f"made anew: {fault}" if fault else "made just now, the same from now on"
+        new_key.token, f"made anew: {problem}" if problem else "made just now, the same from now on"
     )
 
 
-def _fault(database: Database, tenant: str, deployment_secret: str, token: str) -> str:
+def _find_problem(database: Database, tenant: str, deployment_secret: str, token: str) -> str:
     """Why the token cannot be used, empty where it can."""
     try:
-        known = known_token(deployment_secret, token)
+        parts = verify_token(deployment_secret, token)
     except Unauthorized:
         return "the one that was kept is not one of this data directory"
-    row = store_keys.find(database.connection(None), known.key_id, known.secret_hash)
+    row = store_keys.find_principal(database.connection(None), parts.key_id, parts.secret_hash)
     if row is None:
         return "the one that was kept was revoked, or is not in this database"
     if row.expires_at is not None and row.expires_at <= datetime.now(UTC):

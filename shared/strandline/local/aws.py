@@ -25,8 +25,8 @@ from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from strandline.local import aws_blobs
-from strandline.local.aws_checks import CheckedWrites
-from strandline.local.aws_signature import Application, Environ, SignedOnly, StartResponse
+from strandline.local.aws_checks import WriteChecks
+from strandline.local.aws_signature import Application, Environ, SignatureCheck, StartResponse
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
 HOST = "127.0.0.1"
@@ -34,7 +34,7 @@ HOST = "127.0.0.1"
 BOTO3: Any = boto3
 STATE_MACHINES: Any = boto_client
 KEY_ID = "strandline-local"
-RECEIVES = 3  # then a message goes to the dead-letter queue
+MAX_RECEIVES = 3  # then a message goes to the dead-letter queue
 VISIBILITY_SECONDS = 180
 
 
@@ -58,10 +58,10 @@ class LocalAws:
     def __init__(self, directory: Path, *, bucket: str = "strandline-local") -> None:
         self.bucket = bucket
         self.endpoint = ""
-        self.queue_url = ""
-        self.dead_letter_url = ""
-        self.runs_url = ""
-        self.runs_dead_letter_url = ""
+        self.work_queue_url = ""
+        self.work_dead_letter_url = ""
+        self.job_queue_url = ""
+        self.job_dead_letter_url = ""
         self.keys = {KEY_ID: secrets.token_urlsafe(30)}
         self.blobs = directory / "blobs" / bucket
         self._server: BaseWSGIServer | None = None
@@ -72,21 +72,23 @@ class LocalAws:
         """Serve on a free port of the loopback interface, with bucket and queues made."""
         _stop_tracking()
         application: Any = DomainDispatcherApplication(create_backend_app)
-        guarded = SignedOnly(CheckedWrites(_with_bodies(application)), self.keys)
-        server = make_server(HOST, 0, guarded, threaded=True, request_handler=QuietHandler)
+        checked_application = SignatureCheck(WriteChecks(_with_bodies(application)), self.keys)
+        server = make_server(
+            HOST, 0, checked_application, threaded=True, request_handler=QuietHandler
+        )
         self._server, self.endpoint = server, f"http://{HOST}:{server.port}"
         # The pause between looks at a stop, in seconds; requests do not wait for it.
         serve, pause = server.serve_forever, 0.05
         self._thread = threading.Thread(target=serve, args=(pause,), name="aws", daemon=True)
         self._thread.start()
-        self._take_environment()
-        self._lend_keys()
+        self._set_environment()
+        self._sign_moto_calls()
         with closing(client("s3")) as s3:
             s3.create_bucket(Bucket=self.bucket)
-        aws_blobs.persist(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
+        aws_blobs.persist_bucket(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
         with closing(client("sqs")) as sqs:
-            self.queue_url, self.dead_letter_url = _make_queue(sqs, "strandline")
-            self.runs_url, self.runs_dead_letter_url = _make_queue(sqs, "strandline-runs")
+            self.work_queue_url, self.work_dead_letter_url = _make_queue(sqs, "strandline")
+            self.job_queue_url, self.job_dead_letter_url = _make_queue(sqs, "strandline-runs")
         return self
 
     def stop(self) -> None:
@@ -101,7 +103,7 @@ class LocalAws:
         sqs_backends[ACCOUNT_ID][REGION].reset()
         scheduler_backends[ACCOUNT_ID][REGION].reset()
         STATE_MACHINES.boto3 = boto3
-        for name in _ours(os.environ):
+        for name in _aws_variables(os.environ):
             del os.environ[name]
         os.environ.update(self._environment)
         BOTO3.DEFAULT_SESSION = None
@@ -130,27 +132,27 @@ class LocalAws:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _take_environment(self) -> None:
+    def _set_environment(self) -> None:
         """Make this server the only AWS that a new client can find."""
-        self._environment = _ours(os.environ)
+        self._environment = _aws_variables(os.environ)
         for name in self._environment:
             del os.environ[name]
         os.environ.update(self.environment())
         # boto3 keeps the credentials that it found first in its default session.
         BOTO3.DEFAULT_SESSION = None
 
-    def _lend_keys(self) -> None:
+    def _sign_moto_calls(self) -> None:
         """moto's own state machines call AWS with made-up keys; here they sign like everybody."""
-        mine: dict[str, Any] = {
+        overrides: dict[str, Any] = {
             "endpoint_url": self.endpoint,
             "aws_access_key_id": KEY_ID,
             "aws_secret_access_key": self.keys[KEY_ID],
         }
 
-        def lent(**given: Any) -> Any:
-            return client(**(given | mine))
+        def make_client(**options: Any) -> Any:
+            return client(**(options | overrides))
 
-        STATE_MACHINES.boto3 = SimpleNamespace(client=lent)
+        STATE_MACHINES.boto3 = SimpleNamespace(client=make_client)
 
 
 def client(*service: str, **options: Any) -> Any:
@@ -160,15 +162,15 @@ def client(*service: str, **options: Any) -> Any:
 
 def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
     """A queue and the one of its dead letters."""
-    dead: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
-    asked = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])
-    dead_arn = asked["Attributes"]["QueueArn"]
-    redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": RECEIVES}
+    dead_letter_url: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+    response = sqs.get_queue_attributes(QueueUrl=dead_letter_url, AttributeNames=["QueueArn"])
+    dead_arn = response["Attributes"]["QueueArn"]
+    redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": MAX_RECEIVES}
     attributes = {
         "RedrivePolicy": json.dumps(redrive),
         "VisibilityTimeout": str(VISIBILITY_SECONDS),
     }
-    return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead
+    return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead_letter_url
 
 
 def _with_bodies(application: Application) -> Application:
@@ -185,7 +187,7 @@ def _with_bodies(application: Application) -> Application:
     return serve
 
 
-def _ours(environment: Mapping[str, str]) -> dict[str, str]:
+def _aws_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that steer AWS clients."""
     return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 

@@ -17,9 +17,9 @@ from moto.s3.utils import _VersionedKeyStore  # pyright: ignore[reportPrivateUsa
 type MotoKey = Any
 
 # `quote` never leaves a `+`: it marks what is not a key's name here.
-MARK = "+"
+RESERVED_CHAR = "+"
 # A file name holds 255 bytes and a quoted key up to 3072: long names become nested folders.
-NAME_BYTES = 200
+MAX_NAME_BYTES = 200
 
 
 class BlobFolder:
@@ -33,14 +33,14 @@ class BlobFolder:
     def path(self, key: str) -> Path:
         """Where `key` lies."""
         name = quote(key, safe="").replace(".", "%2E") if key in (".", "..") else quote(key, "")
-        parts = [name[at : at + NAME_BYTES] for at in range(0, len(name), NAME_BYTES)]
-        return self._directory.joinpath(*(part + MARK for part in parts[:-1]), parts[-1])
+        parts = [name[at : at + MAX_NAME_BYTES] for at in range(0, len(name), MAX_NAME_BYTES)]
+        return self._directory.joinpath(*(part + RESERVED_CHAR for part in parts[:-1]), parts[-1])
 
     def write(self, key: str, content: bytes) -> None:
         """Store `content`; it is on the disk when this returns, and never there in part."""
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=MARK, dir=self._directory)
+        descriptor, name = tempfile.mkstemp(prefix=RESERVED_CHAR, dir=self._directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
@@ -66,8 +66,10 @@ class BlobFolder:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    yield from self._scan(Path(entry), prefix + entry.name.removesuffix(MARK))
-                elif entry.name.startswith(MARK):
+                    yield from self._scan(
+                        Path(entry), prefix + entry.name.removesuffix(RESERVED_CHAR)
+                    )
+                elif entry.name.startswith(RESERVED_CHAR):
                     os.unlink(entry)
                 else:
                     yield unquote(prefix + entry.name), entry
@@ -97,7 +99,7 @@ class FileContent(threading.local):
         """Nothing is held open between reads."""
 
 
-class StoredKeys(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
+class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
     """A bucket's keys, every one of them a file. Versioning is not carried: the last version is.
 
     All of moto's ways to write an object (put, copy, multipart, form) end in `setlist`, all of its
@@ -119,7 +121,7 @@ class StoredKeys(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgume
                 raise
             if newest._etag is None:
                 newest._etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
-            _read_from(newest, self._folder.path(key))
+            _attach_file(newest, self._folder.path(key))
         super().setlist(key, list_)
 
     def pop(self, key: str) -> None:
@@ -141,19 +143,19 @@ class StoredKeys(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgume
             key.contentsize = status.st_size
             # moto keeps naive times in UTC.
             key.last_modified = datetime.fromtimestamp(status.st_mtime, UTC).replace(tzinfo=None)
-            _read_from(key, Path(entry))
+            _attach_file(key, Path(entry))
             super().setlist(name, [key])
 
 
-def persist(backend: S3Backend, bucket: str, directory: Path) -> None:
+def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
     """Keep the objects of `bucket` in `directory` from now on, with what lies there already."""
-    held = backend.buckets[bucket]
-    keys = StoredKeys(BlobFolder(directory))
-    keys.load(held)
-    held.keys = keys
+    moto_bucket = backend.buckets[bucket]
+    keys = FileKeyStore(BlobFolder(directory))
+    keys.load(moto_bucket)
+    moto_bucket.keys = keys
 
 
-def _read_from(key: MotoKey, path: Path) -> None:
+def _attach_file(key: MotoKey, path: Path) -> None:
     """Let go of the bytes in memory, a multipart upload's parts included."""
     key._value_buffer.close()
     key._value_buffer = FileContent(path)

@@ -12,13 +12,13 @@ from moto.s3.models import s3_backends
 from strandline.local.aws_signature import Application, Environ, StartResponse
 from strandline.local.lambda_context import ACCOUNT_ID
 
-_CHUNK_BYTES = _IN_MEMORY = 1024 * 1024
-_REFUSAL = (
+_CHUNK_BYTES = _MAX_MEMORY_BYTES = 1024 * 1024
+_ERROR_BODY = (
     "<?xml version='1.0' encoding='UTF-8'?><Error><Code>%s</Code><Message>%s</Message></Error>"
 )
 
 
-class CheckedWrites:
+class WriteChecks:
     """WSGI middleware that answers writes as S3 does: 400 BadDigest to a body that does not match
     its x-amz-checksum-sha256, 400 IncompleteBody to one that ends early, and 412 where the
     condition of a put or a copy does not hold. Nothing is stored then.
@@ -36,52 +36,54 @@ class CheckedWrites:
         if (etag := environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")) is not None:
             with self._one_at_a_time:
                 if etag != _etag(environ["HTTP_X_AMZ_COPY_SOURCE"]):
-                    return _refused(start_response, "412 Precondition Failed", "PreconditionFailed")
+                    return _error_response(
+                        start_response, "412 Precondition Failed", "PreconditionFailed"
+                    )
                 return self._application(environ, start_response)
         checksum = environ.get("HTTP_X_AMZ_CHECKSUM_SHA256")
         if checksum is None or "aws-chunked" in environ.get("HTTP_CONTENT_ENCODING", ""):
-            return self._written(environ, start_response)
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as body:
+            return self._write(environ, start_response)
+        with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as body:
             length = int(environ.get("CONTENT_LENGTH") or 0)
-            size, digest = _received(environ, body, length)
+            size, digest = _receive(environ, body, length)
             if size < length:
-                return _refused(start_response, "400 Bad Request", "IncompleteBody")
+                return _error_response(start_response, "400 Bad Request", "IncompleteBody")
             if base64.b64encode(digest).decode() != checksum:
-                return _refused(start_response, "400 Bad Request", "BadDigest")
+                return _error_response(start_response, "400 Bad Request", "BadDigest")
             body.seek(0)
             environ["wsgi.input"] = body
             # By this name moto keeps the checksum with the object, as S3 does by itself.
             environ["HTTP_X_AMZ_SDK_CHECKSUM_ALGORITHM"] = "SHA256"
-            return self._written(environ, start_response)
+            return self._write(environ, start_response)
 
-    def _written(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _write(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
             return self._application(environ, start_response)
         with self._one_at_a_time:
             return self._application(environ, start_response)
 
 
-def _received(
+def _receive(
     environ: Environ, body: "tempfile.SpooledTemporaryFile[bytes]", length: int
 ) -> tuple[int, bytes]:
     """Take in a body; its size and its SHA-256."""
-    hashed, size = hashlib.sha256(), 0
+    digest, size = hashlib.sha256(), 0
     while chunk := environ["wsgi.input"].read(min(_CHUNK_BYTES, length - size)):
-        hashed.update(chunk)
+        digest.update(chunk)
         body.write(chunk)
         size += len(chunk)
-    return size, hashed.digest()
+    return size, digest.digest()
 
 
 def _etag(source: str) -> str | None:
     """The ETag of what is to be copied: `bucket/key`, URL-quoted."""
     bucket, _, key = unquote(source).lstrip("/").partition("/")
-    held = s3_backends[ACCOUNT_ID]["aws"].buckets.get(bucket)
-    found = held and held.keys.get(key)
-    return found.etag if found else None
+    moto_bucket = s3_backends[ACCOUNT_ID]["aws"].buckets.get(bucket)
+    moto_key = moto_bucket and moto_bucket.keys.get(key)
+    return moto_key.etag if moto_key else None
 
 
-def _refused(start_response: StartResponse, status: str, code: str) -> list[bytes]:
+def _error_response(start_response: StartResponse, status: str, code: str) -> list[bytes]:
     headers = [("Content-Type", "application/xml"), ("Connection", "close")]
     start_response(status, headers)
-    return [(_REFUSAL % (code, status)).encode()]
+    return [(_ERROR_BODY % (code, status)).encode()]

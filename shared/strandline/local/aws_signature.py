@@ -13,10 +13,10 @@ type StartResponse = Callable[..., Any]
 type Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>%s</Message></Error>"
+DENIED_BODY = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>%s</Message></Error>"
 
 
-class SignedOnly:
+class SignatureCheck:
     """WSGI middleware that lets only requests pass that were signed with `keys` (id to secret).
 
     Presigned URLs hold until they expire; signed headers are checked without regard to the clock.
@@ -34,24 +34,24 @@ class SignedOnly:
         except ValueError as error:
             headers = [("Content-Type", "application/xml"), ("Connection", "close")]
             start_response("403 Forbidden", headers)
-            return [DENIED % str(error).encode()]
+            return [DENIED_BODY % str(error).encode()]
         return self._application(environ, start_response)
 
     def _check(self, environ: Environ) -> None:
         """Raise ValueError, with the reason, unless the request is signed and in time."""
         path, _, query = environ["REQUEST_URI"].partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
-        given = dict(pairs)
-        if "X-Amz-Signature" in given:
-            signature = given["X-Amz-Signature"]
+        fields = dict(pairs)
+        if "X-Amz-Signature" in fields:
+            signature = fields["X-Amz-Signature"]
             pairs = [(n, v) for n, v in pairs if n != "X-Amz-Signature"]
-            if _expiry(given) < datetime.now(UTC):
+            if _expiry(fields) < datetime.now(UTC):
                 raise ValueError("Request has expired")
         else:
-            given = _authorization(environ)
-            signature = given.pop("Signature")
-        payload = _payload_hash(environ, presigned="X-Amz-Expires" in given)
-        expected = self._sign(environ, path, pairs, given, payload)
+            fields = _authorization(environ)
+            signature = fields.pop("Signature")
+        payload = _payload_hash(environ, presigned="X-Amz-Expires" in fields)
+        expected = self._sign(environ, path, pairs, fields, payload)
         if not hmac.compare_digest(signature, expected):
             raise ValueError("The signature does not match")
 
@@ -60,17 +60,17 @@ class SignedOnly:
         environ: Environ,
         path: str,
         pairs: list[tuple[str, str]],
-        given: dict[str, str],
+        fields: dict[str, str],
         payload: str,
     ) -> str:
-        key_id, *scope = _field(given, "X-Amz-Credential").split("/")
-        names = _field(given, "X-Amz-SignedHeaders").split(";")
+        key_id, *scope = _field(fields, "X-Amz-Credential").split("/")
+        names = _field(fields, "X-Amz-SignedHeaders").split(";")
         query = "&".join(sorted(f"{quote(n, safe='~')}={quote(v, safe='~')}" for n, v in pairs))
         headers = "".join(f"{name}:{_header(environ, name)}\n" for name in names)
         request = "\n".join(
             (environ["REQUEST_METHOD"], path, query, headers, ";".join(names), payload)
         )
-        moment = _field(given, "X-Amz-Date")
+        moment = _field(fields, "X-Amz-Date")
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = "\n".join((ALGORITHM, moment, "/".join(scope), digest))
         if key_id not in self._keys or len(scope) != 4:
@@ -97,8 +97,8 @@ def _authorization(environ: Environ) -> dict[str, str]:
 
 def _payload_hash(environ: Environ, *, presigned: bool) -> str:
     """What the request signs of its body; services other than S3 do not send it along."""
-    if announced := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
-        return announced
+    if content_hash := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
+        return content_hash
     if presigned:
         return "UNSIGNED-PAYLOAD"
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -108,13 +108,13 @@ def _payload_hash(environ: Environ, *, presigned: bool) -> str:
 
 def _header(environ: Environ, name: str) -> str:
     key = name.upper().replace("-", "_")
-    bare = key in ("CONTENT_TYPE", "CONTENT_LENGTH")
-    return " ".join(str(environ.get(key if bare else f"HTTP_{key}", "")).split())
+    has_no_prefix = key in ("CONTENT_TYPE", "CONTENT_LENGTH")
+    return " ".join(str(environ.get(key if has_no_prefix else f"HTTP_{key}", "")).split())
 
 
-def _expiry(given: dict[str, str]) -> datetime:
-    moment = datetime.strptime(_field(given, "X-Amz-Date"), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    return moment + timedelta(seconds=int(_field(given, "X-Amz-Expires")))
+def _expiry(fields: dict[str, str]) -> datetime:
+    moment = datetime.strptime(_field(fields, "X-Amz-Date"), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return moment + timedelta(seconds=int(_field(fields, "X-Amz-Expires")))
 
 
 def _field(fields: dict[str, str], name: str) -> str:

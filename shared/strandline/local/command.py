@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 GRACE_SECONDS = 3.5
 """How long a stop that was asked for may take before it is broken off."""
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the module that the command line names."""
     module = sys.argv[1]
-    interruptible()
+    exit_on_signals()
     sys.argv[0:2] = [f"strandline {module.rpartition('.')[2]}"]
     from importlib import import_module
 
@@ -40,31 +40,31 @@ def main() -> int:
     return code
 
 
-def interruptible() -> None:
+def exit_on_signals() -> None:
     """From now on SIGINT and SIGTERM end this process at once, with one line."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
+        signal.signal(number, _exit_interrupted)
 
 
-def stoppable(stop: Callable[[], None]) -> None:
+def stop_on_signals(stop: Callable[[], None]) -> None:
     """From now on they call `stop`, and end the process GRACE_SECONDS later whatever it does."""
 
-    def stopping(*_: object) -> None:
+    def on_signal(*_: object) -> None:
         stop()
         end_within_grace()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stopping)
+        signal.signal(number, on_signal)
 
 
 def end_within_grace(code: int = 0) -> None:
     """End the process with `code` once GRACE_SECONDS are over, whatever it still does then."""
-    timer = threading.Timer(GRACE_SECONDS, _break_off, (code,))
+    timer = threading.Timer(GRACE_SECONDS, _force_exit, (code,))
     timer.daemon = True
     timer.start()
 
 
-def leave(code: int) -> None:
+def exit_now(code: int) -> None:
     """End the process without waiting for its threads: a request may last half a minute."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -72,14 +72,14 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def _interrupted(*_: object) -> None:
+def _exit_interrupted(*_: object) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
         signal.signal(number, signal.SIG_IGN)
     os.write(2, b"\nstrandline: interrupted\n")
-    os._exit(INTERRUPTED)
+    os._exit(EXIT_INTERRUPTED)
 
 
-def _break_off(code: int) -> None:
+def _force_exit(code: int) -> None:
     if not code:
         os.write(
             1,
@@ -89,4 +89,4 @@ def _break_off(code: int) -> None:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_now(main())

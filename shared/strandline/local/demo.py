@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from strandline.admin.keys import make_key
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.local.run import directory, port
-from strandline.local.runtime import key_file, running
-from strandline.local.tls import Tls
+from strandline.local.runtime import key_file, run_local_service
+from strandline.local.tls import TlsFiles
 
 TENANT = "demo"
 QUESTIONS = (
@@ -33,9 +33,9 @@ QUESTIONS = (
 PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
 """Asked by somebody who was not in the room."""
 _BATCH = 20
-_SHOWN = 2
-_TOPICS = 8
-_PATIENCE_SECONDS = 60
+_MAX_SHOWN = 2
+_MAX_TOPICS = 8
+_WAIT_SECONDS = 60
 _KEY_DAYS = 1
 _WIDTH = 92
 
@@ -43,7 +43,7 @@ _WIDTH = 92
 class Client:
     """HTTP calls to a running service."""
 
-    def __init__(self, url: str, key: str, tls: Tls | None = None) -> None:
+    def __init__(self, url: str, key: str, tls: TlsFiles | None = None) -> None:
         self._url, self._key = url, key
         self._context = tls and tls.client_context()
 
@@ -69,7 +69,7 @@ class Client:
             ) from None
 
 
-def events(folder: Path) -> Iterator[dict[str, Any]]:
+def load_events(folder: Path) -> Iterator[dict[str, Any]]:
     """The conversation's events, large payloads put in, without the citations between them."""
     for line in (folder / "conversation.jsonl").read_text().splitlines():
         event = json.loads(line)
@@ -78,61 +78,61 @@ def events(folder: Path) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def feed(client: Client, folder: Path) -> dict[str, str]:
+def append_conversation(client: Client, folder: Path) -> dict[str, str]:
     """Append the conversation in order; gives the events' ids by their keys. Events that cite
     earlier ones wait until those have their ids."""
     ids: dict[str, str] = {}
-    waiting: list[dict[str, Any]] = []
-    everything = list(events(folder))
-    for done, event in enumerate(everything, 1):
+    pending: list[dict[str, Any]] = []
+    conversation = list(load_events(folder))
+    for count, event in enumerate(conversation, 1):
         keys = event.pop("cites", [])
         if any(key not in ids for key in keys):
-            ids |= _flush(client, waiting)
+            ids |= _append_batch(client, pending)
         event["edges"] = [{"event_id": ids[key], "weight": 0.8} for key in keys]
-        waiting.append(event)
-        if len(waiting) == _BATCH or done == len(everything):
-            ids |= _flush(client, waiting)
+        pending.append(event)
+        if len(pending) == _BATCH or count == len(conversation):
+            ids |= _append_batch(client, pending)
     return ids
 
 
-def _flush(client: Client, waiting: list[dict[str, Any]]) -> dict[str, str]:
-    if not waiting:
+def _append_batch(client: Client, pending: list[dict[str, Any]]) -> dict[str, str]:
+    if not pending:
         return {}
-    answer = client.post("/api/v1/events/batch", {"events": waiting, "atomic": True})
-    found = {
+    response = client.post("/api/v1/events/batch", {"events": pending, "atomic": True})
+    ids = {
         event["source_event_key"]: result["event"]["event_id"]
-        for event, result in zip(waiting, answer["results"], strict=True)
+        for event, result in zip(pending, response["results"], strict=True)
     }
-    waiting.clear()
-    return found
+    pending.clear()
+    return ids
 
 
-def _settled(client: Client, sessions: Sequence[str]) -> list[dict[str, Any]]:
+def _await_chains(client: Client, sessions: Sequence[str]) -> list[dict[str, Any]]:
     """The sessions' chains, once the worker has formed what it can; the oldest first."""
-    paths = [f"/api/v1/sessions/{one}/segments?include=all&limit=100" for one in sessions]
-    seen: dict[str, dict[str, Any]] | None = None
-    for _ in range(_PATIENCE_SECONDS):
-        found = [chain for path in paths for chain in client.get(path)["segments"]]
-        chains = {chain["chain_id"]: chain for chain in found}
-        settled = seen is not None and bool(chains) and chains.keys() == seen.keys()
-        seen = chains
-        if settled:
+    paths = [f"/api/v1/sessions/{session}/segments?include=all&limit=100" for session in sessions]
+    previous: dict[str, dict[str, Any]] | None = None
+    for _ in range(_WAIT_SECONDS):
+        segments = [chain for path in paths for chain in client.get(path)["segments"]]
+        chains = {chain["chain_id"]: chain for chain in segments}
+        is_stable = previous is not None and bool(chains) and chains.keys() == previous.keys()
+        previous = chains
+        if is_stable:
             break
         time.sleep(1)
-    return sorted((seen or {}).values(), key=lambda chain: chain["started_at"])
+    return sorted((previous or {}).values(), key=lambda chain: chain["started_at"])
 
 
-def _await_vectors(client: Client, rooms: Sequence[tuple[str, ...]]) -> None:
+def _await_vectors(client: Client, audiences: Sequence[tuple[str, ...]]) -> None:
     """The worker embeds in the background; the demo goes on once it is through."""
-    for people in rooms:
+    for people in audiences:
         body = {"query": "anything", "participants": people, "limit": 1}
-        for _ in range(_PATIENCE_SECONDS * 4):
+        for _ in range(_WAIT_SECONDS * 4):
             if not client.post("/api/v1/recall", body)["not_yet_embedded"]:
                 break
             time.sleep(0.25)
 
 
-def _answers(url: str, tls: Tls | None) -> bool:
+def _is_up(url: str, tls: TlsFiles | None) -> bool:
     context = tls and tls.client_context()
     try:
         urllib.request.urlopen(f"{url}/health", timeout=2, context=context).close()  # noqa: S310
@@ -142,18 +142,18 @@ def _answers(url: str, tls: Tls | None) -> bool:
 
 
 @contextmanager
-def _service() -> Generator[tuple[str, str, Tls | None]]:
+def _running_service() -> Generator[tuple[str, str, TlsFiles | None]]:
     """The address of the service that runs already, or of one for as long as the demo takes, and a
     key of the demo's tenant."""
     file = key_file(directory())
-    known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
-    paths: dict[str, str] | None = known.get("tls")
-    tls = Tls(**{name: Path(path) for name, path in paths.items()}) if paths else None
-    if known["url"] and _answers(known["url"], tls):
-        yield known["url"], _key(known["environment"]), tls
+    local_config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
+    paths: dict[str, str] | None = local_config.get("tls")
+    tls = TlsFiles(**{name: Path(path) for name, path in paths.items()}) if paths else None
+    if local_config["url"] and _is_up(local_config["url"], tls):
+        yield local_config["url"], _key(local_config["environment"]), tls
         return
     print("No service runs on this data yet: starting one for as long as the demo takes.")
-    with running(directory(), port()) as service:
+    with run_local_service(directory(), port()) as service:
         environment = json.loads(file.read_text())["environment"]
         yield service.url, _key(environment), service.tls
 
@@ -162,7 +162,7 @@ def _key(environment: Mapping[str, str]) -> str:
     """A key of the demo's tenant, made now, that reads and writes all of it."""
     with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
         return make_key(
-            database.access(Asker(TENANT, ())),
+            database.connect_as(Caller(TENANT, ())),
             environment["STRANDLINE_KEY_SECRET"],
             rights=("read", "write"),
             label="made by make demo",
@@ -181,7 +181,7 @@ def _names(people: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _say(text: str, indent: str = "") -> None:
+def _print_wrapped(text: str, indent: str = "") -> None:
     """A paragraph, whole, in lines that fit a terminal."""
     print(textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
 
@@ -191,29 +191,33 @@ def _day(moment: str) -> str:
     return f"{at.day} {at:%B %Y, %H:%M}"
 
 
-def _introduce(talk: Sequence[Mapping[str, Any]], rooms: Sequence[tuple[str, ...]]) -> None:
+def _introduce(
+    conversation: Sequence[Mapping[str, Any]], audiences: Sequence[tuple[str, ...]]
+) -> None:
     """Who talks about what; says what goes in."""
-    sessions = len({event["session_id"] for event in talk})
-    begun, ended = (_day(talk[at]["occurred_at"]).partition(",")[0] for at in (0, -1))
-    print("\nWHAT GOES IN")
-    _say(
-        "Mara and Tomas put six wave buoys (Auk, Brill, Cod, Dab, Eider and Fulmar) to sea. Keel "
-        f"is an AI agent that helps them. {len(talk)} messages in {sessions} conversations, "
-        f"from {begun} to {ended}. Not everybody is in every conversation:"
+    sessions = len({event["session_id"] for event in conversation})
+    first_day, last_day = (
+        _day(conversation[at]["occurred_at"]).partition(",")[0] for at in (0, -1)
     )
-    for people in rooms:
-        count = sum(tuple(event["participants"]) == people for event in talk)
+    print("\nWHAT GOES IN")
+    _print_wrapped(
+        "Mara and Tomas put six wave buoys (Auk, Brill, Cod, Dab, Eider and Fulmar) to sea. Keel "
+        f"is an AI agent that helps them. {len(conversation)} messages in {sessions} conversations, "
+        f"from {first_day} to {last_day}. Not everybody is in every conversation:"
+    )
+    for people in audiences:
+        count = sum(tuple(event["participants"]) == people for event in conversation)
         print(f"  {count:3} messages among {_names(people)}")
 
 
 def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
     """What the service made of the messages: a few of many."""
     print("\nWHAT WAS FOUND IN IT")
-    _say(
+    _print_wrapped(
         f"{len(chains)} topics, cut and named without a language model. The "
-        f"{min(_TOPICS, len(chains))} longest, by date:"
+        f"{min(_MAX_TOPICS, len(chains))} longest, by date:"
     )
-    longest = sorted(chains, key=lambda chain: -chain["event_count"])[:_TOPICS]
+    longest = sorted(chains, key=lambda chain: -chain["event_count"])[:_MAX_TOPICS]
     for chain in sorted(longest, key=lambda chain: chain["started_at"]):
         print(f"  {chain['started_at'][:10]}  {chain['event_count']:3} messages  {chain['topic']}")
 
@@ -225,33 +229,33 @@ def _ask(client: Client, question: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [hit["event"] for hit in answer["hits"]]
 
 
-def _show_answer(question: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> None:
+def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
     """The question, and what was said to it: who, when, where."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
-    for event in found[:_SHOWN]:
-        who = _name(event["speaker"] or event["role"])
+    for event in events[:_MAX_SHOWN]:
+        speaker = _name(event["speaker"] or event["role"])
         blob = event["blob"]
         text = event["content"] or f"[the file {blob['name']}, {blob['size']:,} bytes]"
-        _say(f'{who}: "{" ".join(text.split())}"', "  ")
+        _print_wrapped(f'{speaker}: "{" ".join(text.split())}"', "  ")
         print(
-            f"      cited: {who}, {_day(event['occurred_at'])}, conversation {event['session_id']}"
+            f"      cited: {speaker}, {_day(event['occurred_at'])}, conversation {event['session_id']}"
         )
-    if not found:
+    if not events:
         print("  Nothing is known about this.")
 
 
-def _show_privacy(question: Mapping[str, Any], seen: int) -> None:
-    """What somebody who was not there gets to see: `seen` of the messages that would answer."""
+def _show_privacy(question: Mapping[str, Any], visible: int) -> None:
+    """What somebody who was not there gets to see: `visible` of the messages that would answer."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
-    _say(
+    _print_wrapped(
         "Mara told that to Keel when Tomas was not there. "
-        f"{len(question['hidden'])} messages would answer it; {seen} of them can be found when "
+        f"{len(question['hidden'])} messages would answer it; {visible} of them can be found when "
         "Tomas asks.",
         "  ",
     )
 
 
-def _show_next(url: str, key: str, tls: Tls | None) -> None:
+def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
     """A call to copy, and where to read on."""
     trust = f" --cacert {tls.authority}" if tls and tls.client else ""
     question = json.dumps({"query": QUESTIONS[0], "participants": ["user:mara"], "limit": 3})
@@ -268,19 +272,21 @@ def _show_next(url: str, key: str, tls: Tls | None) -> None:
 def main() -> int:
     """Feed, show, ask; 1 where somebody sees what was not said to them."""
     folder = Path("events/demo")
-    talk = list(events(folder))
-    rooms = list(dict.fromkeys(tuple(event["participants"]) for event in talk))
+    conversation = list(load_events(folder))
+    audiences = list(dict.fromkeys(tuple(event["participants"]) for event in conversation))
     lines = (folder / "questions.jsonl").read_text().splitlines()
     questions = {question["question"]: question for question in map(json.loads, lines)}
-    with _service() as (url, key, tls):
+    with _running_service() as (url, key, tls):
         client = Client(url, key, tls)
-        _introduce(talk, rooms)
-        began = time.monotonic()
+        _introduce(conversation, audiences)
+        start = time.monotonic()
         print("Storing and reading them …", flush=True)
-        ids = feed(client, folder)
-        _await_vectors(client, rooms)
-        chains = _settled(client, list(dict.fromkeys(event["session_id"] for event in talk)))
-        print(f"Stored, and searchable by meaning, after {time.monotonic() - began:.0f} s.")
+        ids = append_conversation(client, folder)
+        _await_vectors(client, audiences)
+        chains = _await_chains(
+            client, list(dict.fromkeys(event["session_id"] for event in conversation))
+        )
+        print(f"Stored, and searchable by meaning, after {time.monotonic() - start:.0f} s.")
         _show_topics(chains)
         print("\nWHAT CAN BE ASKED")
         print("Each answer is what somebody said, with who said it and when.")
@@ -288,10 +294,10 @@ def main() -> int:
             _show_answer(questions[question], _ask(client, questions[question]))
         private = questions[PRIVATE]
         hidden = {ids[key] for key in private["hidden"]}
-        seen = sum(event["event_id"] in hidden for event in _ask(client, private))
-        _show_privacy(private, seen)
+        visible = sum(event["event_id"] in hidden for event in _ask(client, private))
+        _show_privacy(private, visible)
         _show_next(url, key, tls)
-    return 1 if seen else 0
+    return 1 if visible else 0
 
 
 if __name__ == "__main__":

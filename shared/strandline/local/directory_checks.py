@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Beginnings of folder names ("OneDrive - Company"), in lower case, and whose they are.
-_NAMES = (
+_FOLDER_PREFIXES = (
     ("dropbox", "Dropbox"),
     ("onedrive", "OneDrive"),
     ("google drive", "Google Drive"),
@@ -15,7 +15,7 @@ _NAMES = (
     ("cloudstorage", "a cloud's client"),  # macOS: ~/Library/CloudStorage/<provider>
 )
 # What clients leave at the top of a folder that they synchronise, whatever it is called.
-_MARKS = (
+_MARKER_FILES = (
     (".stfolder", "Syncthing"),
     (".dropbox.cache", "Dropbox"),
     (".nextcloudsync.log", "Nextcloud"),
@@ -25,39 +25,43 @@ _NETWORK = ("nfs", "cifs", "smb", "afp", "ceph", "davfs", "fuse.sshfs", "fuse.rc
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def warnings(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
+def find_risks(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
     """What endangers a live database in `directory`, and what to do; empty where nothing is known
     to. `mounts` is in the form of /proc/mounts; where there is none (macOS) network file systems
     are not noticed."""
     directory = directory.expanduser().resolve()
     way_out = "Stop it, move the directory elsewhere, and name that in STRANDLINE_DATA_DIR."
-    found = [
+    risks = [
         f"{directory} is synchronised by {client}, which damages a live database. {way_out}"
-        for client in sorted(set(_clients(directory)))
+        for client in sorted(set(_sync_clients(directory)))
     ]
-    if (kind := _filesystem(directory, mounts)).startswith(_NETWORK):
-        found.append(
+    if (kind := _filesystem_type(directory, mounts)).startswith(_NETWORK):
+        risks.append(
             f"{directory} is on a network file system ({kind}), where a database loses its locks "
             f"or its writes. {way_out}"
         )
-    return found
+    return risks
 
 
-def _clients(directory: Path) -> Iterator[str]:
+def _sync_clients(directory: Path) -> Iterator[str]:
     for part in directory.parts:
-        yield from (who for name, who in _NAMES if part.casefold().startswith(name))
+        yield from (client for name, client in _FOLDER_PREFIXES if part.casefold().startswith(name))
     for folder in (directory, *directory.parents):
-        yield from (who for mark, who in _MARKS if next(folder.glob(mark), None) is not None)
+        yield from (
+            client
+            for marker, client in _MARKER_FILES
+            if next(folder.glob(marker), None) is not None
+        )
 
 
-def _filesystem(directory: Path, mounts: Path) -> str:
+def _filesystem_type(directory: Path, mounts: Path) -> str:
     """The kind of the mount that is nearest above; of two on one place the later holds."""
     if not mounts.exists():
         return ""
     nearest, kind = -1, ""
     for line in mounts.read_text().splitlines():
-        place, mounted = line.split()[1:3]
-        at = Path(place.replace("\\040", " "))
-        if directory.is_relative_to(at) and len(at.parts) >= nearest:
-            nearest, kind = len(at.parts), mounted
+        mount_point, filesystem_type = line.split()[1:3]
+        mount_path = Path(mount_point.replace("\\040", " "))
+        if directory.is_relative_to(mount_path) and len(mount_path.parts) >= nearest:
+            nearest, kind = len(mount_path.parts), filesystem_type
     return kind

@@ -42,12 +42,12 @@ class Routes:
             if not method.isupper() or not path.startswith("/"):
                 raise ValueError(f"not a route: {key!r}; write 'METHOD /path' or 'ANY /path'")
             resources.setdefault(path, Resource(path)).methods[method] = handler
-        self._ordered = sorted(resources.values(), key=lambda r: _precedence(r.path))
+        self._resources = sorted(resources.values(), key=lambda r: _precedence(r.path))
 
     def find(self, path: str) -> Match | None:
         """The most specific resource for `path`."""
         segments = _segments(path)
-        for resource in self._ordered:
+        for resource in self._resources:
             parameters = _bind(_segments(resource.path), segments)
             if parameters is not None:
                 return Match(resource, parameters)
@@ -75,12 +75,12 @@ def _bind(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
     if len(segments) < len(pattern) or (len(segments) > len(pattern) and not greedy):
         return None
     parameters: dict[str, str] = {}
-    for position, wanted in enumerate(pattern):
-        given = segments[position]
-        if _rank(wanted) == 2:
-            given = "/".join(segments[position:])
-        if (_rank(wanted) == 0 and wanted != given) or not given:
+    for position, expected in enumerate(pattern):
+        value = segments[position]
+        if _rank(expected) == 2:
+            value = "/".join(segments[position:])
+        if (_rank(expected) == 0 and expected != value) or not value:
             return None
-        if _rank(wanted):
-            parameters[wanted.strip("{+}")] = given
+        if _rank(expected):
+            parameters[expected.strip("{+}")] = value
     return parameters

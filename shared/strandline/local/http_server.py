@@ -10,18 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.http import gateway_responses
-from strandline.http.gateway_responses import GatewayAnswer
+from strandline.http.gateway_responses import GatewayResponse
 from strandline.local.http_routes import Match, Routes
 from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
-    BadAnswer,
-    HttpAnswer,
+    GatewayError,
     HttpRequest,
-    Refused,
-    http_answer,
+    HttpResponse,
+    InvalidResponse,
+    parse_response,
     proxy_event,
 )
-from strandline.local.tls import PEER, client_cert
+from strandline.local.tls import PEER, to_client_cert
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ INTEGRATION_SECONDS = 29.0  # the longest that API Gateway waits for a function
 REQUEST_BYTES = 10 * 1024 * 1024  # API Gateway's limit, not configurable there either
 # A client that is still sending does not read our answer, and closing on it can lose the answer:
 # so much is read and thrown away before a 413, for so long.
-DRAINED_BYTES = 64 * 1024 * 1024
+MAX_DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
 BODILESS = (204, 304)
 
@@ -42,7 +42,7 @@ class TooLarge(Exception):
     """The request's body is over API Gateway's limit."""
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete."""
 
 
@@ -63,26 +63,26 @@ class GatewayApp:
         seconds: float = INTEGRATION_SECONDS,
         origins: Sequence[str] = (),
     ) -> None:
-        self._shared = gateway_responses.shared_by_gateway(origins)
+        self._cors_headers = gateway_responses.gateway_cors_headers(origins)
         self._routes = Routes(routes)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
         self._seconds = seconds
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
             try:
-                answer = await self._serve(scope, receive)
-            except Refused as refused:
-                answer = refused.answer(self._shared)
-            except ClientGone:
+                response = await self._serve(scope, receive)
+            except GatewayError as error:
+                response = error.to_response(self._cors_headers)
+            except ClientDisconnected:
                 return  # nobody is there to answer
-            await _send_answer(answer, scope["method"], send)
+            await _send_response(response, scope["method"], send)
         else:
             raise ValueError(f"API Gateway's REST API does not speak {scope['type']}")
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
@@ -91,64 +91,70 @@ class GatewayApp:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    async def _serve(self, scope: Message, receive: Receive) -> HttpAnswer:
+    async def _serve(self, scope: Message, receive: Receive) -> HttpResponse:
         request_id = str(uuid.uuid4())
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
         if match is None:
-            raise Refused(gateway_responses.NO_ROUTE, request_id)
+            raise GatewayError(gateway_responses.NO_ROUTE, request_id)
         handler = match.resource.handler(scope["method"])
         if handler is None:
             message = f"{scope['method']} is not a method of {match.resource.path}."
-            answer = GatewayAnswer("method_not_allowed", message, 405)
-            raise Refused(answer, request_id, allow=", ".join(sorted(match.resource.methods)))
+            response = GatewayResponse("method_not_allowed", message, 405)
+            raise GatewayError(
+                response, request_id, allow=", ".join(sorted(match.resource.methods))
+            )
         try:
             body = await _read_body(scope, receive)
         except TooLarge:
-            raise Refused(gateway_responses.TOO_LARGE, request_id, connection="close") from None
+            raise GatewayError(
+                gateway_responses.TOO_LARGE, request_id, connection="close"
+            ) from None
         return await self._invoke(handler, _request(scope, body, request_id), match)
 
-    async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpAnswer:
+    async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpResponse:
         event, seconds, request_id = proxy_event(request, match), self._seconds, request.request_id
         context = LambdaContext(function_name_of(handler), seconds, request_id)
-        running = asyncio.get_running_loop().run_in_executor(self._pool, handler, event, context)
-        done, _ = await asyncio.wait({running}, timeout=seconds)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, handler, event, context)
+        done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
-            raise Refused(gateway_responses.TIMEOUT, request_id)
+            raise GatewayError(gateway_responses.TIMEOUT, request_id)
         try:
-            return http_answer(running.result(), request_id)
-        except BadAnswer as error:
+            return parse_response(future.result(), request_id)
+        except InvalidResponse as error:
             logger.error("%s: %s, request %s", request.path, error, request_id)
-            raise Refused(
-                replace(gateway_responses.FAILED, status=error.status), request_id
+            raise GatewayError(
+                replace(gateway_responses.FUNCTION_FAILED, status=error.status), request_id
             ) from None
         except Exception as error:
             # Whatever a handler raises is its failure; the gateway goes on. Its words stay out of
             # the log: they may quote memory.
             kind = type(error).__name__
             logger.error("%s failed: %s, request %s", request.path, kind, request_id)
-            raise Refused(replace(gateway_responses.FAILED, status=502), request_id) from None
+            raise GatewayError(
+                replace(gateway_responses.FUNCTION_FAILED, status=502), request_id
+            ) from None
 
 
 async def _read_body(scope: Message, receive: Receive) -> bytes:
     """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge, ClientGone."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
-    announced = next((int(v) for n, v in headers if n == b"content-length"), 0)
+    content_length = next((int(v) for n, v in headers if n == b"content-length"), 0)
     body, size, more = bytearray(), 0, True
     deadline = time.monotonic() + DRAIN_SECONDS
     while more:
-        if max(announced, size) > REQUEST_BYTES:
+        if max(content_length, size) > REQUEST_BYTES:
             body.clear()
-            if max(announced, size) > DRAINED_BYTES or time.monotonic() > deadline:
+            if max(content_length, size) > MAX_DRAIN_BYTES or time.monotonic() > deadline:
                 break
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         chunk: bytes = message.get("body", b"")
         size, more = size + len(chunk), message.get("more_body", False)
         body += chunk
-    if max(announced, size) > REQUEST_BYTES:
+    if max(content_length, size) > REQUEST_BYTES:
         raise TooLarge
     return bytes(body)
 
@@ -166,16 +172,16 @@ def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
         protocol=f"HTTP/{scope['http_version']}",
         request_id=request_id,
         scheme=scope["scheme"],
-        certificate=client_cert(peer) if peer else None,
+        certificate=to_client_cert(peer) if peer else None,
     )
 
 
-async def _send_answer(answer: HttpAnswer, method: str, send: Send) -> None:
+async def _send_response(response: HttpResponse, method: str, send: Send) -> None:
     """Send the answer; HEAD gets the length and no body, 204 and 304 get neither."""
-    headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in answer.headers]
-    if answer.status not in BODILESS:
-        headers.append((b"content-length", str(len(answer.body)).encode()))
-    start = {"type": "http.response.start", "status": answer.status, "headers": headers}
-    body = b"" if method == "HEAD" or answer.status in BODILESS else answer.body
+    headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in response.headers]
+    if response.status not in BODILESS:
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
+    body = b"" if method == "HEAD" or response.status in BODILESS else response.body
     await send(start)
     await send({"type": "http.response.body", "body": body})

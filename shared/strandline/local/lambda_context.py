@@ -27,11 +27,11 @@ class LambdaContext:
         self.log_stream_name = "local"
         self.identity = None
         self.client_context = None
-        self._ends = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds left before Lambda would end the invocation; never negative."""
-        return max(0, round((self._ends - time.monotonic()) * 1000))
+        return max(0, round((self._deadline - time.monotonic()) * 1000))
 
 
 def function_name_of(handler: Handler) -> str:

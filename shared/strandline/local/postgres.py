@@ -33,13 +33,17 @@ PORTS = range(15432, 32000)
 # sun_path holds 107 bytes on Linux and 103 on macOS; the longest name in it is `.s.PGSQL.65535`.
 SOCKET_PATH_BYTES = 103
 # After a crash the server syncs its files before it replays: one call per disk, not one per file.
-SYNC = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
+SYNC_SETTINGS = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
 # An error's detail quotes the row that it is about, and a statement its values: memory, which no
 # log may hold.
-QUIET = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
-SETTINGS = {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"} | QUIET | SYNC
+LOG_REDACTION = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
+SETTINGS = (
+    {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"}
+    | LOG_REDACTION
+    | SYNC_SETTINGS
+)
 # For data that may be lost with the machine; a crash of the server alone loses none of it.
-FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+NON_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class EmbeddedPostgres:
@@ -58,12 +62,12 @@ class EmbeddedPostgres:
         durable: bool = True,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.directory = postgres_home.settle(directory)
+        self.directory = postgres_home.resolve_directory(directory)
         self.port = port
-        self.socket_directory = _short_enough(self.directory / "run")
+        self.socket_directory = _socket_directory(self.directory / "run")
         self.password = ""
         self._durable = durable
-        self._settings = SETTINGS | ({} if durable else FORGETFUL) | dict(settings or {})
+        self._settings = SETTINGS | ({} if durable else NON_DURABLE) | dict(settings or {})
         self.data = self.directory / "pgdata"
         self._account = postgres_home.account_for(self.data)
         self._cancelled = threading.Event()
@@ -87,10 +91,12 @@ class EmbeddedPostgres:
         try:
             durable, account = self._durable, self._account
             if create:
-                cluster = postgres_cluster.ensure(self.directory, account, lock, durable=durable)
+                cluster = postgres_cluster.ensure_cluster(
+                    self.directory, account, lock, durable=durable
+                )
                 self.password = cluster
-            postgres_home.private_directory(self.socket_directory, account)
-            self.port = _usable(self.port) if self.port else _free_port()
+            postgres_home.make_private_directory(self.socket_directory, account)
+            self.port = _require_free(self.port) if self.port else _free_port()
             log_start = self._rotate_log()
             server = self._launch(lock)
         except BaseException:
@@ -114,7 +120,7 @@ class EmbeddedPostgres:
         """Have the start that another thread waits for, or the next, fail soon, until `stop`."""
         self._cancelled.set()
 
-    def ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether a server that was started and not stopped has come to its end by itself."""
         return self._guard is not None and self._guard.poll() is not None
 
@@ -136,19 +142,21 @@ class EmbeddedPostgres:
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
     ) -> str:
         """A libpq URL over the Unix socket, which only this account and the server's can enter."""
-        place = f"host={quote(str(self.socket_directory), safe='')}&port={self.port}"
-        return f"postgresql://{self._login(user, password)}@/{quote(database, safe='')}?{place}"
+        host_query = f"host={quote(str(self.socket_directory), safe='')}&port={self.port}"
+        return (
+            f"postgresql://{self._login(user, password)}@/{quote(database, safe='')}?{host_query}"
+        )
 
     def clone_database(self, template: str, name: str) -> None:
         """Make database `name` a copy of `template`, which nobody may be connected to."""
         # Through the log: 30 ms for 8 MB, where a file copy takes 45 and a checkpoint before it.
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY WAL_LOG")
-        self._administer(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        self._execute_as_superuser(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
     def drop_database(self, name: str) -> None:
         """Remove a database if it is there, ending its connections."""
         statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
-        self._administer(statement.format(sql.Identifier(name)))
+        self._execute_as_superuser(statement.format(sql.Identifier(name)))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -161,7 +169,7 @@ class EmbeddedPostgres:
     ) -> None:
         self.stop()
 
-    def _administer(self, statement: sql.Composed) -> None:
+    def _execute_as_superuser(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute(statement)
 
@@ -179,7 +187,11 @@ class EmbeddedPostgres:
         return int(self._guard.stdout.readline() or 0)
 
     def _command(self) -> list[str]:
-        command = [str(postgres_home.binaries(self._account) / "postgres"), "-D", str(self.data)]
+        command = [
+            str(postgres_home.find_binaries(self._account) / "postgres"),
+            "-D",
+            str(self.data),
+        ]
         command += ["-k", str(self.socket_directory), "-h", HOST, "-p", str(self.port)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
@@ -194,9 +206,9 @@ class EmbeddedPostgres:
                 time.sleep(0.005)
                 continue
             self._release_guard()  # first: what it says last is part of the cause
-            said = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
+            log_tail = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
             raise PostgresUnusable(
-                f"Postgres did not start in {self.directory}: {said.decode(errors='replace')}"
+                f"Postgres did not start in {self.directory}: {log_tail.decode(errors='replace')}"
             )
 
     def _state(self, server: int) -> str:
@@ -223,15 +235,15 @@ class EmbeddedPostgres:
             self._guard = None
 
 
-def _short_enough(wanted: Path) -> Path:
+def _socket_directory(path: Path) -> Path:
     """The socket directory; one below /tmp where the wanted path is too long for a socket."""
-    if len(os.fsencode(wanted / ".s.PGSQL.65535")) <= SOCKET_PATH_BYTES:
-        return wanted
-    digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:16]
+    if len(os.fsencode(path / ".s.PGSQL.65535")) <= SOCKET_PATH_BYTES:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return Path("/tmp", f"strandline-{digest}")  # noqa: S108 - made private, its owner checked
 
 
-def _usable(port: int) -> int:
+def _require_free(port: int) -> int:
     if not _is_free(port):
         raise PostgresUnusable(
             f"Port {port} is in use by another program: set STRANDLINE_PG_PORT to a free one, or "

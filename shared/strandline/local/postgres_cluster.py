@@ -17,7 +17,7 @@ LOCALE = (
 )
 
 
-def ensure(directory: Path, account: Account | None, lock: int, *, durable: bool) -> str:
+def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durable: bool) -> str:
     """The superuser's password of the cluster in `directory`/pgdata, which is made if missing.
     `lock` is the directory's, held.
 
@@ -37,7 +37,7 @@ def ensure(directory: Path, account: Account | None, lock: int, *, durable: bool
     fresh = directory / "pgdata.new"
     if fresh.exists():
         shutil.rmtree(fresh)
-    postgres_home.private_directory(fresh, account)
+    postgres_home.make_private_directory(fresh, account)
     _write_private(secret, password)
     _initdb(fresh, password, account, lock)
     if durable:
@@ -47,23 +47,23 @@ def ensure(directory: Path, account: Account | None, lock: int, *, durable: bool
 
 
 def _initdb(data: Path, password: str, account: Account | None, lock: int) -> None:
-    handed_over = data.with_name("password.initdb")
-    _write_private(handed_over, password)
-    options = ["--auth=scram-sha-256", f"--pwfile={handed_over}", f"--username={SUPERUSER}"]
+    password_file = data.with_name("password.initdb")
+    _write_private(password_file, password)
+    options = ["--auth=scram-sha-256", f"--pwfile={password_file}", f"--username={SUPERUSER}"]
     options += ["--encoding=UTF8", *LOCALE, "--no-sync", "--no-instructions"]
     try:
         if account is not None:
-            account.own(handed_over)
+            account.chown(password_file)
         # Under a guard, as the server: a start that is killed leaves nobody who writes here.
-        command = [postgres_home.binaries(account) / "initdb", "-D", data, *options]
+        command = [postgres_home.find_binaries(account) / "initdb", "-D", data, *options]
         with postgres_lock.launch(lock, account, command, subprocess.PIPE) as guard:
             assert guard.stderr is not None
-            said = guard.stderr.read().decode(errors="replace")
-            failed = guard.wait()
+            output = guard.stderr.read().decode(errors="replace")
+            exit_code = guard.wait()
     finally:
-        handed_over.unlink()
-    if failed:
-        raise PostgresUnusable(f"initdb failed in {data}: {said.strip()[-2000:]}")
+        password_file.unlink()
+    if exit_code:
+        raise PostgresUnusable(f"initdb failed in {data}: {output.strip()[-2000:]}")
 
 
 def _write_private(path: Path, text: str) -> None:

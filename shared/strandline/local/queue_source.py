@@ -15,7 +15,7 @@ from strandline.local.lambda_context import REGION, Event, Handler, LambdaContex
 
 logger = logging.getLogger(__name__)
 
-BATCH = 10
+BATCH_SIZE = 10
 # A long poll cannot be interrupted: a stop waits for one at most.
 POLL_SECONDS = 1
 STOP_SECONDS = 2.0
@@ -40,8 +40,8 @@ class QueuePoller:
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._url = queue_url
         self._sqs = client("sqs")
-        asked = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
-        self._arn: str = asked["Attributes"]["QueueArn"]
+        response = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+        self._arn: str = response["Attributes"]["QueueArn"]
 
     def start(self) -> None:
         """Begin; once per object."""
@@ -57,33 +57,33 @@ class QueuePoller:
         while not self._stopping.is_set():
             self._step()
 
-    def _call(self, event: Event) -> object:
+    def _invoke(self, event: Event) -> object:
         return self._handler(event, LambdaContext(self._name, FUNCTION_SECONDS))
 
     def _step(self) -> None:
         try:
             if messages := self._receive():
-                self._settle(messages, self._failures(messages))
+                self._acknowledge(messages, self._invoke_batch(messages))
         except (BotoCoreError, ClientError):
             logger.exception("the queue %s does not answer", self._url)
             self._stopping.wait(BACKOFF_SECONDS)
 
     def _receive(self) -> list[dict[str, Any]]:
-        answer = self._sqs.receive_message(
+        response = self._sqs.receive_message(
             QueueUrl=self._url,
-            MaxNumberOfMessages=BATCH,
+            MaxNumberOfMessages=BATCH_SIZE,
             WaitTimeSeconds=POLL_SECONDS,
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
         )
-        return answer.get("Messages", [])
+        return response.get("Messages", [])
 
-    def _failures(self, messages: list[dict[str, Any]]) -> set[str]:
+    def _invoke_batch(self, messages: list[dict[str, Any]]) -> set[str]:
         """The message ids that the handler did not finish."""
         batch = {message["MessageId"] for message in messages}
         try:
-            answer = self._call({"Records": [_record(m, self._arn) for m in messages]})
-            failed = _reported(answer)
+            answer = self._invoke({"Records": [_record(m, self._arn) for m in messages]})
+            failed = _failed_ids(answer)
         except Exception as error:
             logger.error(
                 "%s failed on a batch of %d: %s", self._name, len(messages), type(error).__name__
@@ -91,27 +91,27 @@ class QueuePoller:
             return batch
         return failed if failed <= batch else batch
 
-    def _settle(self, messages: list[dict[str, Any]], failed: set[str]) -> None:
+    def _acknowledge(self, messages: list[dict[str, Any]], failed: set[str]) -> None:
         """Delete what is done; let the rest come back soon."""
         receipts = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in messages]
-        done = [receipt for receipt in receipts if receipt["Id"] not in failed]
-        again = [
+        succeeded = [receipt for receipt in receipts if receipt["Id"] not in failed]
+        retries = [
             receipt | {"VisibilityTimeout": RETRY_SECONDS}
             for receipt in receipts
             if receipt["Id"] in failed
         ]
-        if done:
-            self._sqs.delete_message_batch(QueueUrl=self._url, Entries=done)
-        if again:
-            self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=again)
+        if succeeded:
+            self._sqs.delete_message_batch(QueueUrl=self._url, Entries=succeeded)
+        if retries:
+            self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=retries)
 
 
-def _reported(answer: object) -> set[str]:
+def _failed_ids(response: object) -> set[str]:
     """The identifiers in `batchItemFailures`; no answer and an empty one are success."""
-    if not isinstance(answer, Mapping):
+    if not isinstance(response, Mapping):
         return set()
-    reported = cast("Mapping[str, Any]", answer).get("batchItemFailures")
-    failures: list[dict[str, str]] = reported or []
+    entries = cast("Mapping[str, Any]", response).get("batchItemFailures")
+    failures: list[dict[str, str]] = entries or []
     return {failure["itemIdentifier"] for failure in failures}
 
 

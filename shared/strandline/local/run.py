@@ -14,10 +14,16 @@ import psycopg
 from strandline.errors import StrandlineError
 from strandline.local import command
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.runtime import Running, admin_key_file, environment_port, log_file, running
+from strandline.local.runtime import (
+    LocalService,
+    admin_key_file,
+    environment_port,
+    log_file,
+    run_local_service,
+)
 
 DEFAULT_PORT = 8080
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 """A signal may reach any thread, but Python handles it in the main one, and a wait without an end
 does not wake for it."""
 
@@ -38,15 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
     if parser.parse_args(arguments).tls:
         os.environ["STRANDLINE_TLS"] = "1"
-    command.interruptible()
-    started = time.monotonic()
+    command.exit_on_signals()
+    start = time.monotonic()
     # Unlike an Event's lock, a SimpleQueue can be used by a handler that interrupts its own wait.
     reasons = SimpleQueue[str]()
     try:
-        with running(directory(), port(), lost=reasons.put) as service:
-            command.stoppable(lambda: reasons.put(""))
-            print(greeting(service, time.monotonic() - started), flush=True)
-            if loss := _first(reasons):
+        with run_local_service(directory(), port(), lost=reasons.put) as service:
+            command.stop_on_signals(lambda: reasons.put(""))
+            print(format_greeting(service, time.monotonic() - start), flush=True)
+            if loss := _wait_for_reason(reasons):
                 print(f"\nstrandline: {loss}", file=sys.stderr, flush=True)
                 command.end_within_grace(1)
                 return 1
@@ -58,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _first(reasons: SimpleQueue[str]) -> str:
+def _wait_for_reason(reasons: SimpleQueue[str]) -> str:
     """Wait for a reason to stop: what was lost, or nothing where somebody said stop."""
     while True:
         with suppress(Empty):
-            return reasons.get(timeout=_LOOK_SECONDS)
+            return reasons.get(timeout=_POLL_SECONDS)
 
 
-def greeting(service: Running, seconds: float) -> str:
+def format_greeting(service: LocalService, seconds: float) -> str:
     """What is printed once the service answers, after so many seconds."""
     body = (
         '{"participants": ["user:alice", "agent:helper"], "role": "user", '
@@ -73,8 +79,8 @@ def greeting(service: Running, seconds: float) -> str:
     )
     question = '{"query": "When does the buoy go out?", "participants": ["user:alice"]}'
     warnings = "".join(f"\nWARNING: {warning}\n" for warning in service.warnings)
-    by_certificate = _with_certificate(service, question)
-    curl = f"curl -s{_trust(service)}"
+    certificate_example = _certificate_example(service, question)
+    curl = f"curl -s{_curl_trust_option(service)}"
     headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
@@ -88,23 +94,23 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{by_certificate}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
+{certificate_example}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
 """
 
 
-def _trust(service: Running) -> str:
+def _curl_trust_option(service: LocalService) -> str:
     """What makes curl believe the server's certificate."""
-    issued_here = service.tls and service.tls.client
-    return f" --cacert {service.tls.authority}" if service.tls and issued_here else ""
+    own_authority = service.tls and service.tls.client
+    return f" --cacert {service.tls.authority}" if service.tls and own_authority else ""
 
 
-def _with_certificate(service: Running, question: str) -> str:
+def _certificate_example(service: LocalService, question: str) -> str:
     """The same question, asked with the client certificate that was issued here."""
     if service.tls is None or service.tls.client is None:
         return ""
-    shown = f"--cert {service.tls.client} --key {service.tls.client_key}"
+    options = f"--cert {service.tls.client} --key {service.tls.client_key}"
     return f"""The same without a key, by a client certificate of the same tenant:
-  curl -s{_trust(service)} {shown} {service.url}/api/v1/recall \\
+  curl -s{_curl_trust_option(service)} {options} {service.url}/api/v1/recall \\
     -H 'Content-Type: application/json' -d '{question}'
 
 """

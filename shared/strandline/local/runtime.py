@@ -20,27 +20,27 @@ import psycopg
 import uvicorn
 from psycopg import sql
 
-from strandline.background.schedule_handler import Waker
+from strandline.background.schedule_handler import RunScheduler
 from strandline.clock import Clock, utc_now
-from strandline.config import settings
-from strandline.db.database import Asker, Database
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import DAILY_SWEEP, FUNCTIONS, Fn, routes
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured
-from strandline.llm.choice import require_provider
+from strandline.llm.choice import require_complete_provider
 from strandline.local import directory_checks, postgres_home, tls
-from strandline.local.admin_key import admin_key
+from strandline.local.admin_key import load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.postgres_supervisor import PostgresKeeper
+from strandline.local.postgres_supervisor import PostgresSupervisor
 from strandline.local.queue_source import QueuePoller
-from strandline.local.schedule_starter import GROUP, ROLE, Ticker, daily
+from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.state_machine import StateMachine
-from strandline.local.tls import PeerProtocol, Tls
+from strandline.local.tls import PeerCertificateProtocol, TlsFiles
 from strandline.observability import logger
-from strandline.resources import Service
+from strandline.resources import Resources
 
 HOST = "127.0.0.1"
 TENANT = "local"
@@ -54,7 +54,7 @@ _SWITCH_SECONDS = 0.0005
 answers requests; each of these waits its turn several times, which Python has last 5 ms."""
 _LOG_BYTES = 16 * 1024 * 1024
 _REMINDER_SECONDS = 60.0
-_LEASED = tuple(
+_RELEASE_LEASES = tuple(
     sql.SQL("update {} set leased_until = '-infinity' where leased_until > now()").format(
         sql.Identifier(table)
     )
@@ -63,7 +63,7 @@ _LEASED = tuple(
 
 
 @dataclass(frozen=True)
-class Running:
+class LocalService:
     """A service that answers."""
 
     url: str
@@ -73,7 +73,7 @@ class Running:
     postgres: EmbeddedPostgres
     warnings: Sequence[str] = ()
     """What endangers the data, and what to do."""
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     """How it is served over HTTPS."""
     key_notice: str = ""
     """Whence the key is, for a person to read."""
@@ -95,67 +95,72 @@ def admin_key_file(directory: Path) -> Path:
     return directory / "admin.key"
 
 
-def _log_loss(reason: str) -> None:
-    logger.critical("%s", reason)
+def _log_loss(message: str) -> None:
+    logger.critical("%s", message)
 
 
 @contextmanager
-def running(
+def run_local_service(
     directory: Path,
     port: int,
     clock: Clock = utc_now,
-    lost: Callable[[str], None] = _log_loss,
-) -> Generator[Running]:
+    on_loss: Callable[[str], None] = _log_loss,
+) -> Generator[LocalService]:
     """Start everything on `directory`, serve on loopback, and stop it all again. What comes due
-    does so by `clock`. `lost` is told, once, that the directory was removed meanwhile.
+    does so by `clock`. `on_loss` is told, once, that the directory was removed meanwhile.
 
     Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
     """
-    asked, directory = directory, postgres_home.settle(directory.absolute())
-    for place in (asked, directory):
-        place.mkdir(mode=0o755, parents=True, exist_ok=True)
-    warnings = directory_checks.warnings(directory)
+    requested_directory, directory = (
+        directory,
+        postgres_home.resolve_directory(directory.absolute()),
+    )
+    for folder in (requested_directory, directory):
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    warnings = directory_checks.find_risks(directory)
     with ExitStack() as stack:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)
-        stack.enter_context(_logging_to(log_file(directory)))
-        secured = tls.settled(directory)
-        listening = stack.enter_context(closing(_listen(port)))
-        known = _secrets(directory)
+        stack.enter_context(_log_to(log_file(directory)))
+        tls_files = tls.load_tls_files(directory)
+        listener = stack.enter_context(closing(_listen(port)))
+        stored_secrets = _load_secrets(directory)
         postgres = stack.enter_context(
             EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
         )
         aws = stack.enter_context(LocalAws(directory))
         files = (directory / _SECRETS, aws.blobs)
-        stack.enter_context(closing(PostgresKeeper(postgres, files, lost)))
+        stack.enter_context(closing(PostgresSupervisor(postgres, files, on_loss)))
         machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
-        _migrate(postgres, known)
-        url = postgres.dsn(_DATABASE, _APP, known["app_password"])
-        environment = _configure(url, aws, machine, known["key_secret"], secured)
+        _migrate(postgres, stored_secrets)
+        url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
+        environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
         database = Database(url)
         stack.callback(database.close)
-        key = admin_key(database, TENANT, known["key_secret"], admin_key_file(directory))
-        tls.enter_client(database.access(Asker(TENANT, ())), secured)
+        key = load_or_create_admin_key(
+            database, TENANT, stored_secrets["key_secret"], admin_key_file(directory)
+        )
+        tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
         handlers = {
-            fn.name: _handler(stack, fn, warnings, clock)
+            fn.name: _load_handler(stack, fn, warnings, clock)
             for fn in FUNCTIONS
             if fn.name != "migrate"
         }
-        _work_in_the_background(stack, handlers, aws, machine, clock)
-        _serve(stack, handlers, listening, secured)
-        scheme = "https" if secured else "http"
-        address = f"{scheme}://{HOST}:{listening.getsockname()[1]}"
+        _start_background(stack, handlers, aws, machine, clock)
+        _serve_http(stack, handlers, listener, tls_files)
+        scheme = "https" if tls_files else "http"
+        address = f"{scheme}://{HOST}:{listener.getsockname()[1]}"
         # For commands of other processes, which tell the queue of runs what they want.
-        reached = environment | aws.environment()
-        paths = {n: str(path) for n, path in vars(secured).items() if path} if secured else None
+        client_environment = environment | aws.environment()
+        paths = {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
         _write_private(
-            key_file(asked),
-            {"url": address, "key": key.token, "environment": reached, "tls": paths},
+            key_file(requested_directory),
+            {"url": address, "key": key.token, "environment": client_environment, "tls": paths},
         )
-        yield Running(address, key.token, directory, postgres, warnings, secured, key.notice)
+        yield LocalService(address, key.token, directory, postgres, warnings, tls_files, key.notice)
 
 
-def _work_in_the_background(
+def _start_background(
     stack: ExitStack,
     handlers: Mapping[str, Handler],
     aws: LocalAws,
@@ -163,21 +168,23 @@ def _work_in_the_background(
     clock: Clock,
 ) -> None:
     """Have queues, schedules and the state machine call the functions they call in AWS."""
-    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.every_minutes})
+    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.min_spacing_minutes})
     loops = (
-        QueuePoller(aws.queue_url, handlers["worker"]),
-        QueuePoller(aws.runs_url, handlers["waker"]),
-        Ticker(clock),
+        QueuePoller(aws.work_queue_url, handlers["worker"]),
+        QueuePoller(aws.job_queue_url, handlers["waker"]),
+        LocalScheduler(clock),
     )
     for loop in loops:
         loop.start()
     stack.callback(_stop_together, loops)
-    stack.callback(machine.settle)
-    daily("daily-sweep", DAILY_SWEEP, machine.arn, json.dumps({"job": "sweeper"}))
+    stack.callback(machine.wait_for_runs)
+    create_daily_schedule(
+        "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
+    )
     machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
 
 
-def _stop_together(loops: Sequence[QueuePoller | Ticker]) -> None:
+def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
     """Stop all at once: each may wait a second for what it asked last."""
     threads = [threading.Thread(target=loop.stop) for loop in loops]
     for thread in threads:
@@ -189,7 +196,7 @@ def _stop_together(loops: Sequence[QueuePoller | Ticker]) -> None:
 class _PrivateLog(RotatingFileHandler):
     """A log for its owner's eyes: it names tenants and scopes."""
 
-    _reminded = -_REMINDER_SECONDS
+    _last_reminder = -_REMINDER_SECONDS
 
     def _open(self) -> TextIOWrapper:
         stream = super()._open()
@@ -201,26 +208,26 @@ class _PrivateLog(RotatingFileHandler):
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handleError(record)
-        elif time.monotonic() - self._reminded >= _REMINDER_SECONDS:
-            self._reminded = time.monotonic()
+        elif time.monotonic() - self._last_reminder >= _REMINDER_SECONDS:
+            self._last_reminder = time.monotonic()
             sys.stderr.write(f"strandline: {self.baseFilename} is not written: {error.strerror}\n")
 
 
 @contextmanager
-def _logging_to(file: Path) -> Generator[None]:
+def _log_to(file: Path) -> Generator[None]:
     """Every line into `file` and one older; on the terminal warnings alone."""
-    every = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
-    every.setFormatter(logger.registered_formatter)
-    terminal, level = logger.registered_handler, logger.registered_handler.level
-    ours = logging.getLogger(logger.name)
-    ours.addHandler(every)
-    terminal.setLevel(logging.WARNING)
+    file_handler = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
+    file_handler.setFormatter(logger.registered_formatter)
+    terminal_handler, level = logger.registered_handler, logger.registered_handler.level
+    service_logger = logging.getLogger(logger.name)
+    service_logger.addHandler(file_handler)
+    terminal_handler.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        terminal.setLevel(level)
-        ours.removeHandler(every)
-        every.close()
+        terminal_handler.setLevel(level)
+        service_logger.removeHandler(file_handler)
+        file_handler.close()
 
 
 def environment_port(variable: str, default: int) -> int:
@@ -234,20 +241,20 @@ def environment_port(variable: str, default: int) -> int:
 
 
 def _listen(port: int) -> socket.socket:
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, port))
-        listening.listen(128)  # now, or two services could both believe to have the port
+        listener.bind((HOST, port))
+        listener.listen(128)  # now, or two services could both believe to have the port
     except OSError as error:
-        listening.close()
+        listener.close()
         raise Misconfigured(
             f"Port {port} is taken: stop what listens there, or set STRANDLINE_PORT."
         ) from error
-    return listening
+    return listener
 
 
-def _secrets(directory: Path) -> dict[str, str]:
+def _load_secrets(directory: Path) -> dict[str, str]:
     """This directory's own secrets, made once; readable by its owner alone."""
     file = directory / _SECRETS
     if not file.exists():
@@ -257,87 +264,91 @@ def _secrets(directory: Path) -> dict[str, str]:
 
 
 def _write_private(file: Path, content: Mapping[str, object]) -> None:
-    draft = file.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+    temporary_file = file.with_suffix(".draft")
+    temporary_file.unlink(missing_ok=True)
+    with open(os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         json.dump(content, out)
-    draft.replace(file)
+    temporary_file.replace(file)
 
 
-def _migrate(postgres: EmbeddedPostgres, known: dict[str, str]) -> None:
+def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None:
     with psycopg.connect(postgres.dsn(), autocommit=True) as administrator:
-        there = administrator.execute(
+        exists = administrator.execute(
             "select from pg_database where datname = %s", (_DATABASE,)
         ).fetchone()
-        if there is None:
+        if exists is None:
             statement = sql.SQL("create database {}").format(sql.Identifier(_DATABASE))
             administrator.execute(statement)
     with psycopg.connect(postgres.dsn(_DATABASE), autocommit=True) as administrator:
-        passwords = {_OWNER: known["owner_password"], _APP: known["app_password"]}
+        passwords = {_OWNER: stored_secrets["owner_password"], _APP: stored_secrets["app_password"]}
         prepare_roles(administrator, passwords)
-    owner_url = postgres.dsn(_DATABASE, _OWNER, known["owner_password"])
+    owner_url = postgres.dsn(_DATABASE, _OWNER, stored_secrets["owner_password"])
     with psycopg.connect(owner_url, autocommit=True) as owner:
         migrate(owner)
     with psycopg.connect(postgres.dsn(_DATABASE)) as administrator:
-        for leased in _LEASED:  # whoever held them ended with the service's last run
-            administrator.execute(leased)
+        for (
+            release_leases
+        ) in _RELEASE_LEASES:  # whoever held them ended with the service's last run
+            administrator.execute(release_leases)
 
 
 def _configure(
-    url: str, aws: LocalAws, machine: StateMachine, key_secret: str, secured: Tls | None
+    url: str, aws: LocalAws, machine: StateMachine, key_secret: str, tls_files: TlsFiles | None
 ) -> dict[str, str]:
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.queue_url,
-        "STRANDLINE_RUNS_URL": aws.runs_url,
+        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_RUNS_URL": aws.job_queue_url,
         # Nobody wants to wait five minutes here.
         "STRANDLINE_SWEEP_SECONDS": os.environ.get("STRANDLINE_SWEEP_SECONDS") or _SWEEP_SECONDS,
         "STRANDLINE_STATE_MACHINE": machine.arn,
         "STRANDLINE_WAKEUP_GROUP": GROUP,
         "STRANDLINE_WAKEUP_ROLE": ROLE,
         "STRANDLINE_KEY_SECRET": key_secret,
-        "STRANDLINE_CLIENT_CERTIFICATES": str(bool(secured and secured.authority)).lower(),
+        "STRANDLINE_CLIENT_CERTIFICATES": str(bool(tls_files and tls_files.authority)).lower(),
     }
     os.environ |= environment
-    settings.cache_clear()
-    require_provider(settings())  # as a Lambda's init phase does
+    get_settings.cache_clear()
+    require_complete_provider(get_settings())  # as a Lambda's init phase does
     return environment
 
 
-def _handler(stack: ExitStack, fn: Fn, warnings: Sequence[str], clock: Clock) -> Handler:
+def _load_handler(
+    stack: ExitStack, fn: FunctionSpec, warnings: Sequence[str], clock: Clock
+) -> Handler:
     """A function's real handler, its connections closed and its model loaded where it has one."""
     module = importlib.import_module(f"functions.{fn.name}.handler")
     if "database" not in fn.needs:
-        vars(module)["waker"] = Waker(clock)
+        vars(module)["waker"] = RunScheduler(clock)
         return module.lambda_handler
-    service = Service(warnings=warnings, clock=clock)
-    vars(module)["service"] = service
-    stack.callback(service.database.close)
+    resources = Resources(warnings=warnings, clock=clock)
+    vars(module)["service"] = resources
+    stack.callback(resources.database.close)
     if "model" in fn.needs:
-        threading.Thread(target=service.warm, name=f"warm-{fn.name}", daemon=True).start()
+        threading.Thread(target=resources.warm_up, name=f"warm-{fn.name}", daemon=True).start()
     return module.lambda_handler
 
 
-def _serve(
+def _serve_http(
     stack: ExitStack,
     handlers: dict[str, Handler],
-    listening: socket.socket,
-    secured: Tls | None,
+    listener: socket.socket,
+    tls_files: TlsFiles | None,
 ) -> None:
-    origins = settings().cors_origins
-    table = {route: handlers[name] for route, name in routes(preflights=bool(origins)).items()}
+    origins = get_settings().cors_origins
+    table = {route: handlers[name] for route, name in route_table(preflights=bool(origins)).items()}
     config = uvicorn.Config(
         GatewayApp(table, origins=origins),
-        http=PeerProtocol,
+        http=PeerCertificateProtocol,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=3,
-        **(secured.options() if secured else {}),
+        **(tls_files.uvicorn_options() if tls_files else {}),
     )
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals  # the caller decides when to stop
-    thread = threading.Thread(target=server.run, args=([listening],), name="http", daemon=True)
+    thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
     thread.start()
 
     def stop() -> None:

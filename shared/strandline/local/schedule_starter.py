@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 GROUP = "strandline"
 ROLE = f"arn:aws:iam::{ACCOUNT_ID}:role/local"
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _ONCE = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _DAILY = re.compile(r"cron\((\d+) (\d+) \* \* \? \*\)")
 
 
-class Ticker:
+class LocalScheduler:
     """Starts the state machine that a schedule of GROUP names, at its time by `clock`: once where
     that is `at(…)`, daily where it is `cron(M H * * ? *)`, both in UTC. Needs a `LocalAws`.
     """
 
     def __init__(self, clock: Clock = utc_now) -> None:
         self._clock = clock
-        self._looked_at = clock()
+        self._last_check = clock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
         self._scheduler = client("scheduler")
@@ -52,20 +52,20 @@ class Ticker:
         self._states.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
+        while not self._stopping.wait(_POLL_SECONDS):
             try:
-                self.look()
+                self.fire_due()
             except (BotoCoreError, ClientError):
                 logger.exception("the scheduler does not answer")
 
-    def look(self) -> None:
+    def fire_due(self) -> None:
         """Start what has come due since the last look."""
-        before, now = self._looked_at, self._clock()
-        for listed in self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]:
-            schedule = self._scheduler.get_schedule(GroupName=GROUP, Name=listed["Name"])
-            if before < next_time(schedule, before) <= now:
+        last_check, now = self._last_check, self._clock()
+        for summary in self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]:
+            schedule = self._scheduler.get_schedule(GroupName=GROUP, Name=summary["Name"])
+            if last_check < next_fire_time(schedule, last_check) <= now:
                 self._fire(schedule)
-        self._looked_at = now
+        self._last_check = now
 
     def _fire(self, schedule: dict[str, Any]) -> None:
         target = schedule["Target"]
@@ -76,20 +76,20 @@ class Ticker:
         )
 
 
-def next_time(schedule: dict[str, Any], after: datetime) -> datetime:
+def next_fire_time(schedule: dict[str, Any], after: datetime) -> datetime:
     """When a schedule fires next after this moment; one whose only time was missed, at once."""
     expression = schedule["ScheduleExpression"]
-    if once := _ONCE.fullmatch(expression):
-        at = datetime.fromisoformat(once[1]).replace(tzinfo=UTC)
+    if once_match := _ONCE.fullmatch(expression):
+        at = datetime.fromisoformat(once_match[1]).replace(tzinfo=UTC)
         return max(at, after + timedelta(microseconds=1))
-    daily = _DAILY.fullmatch(expression)
-    assert daily is not None, f"no schedule of ours: {expression}"
-    minute, hour = (int(part) for part in daily.groups())
+    daily_match = _DAILY.fullmatch(expression)
+    assert daily_match is not None, f"no schedule of ours: {expression}"
+    minute, hour = (int(part) for part in daily_match.groups())
     today = after.astimezone(UTC).replace(hour=hour, minute=minute, second=0, microsecond=0)
     return today if today > after else today + timedelta(days=1)
 
 
-def daily(name: str, expression: str, machine: str, asked: str) -> None:
+def create_daily_schedule(name: str, expression: str, machine: str, run_input: str) -> None:
     """Have the machine started with this input, daily: as the stack does."""
     with closing(client("scheduler")) as scheduler:
         scheduler.create_schedule(
@@ -98,5 +98,5 @@ def daily(name: str, expression: str, machine: str, asked: str) -> None:
             ScheduleExpression=expression,
             ScheduleExpressionTimezone="UTC",
             FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": machine, "RoleArn": ROLE, "Input": asked},
+            Target={"Arn": machine, "RoleArn": ROLE, "Input": run_input},
         )

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "strandline-"
 """Of functions' names, as a template gives them."""
 _FUNCTION_SECONDS = 900.0
-_KEPT = 50
+_MAX_EXECUTIONS = 50
 """Executions that moto remembers: it would keep all of them, histories included."""
 _WAIT = re.compile(r'"IntervalSeconds": \d+')
 _NO_WAIT = '"IntervalSeconds": 1, "MaxDelaySeconds": 1'
@@ -42,30 +42,30 @@ class StateMachine:
     While it runs, whoever invokes a Lambda in this process invokes what it was told to `serve`.
     """
 
-    def __init__(self, definition: Path, bucket: str, *, hurried: bool = False) -> None:
-        """`hurried` is for tests: what is tried again waits a second, not minutes. Otherwise the
+    def __init__(self, definition: Path, bucket: str, *, fast_retries: bool = False) -> None:
+        """`fast_retries` is for tests: what is tried again waits a second, not minutes. Otherwise the
         definition is the template's, byte for byte once its names are filled in."""
         self.arn = ""
         self._definition = definition.read_text()
         for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():
             self._definition = self._definition.replace(f"${{{name}}}", value)
-        if hurried:
+        if fast_retries:
             self._definition = _WAIT.sub(_NO_WAIT, self._definition)
         self._handlers: dict[str, Handler] = {}
-        self._invoke = _LAMBDA.invoke
+        self._original_invoke = _LAMBDA.invoke
 
     def __enter__(self) -> Self:
         # It tells every failed step in its own inner words; the handlers' lines are ours.
         logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
-        _LAMBDA.invoke = self._invoked()
+        _LAMBDA.invoke = self._make_invoke()
         with closing(client("stepfunctions")) as states:
-            made = states.create_state_machine(
+            response = states.create_state_machine(
                 name="strandline-job",
                 definition=self._definition,
                 roleArn=f"arn:aws:iam::{ACCOUNT_ID}:role/local",
             )
-        self.arn = made["stateMachineArn"]
+        self.arn = response["stateMachineArn"]
         return self
 
     def __exit__(
@@ -74,8 +74,8 @@ class StateMachine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.settle()
-        _LAMBDA.invoke = self._invoke
+        self.wait_for_runs()
+        _LAMBDA.invoke = self._original_invoke
         stepfunctions_parser_backends[ACCOUNT_ID][REGION].reset()
         default_user_config["stepfunctions"] = {"execute_state_machine": False}
 
@@ -85,13 +85,13 @@ class StateMachine:
 
     def start(self, job: str, tenant: str | None = None) -> str:
         """Start a run of a job, everywhere or in one tenant; gives the execution's ARN."""
-        asked = {"job": job} | ({"tenant": tenant} if tenant else {})
+        run_input = {"job": job} | ({"tenant": tenant} if tenant else {})
         with closing(client("stepfunctions")) as states:
-            started = states.start_execution(
-                stateMachineArn=self.arn, name=str(uuid.uuid4()), input=json.dumps(asked)
+            response = states.start_execution(
+                stateMachineArn=self.arn, name=str(uuid.uuid4()), input=json.dumps(run_input)
             )
-        self._forget()
-        return started["executionArn"]
+        self._forget_finished()
+        return response["executionArn"]
 
     def state(self, execution: str) -> Mapping[str, Any]:
         """What AWS tells of an execution: its `status`, and its `output` once it has one."""
@@ -107,25 +107,31 @@ class StateMachine:
             time.sleep(0.02)
         return state
 
-    def settle(self) -> None:
+    def wait_for_runs(self) -> None:
         """Wait a little for runs under way to end."""
         deadline = time.monotonic() + _END_SECONDS
-        while self._under_way() and time.monotonic() < deadline:
+        while self._has_running() and time.monotonic() < deadline:
             time.sleep(0.02)
 
-    def _under_way(self) -> bool:
+    def _has_running(self) -> bool:
         """Whether a run has not ended yet."""
         machines = stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines
-        return any(one.status == "RUNNING" for made in machines for one in made.executions)
+        return any(
+            execution.status == "RUNNING"
+            for machine in machines
+            for execution in machine.executions
+        )
 
-    def _forget(self) -> None:
+    def _forget_finished(self) -> None:
         """Let moto forget executions that ended, but for the last."""
         for machine in stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines:
-            ended = [one for one in machine.executions if one.status != "RUNNING"]
-            for one in ended[:-_KEPT]:
-                machine.executions.remove(one)
+            finished = [
+                execution for execution in machine.executions if execution.status != "RUNNING"
+            ]
+            for execution in finished[:-_MAX_EXECUTIONS]:
+                machine.executions.remove(execution)
 
-    def _invoked(self) -> Any:
+    def _make_invoke(self) -> Any:
         handlers = self._handlers
 
         def invoke(

@@ -13,16 +13,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from strandline.admin import certificates
 from strandline.auth import x509_names
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.errors import Misconfigured, StateConflict
-from strandline.tenants.store_audit import Act
+from strandline.tenants.store_audit import AuditContext
 
 PEER = "client_certificate"
 """Where a request's ASGI state holds the certificate that its connection's peer proved, as DER."""
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsFiles:
     """What the server shows, and whom it believes."""
 
     certificate: Path
@@ -40,68 +40,68 @@ class Tls:
             context.load_cert_chain(self.client, self.client_key)
         return context
 
-    def options(self) -> dict[str, Any]:
+    def uvicorn_options(self) -> dict[str, Any]:
         """What uvicorn is told. A certificate may be left out, where a key is a way in too; one of
         another authority ends the handshake."""
-        asked = ssl.CERT_OPTIONAL if self.authority else ssl.CERT_NONE
+        cert_reqs = ssl.CERT_OPTIONAL if self.authority else ssl.CERT_NONE
         return {
             "ssl_certfile": self.certificate,
             "ssl_keyfile": self.key,
             "ssl_ca_certs": self.authority,
-            "ssl_cert_reqs": asked,
+            "ssl_cert_reqs": cert_reqs,
         }
 
 
-def settled(directory: Path) -> Tls | None:
+def load_tls_files(directory: Path) -> TlsFiles | None:
     """What STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 an authority of
     this directory's own; None serves plain HTTP. Raises Misconfigured."""
-    own = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]
-    paths = [Path(name) if name else None for name in own]
+    values = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]
+    paths = [Path(name) if name else None for name in values]
     missing = [str(path) for path in paths if path and not path.is_file()]
     certificate, key, authority = paths
     if missing:
         raise Misconfigured(f"STRANDLINE_TLS_…: there is no file {', '.join(missing)}.")
     if certificate and key:
-        return Tls(certificate, key, authority)
+        return TlsFiles(certificate, key, authority)
     if any(paths):
         raise Misconfigured("STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY go together.")
-    wanted = os.environ.get("STRANDLINE_TLS", "").lower() in ("1", "true", "yes", "on")
-    return _issued(directory / "tls") if wanted else None
+    is_enabled = os.environ.get("STRANDLINE_TLS", "").lower() in ("1", "true", "yes", "on")
+    return _issue_certificates(directory / "tls") if is_enabled else None
 
 
-def _issued(place: Path) -> Tls:
+def _issue_certificates(directory: Path) -> TlsFiles:
     """Certificates of an authority that is made once, and whose key is forgotten at once."""
-    found = Tls(*(place / name for name in ("server.pem", "server.key", "authority.pem")))
-    client, client_key = place / "client.pem", place / "client.key"
+    files = TlsFiles(*(directory / name for name in ("server.pem", "server.key", "authority.pem")))
+    client, client_key = directory / "client.pem", directory / "client.key"
     if not client_key.exists():  # the last that is written
         import trustme
 
-        place.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         authority = trustme.CA(organization_name="Strandline on this machine")
-        authority.cert_pem.write_to_path(place / "authority.pem")
+        authority.cert_pem.write_to_path(directory / "authority.pem")
         server = authority.issue_cert("localhost", "127.0.0.1")
-        holder = authority.issue_cert("client@localhost", common_name="local client")
-        for issued, certificate, key in (
-            (server, found.certificate, found.key),
-            (holder, client, client_key),
+        client_certificate = authority.issue_cert("client@localhost", common_name="local client")
+        for leaf, certificate, key in (
+            (server, files.certificate, files.key),
+            (client_certificate, client, client_key),
         ):
-            issued.cert_chain_pems[0].write_to_path(certificate)
+            leaf.cert_chain_pems[0].write_to_path(certificate)
             key.touch(0o600)
-            issued.private_key_pem.write_to_path(key)
-    return Tls(found.certificate, found.key, found.authority, client, client_key)
+            leaf.private_key_pem.write_to_path(key)
+    return TlsFiles(files.certificate, files.key, files.authority, client, client_key)
 
 
-def enter_client(access: Access, tls: Tls | None) -> None:
+def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
     """Let the client certificate that was issued here stand for the asker's tenant."""
     if tls is None or tls.client is None:
         return
-    named = x509_names.read(tls.client.read_text())
+    info = x509_names.read_certificate(tls.client.read_text())
     try:
-        certificates.enter(
+        certificates.add_certificate(
             access,
-            Act("console certificate"),
-            subject=named.subject,
-            issuer=named.issuer,
+            AuditContext("console certificate"),
+            subject=info.subject,
+            issuer=info.issuer,
             rights=("read", "write", "admin"),
             label="made by make run",
         )
@@ -109,29 +109,32 @@ def enter_client(access: Access, tls: Tls | None) -> None:
         return  # by the last start
 
 
-def client_cert(der: bytes) -> dict[str, Any]:
+def to_client_cert(der: bytes) -> dict[str, Any]:
     """A certificate as `requestContext.identity.clientCert` has it."""
     from cryptography.x509 import load_der_x509_certificate
 
-    found, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
-    named = x509_names.read(pem)
-    digits = f"{found.serial_number:x}"
+    certificate, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
+    info = x509_names.read_certificate(pem)
+    digits = f"{certificate.serial_number:x}"
     serial = digits.zfill(len(digits) + len(digits) % 2)
     return {
         "clientCertPem": pem,
-        "subjectDN": named.subject,
-        "issuerDN": named.issuer,
+        "subjectDN": info.subject,
+        "issuerDN": info.issuer,
         "serialNumber": ":".join(serial[at : at + 2] for at in range(0, len(serial), 2)),
-        "validity": {"notBefore": _moment(named.not_before), "notAfter": _moment(named.not_after)},
+        "validity": {
+            "notBefore": _format_time(info.not_before),
+            "notAfter": _format_time(info.not_after),
+        },
     }
 
 
-def _moment(at: datetime) -> str:
-    at = at.astimezone(UTC)
-    return f"{at:%b} {at.day:2} {at:%H:%M:%S %Y} GMT"
+def _format_time(moment: datetime) -> str:
+    moment = moment.astimezone(UTC)
+    return f"{moment:%b} {moment.day:2} {moment:%H:%M:%S %Y} GMT"
 
 
-class PeerProtocol(H11Protocol):
+class PeerCertificateProtocol(H11Protocol):
     """uvicorn's protocol, which puts the peer's certificate into the state of each request. A
     certificate is there only if the handshake verified it."""
 

@@ -59,13 +59,13 @@ class BlockFields(Protocol):
     def occurred_at(self) -> datetime | None: ...
 
 
-def _binary(codec: int, digest: bytes) -> bytes:
+def _cid_from_digest(codec: int, digest: bytes) -> bytes:
     return bytes([1, codec, _SHA2_256, 32]) + digest
 
 
 def block_cid(block: bytes) -> str:
     """The CID of a DAG-CBOR block."""
-    return libipld.encode_cid(_binary(_DAG_CBOR, hashlib.sha256(block).digest()))
+    return libipld.encode_cid(_cid_from_digest(_DAG_CBOR, hashlib.sha256(block).digest()))
 
 
 def blob_cid(data: bytes) -> str:
@@ -75,14 +75,14 @@ def blob_cid(data: bytes) -> str:
 
 def cid_of_sha256(digest: bytes) -> str:
     """The CID of the payload with this SHA-256."""
-    return libipld.encode_cid(_binary(_RAW, digest))
+    return libipld.encode_cid(_cid_from_digest(_RAW, digest))
 
 
 def sha256_of_cid(cid: str, field: str) -> bytes:
     """The SHA-256 of the payload with this CID. Raises Invalid for anything but a payload's CID."""
     raw = cid_bytes(cid, field)
     digest = raw[-32:]
-    if raw != _binary(_RAW, digest):
+    if raw != _cid_from_digest(_RAW, digest):
         raise Invalid(
             f"{field}: is a memory block's, not a payload's: the codec is raw", field=field
         )
@@ -93,7 +93,7 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
     """A CID's binary form. Raises Invalid for anything but a CIDv1 with sha2-256 in base32."""
     try:
         parsed = libipld.decode_cid(cid)
-        raw = _binary(parsed["codec"], parsed["hash"]["digest"])
+        raw = _cid_from_digest(parsed["codec"], parsed["hash"]["digest"])
         if parsed["version"] == 1 and libipld.encode_cid(raw) == cid:
             return raw
     except (ValueError, KeyError, TypeError):
@@ -101,10 +101,10 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
     raise Invalid(f"{field}: not a CIDv1 with sha2-256 in base32", field=field)
 
 
-def _data(event: BlockFields) -> Mapping[str, object]:
+def _data_union(event: BlockFields) -> Mapping[str, object]:
     """Role and type to the source's union: self, other, text or file."""
     if event.blob_cid:
-        return _present(
+        return _drop_none(
             kind="file",
             name=event.file_name,
             mimeType=event.mime_type,
@@ -114,29 +114,29 @@ def _data(event: BlockFields) -> Mapping[str, object]:
     if event.type == "observation":
         return {"kind": "text", "content": content}
     if event.role != "agent":
-        return _present(kind="other", name=event.speaker, content=content)
+        return _drop_none(kind="other", name=event.speaker, content=content)
     parts: list[Mapping[str, object]] = []
     start = 0
     for part in event.parts or [Part(len(content), None)]:
         text = content[start : start + part.chars]
-        parts.append(_present(content=text, model=part.model))
+        parts.append(_drop_none(content=text, model=part.model))
         start += part.chars
-    return _present(
+    return _drop_none(
         kind="self", name=event.speaker or "agent", parts=parts, stop_reason=event.stop_reason
     )
 
 
-def _present(**fields: object) -> Mapping[str, object]:
+def _drop_none(**fields: object) -> Mapping[str, object]:
     """Optional fields are absent from a block, never null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def encode(event: BlockFields, edges: Sequence[Edge]) -> bytes:
+def encode_block(event: BlockFields, edges: Sequence[Edge]) -> bytes:
     """The event's block. Edges are sorted by their target's bytes, weights are float64; a
     timestamp is the whole second before."""
     links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
     block: dict[str, object] = {
-        "data": _data(event),
+        "data": _data_union(event),
         "edges": [{"target": target, "weight": weight} for target, weight in links],
     }
     if event.occurred_at is not None:

@@ -7,12 +7,12 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.cursors import Cursors, Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.log import store, store_scopes
-from strandline.log.cid import Edge, block_cid, cid_bytes, encode
+from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block
 from strandline.log.schemas import (
     PAGE_BYTES,
     BlobOut,
@@ -30,7 +30,7 @@ from strandline.log.schemas import (
 from strandline.log.store import Event
 
 
-def shown(event: Event) -> EventOut:
+def to_event_out(event: Event) -> EventOut:
     """An event as its readers see it."""
     blob = event.blob_cid and BlobOut(
         cid=event.blob_cid,
@@ -42,14 +42,14 @@ def shown(event: Event) -> EventOut:
         {
             **vars(event),
             "session_id": event.session_id or None,
-            "parts": _parts(event),
+            "parts": _split_parts(event),
             "blob": blob,
             "name": event.file_name,
         }
     )
 
 
-def _parts(event: Event) -> list[PartOut] | None:
+def _split_parts(event: Event) -> list[PartOut] | None:
     if not event.parts:
         return None
     parts: list[PartOut] = []
@@ -66,124 +66,126 @@ def _parts(event: Event) -> list[PartOut] | None:
     return parts
 
 
-def fitting[Model: BaseModel](
-    models: Iterable[Model], besides: Callable[[Model], int] = lambda _: 0
+def fit_to_page[Model: BaseModel](
+    models: Iterable[Model], extra_bytes: Callable[[Model], int] = lambda _: 0
 ) -> list[Model]:
     """As many as one answer holds, and one at least. Counted as they go over the wire: escapes and
     parts can make an event several times what it is in the log, by which the store ends pages.
-    `besides`: bytes that a model brings into the answer around it."""
-    taken: list[Model] = []
+    `extra_bytes`: bytes that a model brings into the answer around it."""
+    page: list[Model] = []
     size = 0
     for model in models:
-        size += len(model.model_dump_json().encode()) + besides(model)
-        if taken and size > PAGE_BYTES:
+        size += len(model.model_dump_json().encode()) + extra_bytes(model)
+        if page and size > PAGE_BYTES:
             break
-        taken.append(model)
-    return taken
+        page.append(model)
+    return page
 
 
-def get_event(access: Access, event_id: UUID) -> EventOut:
+def get_event(access: TenantDb, event_id: UUID) -> EventOut:
     """One event in view. Raises NotFound."""
-    event = store.get(access, event_id)
+    event = store.get_event(access, event_id)
     if event is None:
         raise NotFound
-    return shown(event)
+    return to_event_out(event)
 
 
-def query_events(access: Access, query: EventQuery) -> EventTree:
+def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
-    narrowing = query.narrowing()
-    of = _of("events/query", access, narrowing, query.scope_id, query.text)
-    after = of.decode(query.cursor)
-    seen = store.newest(
+    narrowing = query.to_filter()
+    cursors = _make_cursors("events/query", access, narrowing, query.scope_id, query.text)
+    after = cursors.decode(query.cursor)
+    result = store.list_newest(
         access,
-        narrowing=narrowing,
+        filters=narrowing,
         scope_id=query.scope_id,
         text=query.text,
         after=after,
         limit=query.limit,
         page_bytes=PAGE_BYTES,
     )
-    met = set[UUID]()
+    counted_scopes = set[UUID]()
 
     def scope_bytes(event: EventOut) -> int:
         """Of the participants, which stand beside a scope's events once more."""
-        if event.scope_id in met:
+        if event.scope_id in counted_scopes:
             return 0
-        met.add(event.scope_id)
+        counted_scopes.add(event.scope_id)
         return sum(len(to_json(name)) + 1 for name in event.participants)
 
-    page = fitting(map(shown, seen.rows), scope_bytes)
+    page = fit_to_page(map(to_event_out, result.rows), scope_bytes)
     by_scope: dict[UUID, list[EventOut]] = {}
     for event in page:
         by_scope.setdefault(event.scope_id, []).append(event)
     return EventTree(
-        query={**narrowing, "participants": access.asker.viewer, "text": query.text},
-        mark=of.seal_mark(after.mark if after else seen.mark),
+        query={**narrowing, "participants": access.caller.viewer, "text": query.text},
+        mark=cursors.seal_snapshot(after.pg_snapshot if after else result.pg_snapshot),
         scopes=[
             ScopeEvents(
                 scope_id=scope_id,
-                participants=found[0].participants,
-                events=sorted(found, key=lambda e: e.seq),
+                participants=scope_events[0].participants,
+                events=sorted(scope_events, key=lambda event_out: event_out.seq),
             )
-            for scope_id, found in by_scope.items()
+            for scope_id, scope_events in by_scope.items()
         ],
-        next_cursor=_next(seen.rows[: len(page)], of),
+        next_cursor=_next_cursor(result.rows[: len(page)], cursors),
     )
 
 
-def list_events(access: Access, limit: int, cursor: str | None) -> EventPage:
+def list_events(access: TenantDb, limit: int, cursor: str | None) -> EventPage:
     """Everything in view, newest first."""
-    of = _of("memories/list", access)
-    rows = store.newest(
+    cursors = _make_cursors("memories/list", access)
+    rows = store.list_newest(
         access,
-        narrowing={},
+        filters={},
         scope_id=None,
         text=None,
-        after=of.decode(cursor),
+        after=cursors.decode(cursor),
         limit=limit,
         page_bytes=PAGE_BYTES,
     ).rows
-    page = fitting(map(shown, rows))
-    return EventPage(events=page, next_cursor=_next(rows[: len(page)], of))
+    page = fit_to_page(map(to_event_out, rows))
+    return EventPage(events=page, next_cursor=_next_cursor(rows[: len(page)], cursors))
 
 
-def _of(name: str, access: Access, *narrowed: object) -> Cursors:
-    return Cursors(access.sealer, access.asker.tenant, name, access.asker.viewer, *narrowed)
+def _make_cursors(name: str, access: TenantDb, *filters: object) -> Cursors:
+    return Cursors(access.sealer, access.caller.tenant, name, access.caller.viewer, *filters)
 
 
-def _next(rows: Sequence[store.Listed], of: Cursors) -> str | None:
+def _next_cursor(rows: Sequence[store.ListedEvent], cursors: Cursors) -> str | None:
     """Where the next page begins, if the list goes on: a page ends by bytes or by number."""
     if not rows or rows[0].available == len(rows):
         return None
     last = rows[-1]
-    return of.encode(Position(last.mark, last.recorded_at, last.scope_id, last.seq))
+    return cursors.encode(Position(last.pg_snapshot, last.recorded_at, last.scope_id, last.seq))
 
 
-def list_scopes(access: Access, limit: int, cursor: str | None) -> ScopePage:
+def list_scopes(access: TenantDb, limit: int, cursor: str | None) -> ScopePage:
     """Scopes in view, newest first."""
-    of = _of("scopes", access)
-    rows = store_scopes.newest(access, of.decode(cursor), limit)
-    page = fitting(ScopeOut.model_validate(vars(row)) for row in rows)
+    cursors = _make_cursors("scopes", access)
+    rows = store_scopes.list_newest(access, cursors.decode(cursor), limit)
+    page = fit_to_page(ScopeOut.model_validate(vars(row)) for row in rows)
     if len(page) < limit and len(page) == len(rows):
         return ScopePage(scopes=page, next_cursor=None)
     last = rows[len(page) - 1]
-    after = Position(last.mark, last.created_at, last.scope_id)
-    return ScopePage(scopes=page, next_cursor=of.encode(after))
+    after = Position(last.pg_snapshot, last.created_at, last.scope_id)
+    return ScopePage(scopes=page, next_cursor=cursors.encode(after))
 
 
-def get_scope(access: Access, scope_id: UUID) -> ScopeOut:
+def get_scope(access: TenantDb, scope_id: UUID) -> ScopeOut:
     """One scope in view. Raises NotFound."""
-    scope = store_scopes.get(access, scope_id)
+    scope = store_scopes.get_scope(access, scope_id)
     if scope is None:
         raise NotFound
     return ScopeOut.model_validate(vars(scope))
 
 
-def feed(access: Access, scope_id: UUID, after_seq: int, limit: int) -> FeedPage:
+def read_feed(access: TenantDb, scope_id: UUID, after_seq: int, limit: int) -> FeedPage:
     """A scope's events past a seq, in order: the only feed. Raises NotFound."""
     scope = get_scope(access, scope_id)
-    page = fitting(map(shown, store.feed(access, scope_id, after_seq, limit, PAGE_BYTES)))
+    page = fit_to_page(
+        map(to_event_out, store.read_feed(access, scope_id, after_seq, limit, PAGE_BYTES))
+    )
     return FeedPage(
         scope_id=scope_id,
         last_seq=max(scope.last_seq, page[-1].seq if page else 0),
@@ -192,36 +194,38 @@ def feed(access: Access, scope_id: UUID, after_seq: int, limit: int) -> FeedPage
     )
 
 
-def get_memory(access: Access, cid: str) -> EventOut:
+def get_memory(access: TenantDb, cid: str) -> EventOut:
     """The earliest event in view whose block has this CID. Raises NotFound."""
-    return shown(_by_cid(access, cid))
+    return to_event_out(_find_by_cid(access, cid))
 
 
-def get_block(access: Access, cid: str) -> bytes:
+def get_block(access: TenantDb, cid: str) -> bytes:
     """The block itself: DAG-CBOR that hashes to the CID. Raises NotFound."""
-    event = _by_cid(access, cid)
-    block = encode(event, [Edge(edge["cid"], edge["weight"]) for edge in event.edges])
+    event = _find_by_cid(access, cid)
+    block = encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in event.edges])
     assert block_cid(block) == cid, "a block is a view of its row"
     return block
 
 
-def _by_cid(access: Access, cid: str) -> Event:
+def _find_by_cid(access: TenantDb, cid: str) -> Event:
     cid_bytes(cid)
-    event = store.earliest_by_cid(access, cid)
+    event = store.find_earliest_by_cid(access, cid)
     if event is None:
         raise NotFound
     return event
 
 
-def get_file(access: Access, blobs: Blobs, cid: str, seconds: int) -> FileOut:
+def get_file(access: TenantDb, blobs: BlobStore, cid: str, seconds: int) -> FileOut:
     """A URL that fetches a payload for a short while. Raises NotFound."""
     cid_bytes(cid)
-    payload = store.payload(access, cid)
+    payload = store.find_payload(access, cid)
     if payload is None:
         raise NotFound
     return FileOut(
         cid=cid,
-        url=blobs.url(access.asker.tenant, cid, payload.mime_type, payload.file_name, seconds),
+        url=blobs.presign_get(
+            access.caller.tenant, cid, payload.mime_type, payload.file_name, seconds
+        ),
         expires_at=datetime.now(UTC) + timedelta(seconds=seconds),
         size=payload.size,
         mime_type=payload.mime_type,

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Invalid
-from strandline.http.app import Answer, Request, Route, answer, error_body, status_of
-from strandline.log.append import Appended, append, asker
+from strandline.http.app import Request, Response, Route, error_body, json_response, status_of
+from strandline.log.append import AppendResult, append, make_caller
 from strandline.log.schemas import (
     AppendHeaders,
     AppendRequest,
@@ -18,28 +18,30 @@ from strandline.log.schemas import (
     UploadStored,
 )
 from strandline.log.uploads import begin_upload
-from strandline.schemas import Refusal, validated
+from strandline.schemas import Refusal, validate
 
-_REPLAYED = "Idempotent-Replayed"
+_REPLAYED_HEADER = "Idempotent-Replayed"
 
 
-def post_event(request: Request) -> Answer:
+def post_event(request: Request) -> Response:
     """Append one event: 201 and its receipt, the same for a replay."""
     key = idempotency_key(request)
-    (result,) = append_all(request, [(request.json(), key)], atomic=False)
+    (result,) = append_bodies(request, [(request.parse_json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
-    return answer(result.receipt, 201, {_REPLAYED: "true"} if result.replayed else None)
+    return json_response(
+        result.receipt, 201, {_REPLAYED_HEADER: "true"} if result.is_replay else None
+    )
 
 
-def post_batch(request: Request) -> Answer:
+def post_batch(request: Request) -> Response:
     """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
     a refused item is 422 and stores nothing."""
     key = idempotency_key(request)
-    batch = validated(BatchRequest, request.json())  # its items are checked one by one
+    batch = validate(BatchRequest, request.parse_json())  # its items are checked one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
-    results = append_all(request, bodies, atomic=batch.atomic)
-    items = [_item(result, request.id) for result in results]
+    results = append_bodies(request, bodies, atomic=batch.atomic)
+    items = [_batch_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
         raise Invalid(
@@ -48,59 +50,63 @@ def post_batch(request: Request) -> Answer:
             results=[item.model_dump(mode="json") for item in items],
         )
     body = BatchAnswer(stored=len(items) - failed, failed=failed, results=items)
-    return answer(body, 200, _replays(results))
+    return json_response(body, 200, _replay_headers(results))
 
 
-def post_upload(request: Request) -> Answer:
+def post_upload(request: Request) -> Response:
     """Ask where to put a payload that is larger than a request: 201 with a presigned URL for one
     PUT, 200 if it is stored already. What was put there is the asker's alone to cite, and nobody
     can fetch it (404), until an event cites it as `blob`: `{"cid"}`. Size and SHA-256 are verified
     then. Text is indexed as content is, its first 1 MiB."""
-    service = request.service
-    access = service.database.access(asker(request.principal), request.deadline)
-    begun = begin_upload(
+    resources = request.resources
+    access = resources.database.access(make_caller(request.principal), request.deadline)
+    upload = begin_upload(
         access,
-        service.blobs,
-        service.quotas,
-        request.body(UploadRequest),
-        settings(),
+        resources.blobs,
+        resources.quotas,
+        request.parse_body(UploadRequest),
+        get_settings(),
         request.deadline,
     )
-    return answer(begun, 201 if isinstance(begun, UploadOut) else 200)
+    return json_response(upload, 201 if isinstance(upload, UploadOut) else 200)
 
 
-def append_all(
+def append_bodies(
     request: Request, bodies: Sequence[tuple[object, str | None]], *, atomic: bool
-) -> list[Appended]:
+) -> list[AppendResult]:
     """Append each body under its Idempotency-Key on behalf of who asks, and count them."""
-    service = request.service
+    resources = request.resources
     results = append(
-        service.database,
-        service.blobs,
-        service.hints,
-        service.quotas,
+        resources.database,
+        resources.blobs,
+        resources.work_queue,
+        resources.quotas,
         request.principal,
         bodies,
         atomic=atomic,
         deadline=request.deadline,
     )
-    request.counted["EventsAppended"] = sum(result.created for result in results)
+    request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     return results
 
 
-def _item(result: Appended, request_id: str) -> BatchItem:
+def _batch_item(result: AppendResult, request_id: str) -> BatchItem:
     if result.error is None:
         return BatchItem(status=201, event=result.receipt)
-    said = Refusal.model_validate(error_body(result.error, request_id))
-    return BatchItem(status=status_of(result.error), error=said)
+    details = Refusal.model_validate(error_body(result.error, request_id))
+    return BatchItem(status=status_of(result.error), error=details)
 
 
-def _replays(results: list[Appended]) -> dict[str, str]:
+def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
     """`true` when the whole answer is one given before, else the places of the items that are."""
-    places = [n for n, result in enumerate(results) if result.replayed]
-    if not places:
+    positions = [n for n, result in enumerate(results) if result.is_replay]
+    if not positions:
         return {}
-    return {_REPLAYED: "true" if len(places) == len(results) else ",".join(map(str, places))}
+    return {
+        _REPLAYED_HEADER: "true"
+        if len(positions) == len(results)
+        else ",".join(map(str, positions))
+    }
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -108,7 +114,7 @@ def idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
-    return validated(AppendHeaders, {"Idempotency-Key": key}).idempotency_key
+    return validate(AppendHeaders, {"Idempotency-Key": key}).idempotency_key
 
 
 ROUTES = {
@@ -118,7 +124,9 @@ ROUTES = {
         {201: Receipt},
         body=AppendRequest,
         headers=AppendHeaders,
-        gives={_REPLAYED: "`true` when this event was stored before, under the same key."},
+        response_headers={
+            _REPLAYED_HEADER: "`true` when this event was stored before, under the same key."
+        },
         errors=(Forbidden, Conflict),
     ),
     "POST /api/v1/events/batch": Route(
@@ -127,7 +135,9 @@ ROUTES = {
         {200: BatchAnswer},
         body=BatchRequest,
         headers=AppendHeaders,
-        gives={_REPLAYED: "`true`, or the places of the items that were stored before: `0,2`."},
+        response_headers={
+            _REPLAYED_HEADER: "`true`, or the places of the items that were stored before: `0,2`."
+        },
     ),
     "POST /api/v1/uploads": Route(
         post_upload,

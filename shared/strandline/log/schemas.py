@@ -18,15 +18,15 @@ from pydantic import (
 from strandline import participants
 from strandline.errors import Invalid
 from strandline.schemas import (
-    AnswerModel,
     Count,
-    Dated,
     Moment,
-    OnBehalf,
     Participant,
     Participants,
+    ParticipantsQuery,
     Refusal,
     RequestModel,
+    ResponseModel,
+    TimestampFields,
 )
 
 MAX_BATCH = 500
@@ -41,7 +41,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 type Role = Literal["user", "agent", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
 type Origin = Literal["user", "agent", "tool", "document", "system"]
-type GivenRole = Annotated[
+type RoleIn = Annotated[
     Role,
     BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
     WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
@@ -51,14 +51,14 @@ _ROLES: Mapping[str, str] = {"assistant": "agent"}
 type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
 
 
-def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_METADATA_BYTES:
         raise ValueError(f"is {size} bytes as JSON, at most {MAX_METADATA_BYTES}")
     return value
 
 
-def _key(value: str) -> str:
+def _check_key(value: str) -> str:
     size = len(value.encode())
     if size > MAX_KEY_BYTES:
         raise ValueError(f"is {size} bytes as UTF-8, at most {MAX_KEY_BYTES}")
@@ -71,14 +71,14 @@ _MIME_TYPE = re.compile(
 )
 
 
-def _mime_type(value: str) -> str:
+def _check_mime_type(value: str) -> str:
     """RFC 6838: it becomes a header when the payload is fetched."""
     if not _MIME_TYPE.fullmatch(value):
         raise ValueError("must be like text/plain or text/plain; charset=utf-8")
     return value
 
 
-def _speaker(value: str) -> str:
+def _normalize_speaker(value: str) -> str:
     try:
         return participants.normalize(value, "speaker")
     except Invalid as error:
@@ -95,10 +95,10 @@ _MIME_SCHEMA = {
 }
 
 type MimeType = Annotated[
-    str, Field(max_length=255), AfterValidator(_mime_type), WithJsonSchema(_MIME_SCHEMA)
+    str, Field(max_length=255), AfterValidator(_check_mime_type), WithJsonSchema(_MIME_SCHEMA)
 ]
-type Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
-type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_key)]
+type Metadata = Annotated[dict[str, Any], BeforeValidator(_check_metadata)]
+type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_key)]
 type Cid = Annotated[
     str,
     Field(min_length=8, max_length=128),
@@ -130,10 +130,10 @@ class BlobIn(RequestModel):
     cid: Cid
 
 
-class EventFields(Dated):
+class EventFields(TimestampFields):
     """What an event says, wherever it is appended."""
 
-    role: GivenRole
+    role: RoleIn
     """`assistant` is taken as `agent`."""
     type: EventType = "message"
     content: str | None = None
@@ -170,7 +170,7 @@ class AppendRequest(EventFields):
     session_id: SessionId | None = None
 
 
-class _Item:
+class _BatchItemSchema:
     """An item of a batch is validated by itself, so that it fails alone; its type is told."""
 
     @classmethod
@@ -183,12 +183,12 @@ class _Item:
 class BatchRequest(RequestModel):
     """Up to 500 events in one transaction, each on its own unless `atomic`."""
 
-    events: list[Annotated[Any, _Item]] = Field(min_length=1, max_length=MAX_BATCH)
+    events: list[Annotated[Any, _BatchItemSchema]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """All or none."""
 
 
-class FeedQuery(OnBehalf):
+class FeedQuery(ParticipantsQuery):
     """Query string of a scope's feed."""
 
     after_seq: Count = Field(default=0, ge=0, le=2**63 - 1)
@@ -209,9 +209,9 @@ class Filters(RequestModel):
 
     session_id: SessionId | None = None
     channel: Channel | None = None
-    role: GivenRole | None = None
+    role: RoleIn | None = None
     type: EventType | None = None
-    speaker: Annotated[Participant, AfterValidator(_speaker)] | None = None
+    speaker: Annotated[Participant, AfterValidator(_normalize_speaker)] | None = None
     origin: Origin | None = None
     since: Moment | None = None
     """From here on, by occurred_at, else recorded_at."""
@@ -220,10 +220,10 @@ class Filters(RequestModel):
     metadata: Metadata | None = None
     """Contained in the event's metadata."""
 
-    def narrowing(self) -> Mapping[str, object]:
+    def to_filter(self) -> Mapping[str, object]:
         """The fields given, as JSON values."""
-        chosen = type(self).model_fields.keys() & Filters.model_fields.keys()
-        return self.model_dump(mode="json", exclude_none=True, include=set(chosen))
+        names = type(self).model_fields.keys() & Filters.model_fields.keys()
+        return self.model_dump(mode="json", exclude_none=True, include=set(names))
 
 
 class EventQuery(Filters):
@@ -239,7 +239,7 @@ class EventQuery(Filters):
     cursor: str | None = Field(default=None, max_length=4096)
 
 
-class BlobOut(AnswerModel):
+class BlobOut(ResponseModel):
     """A payload that an event holds: its address, size in bytes, type and file name."""
 
     cid: str
@@ -248,7 +248,7 @@ class BlobOut(AnswerModel):
     name: str | None
 
 
-class Receipt(AnswerModel):
+class Receipt(ResponseModel):
     """What an append acknowledges; the same again for a replay."""
 
     event_id: UUID
@@ -274,7 +274,7 @@ class UploadRequest(RequestModel):
     """A file name, for events that cite it and name none."""
 
 
-class UploadOut(AnswerModel):
+class UploadOut(ResponseModel):
     """Where and how to put the payload. An event may cite it (`blob: {"cid"}`) once it is there;
     until one does nobody can fetch it."""
 
@@ -292,7 +292,7 @@ class UploadOut(AnswerModel):
     """What no event cites until then is removed."""
 
 
-class UploadStored(AnswerModel):
+class UploadStored(ResponseModel):
     """The payload is stored already and this credential may cite it: there is nothing to put."""
 
     cid: str
@@ -300,7 +300,7 @@ class UploadStored(AnswerModel):
     stored: Literal[True] = True
 
 
-class BatchItem(AnswerModel):
+class BatchItem(ResponseModel):
     """One item's result: `status` is what it would have been alone."""
 
     status: int
@@ -308,7 +308,7 @@ class BatchItem(AnswerModel):
     error: Refusal | None = None
 
 
-class BatchAnswer(AnswerModel):
+class BatchAnswer(ResponseModel):
     """A batch's results, in the order of its items."""
 
     stored: int
@@ -317,7 +317,7 @@ class BatchAnswer(AnswerModel):
     results: list[BatchItem]
 
 
-class EdgeOut(AnswerModel):
+class EdgeOut(ResponseModel):
     """A supporting event, what the block commits to, and how much it supports."""
 
     event_id: UUID
@@ -325,7 +325,7 @@ class EdgeOut(AnswerModel):
     weight: float
 
 
-class PartOut(AnswerModel):
+class PartOut(ResponseModel):
     """A run of an agent's message, and the model that wrote it."""
 
     content: str | None
@@ -335,7 +335,7 @@ class PartOut(AnswerModel):
     model: str | None
 
 
-class EventOut(AnswerModel):
+class EventOut(ResponseModel):
     """An event as its readers see it."""
 
     event_id: UUID
@@ -361,7 +361,7 @@ class EventOut(AnswerModel):
     edges: list[EdgeOut]
 
 
-class ScopeEvents(AnswerModel):
+class ScopeEvents(ResponseModel):
     """A scope's share of a tree."""
 
     scope_id: UUID
@@ -370,7 +370,7 @@ class ScopeEvents(AnswerModel):
     """By seq."""
 
 
-class EventTree(AnswerModel):
+class EventTree(ResponseModel):
     """A rooted tree: the query, its scopes, their events."""
 
     query: Mapping[str, Any]
@@ -380,14 +380,14 @@ class EventTree(AnswerModel):
     next_cursor: str | None
 
 
-class EventPage(AnswerModel):
+class EventPage(ResponseModel):
     """Events, newest first."""
 
     events: list[EventOut]
     next_cursor: str | None
 
 
-class FeedPage(AnswerModel):
+class FeedPage(ResponseModel):
     """A scope's events after a seq, in order, gapless."""
 
     scope_id: UUID
@@ -398,7 +398,7 @@ class FeedPage(AnswerModel):
     """Ask again with this; nothing is missed and nothing comes twice."""
 
 
-class ScopeOut(AnswerModel):
+class ScopeOut(ResponseModel):
     """Who took part, and how far the scope's log goes."""
 
     scope_id: UUID
@@ -408,14 +408,14 @@ class ScopeOut(AnswerModel):
     created_at: datetime
 
 
-class ScopePage(AnswerModel):
+class ScopePage(ResponseModel):
     """Scopes, newest first."""
 
     scopes: list[ScopeOut]
     next_cursor: str | None
 
 
-class FileOut(AnswerModel):
+class FileOut(ResponseModel):
     """Where a payload can be fetched for a short while."""
 
     cid: str

@@ -10,15 +10,15 @@ from uuid import UUID
 from pydantic_core import to_json
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Look
+from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import web_search
 from strandline.log.cid import Part
 from strandline.log.event_builder import NewEvent
-from strandline.log.fulltext import parser_text
+from strandline.log.fulltext import sanitize_for_parser
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AppendOutcome:
     """What became of an item: created, replayed, conflict, or a refusal's code."""
 
     n: int
@@ -33,7 +33,7 @@ class Outcome:
     turned_dirty: bool | None
 
 
-_READERS: Sequence[Callable[[str], Any]] = (
+_FIELD_READERS: Sequence[Callable[[str], Any]] = (
     int,
     str,
     UUID,
@@ -48,35 +48,37 @@ _READERS: Sequence[Callable[[str], Any]] = (
 """How each field of Outcome is read from Postgres' text."""
 
 
-def append(access: Access, items: Sequence[NewEvent], atomic: bool) -> Sequence[Outcome]:
+def append_events(
+    access: TenantDb, items: Sequence[NewEvent], atomic: bool
+) -> Sequence[AppendOutcome]:
     """Store the items, one function call in one round trip. Where one item of an atomic call is
     neither created nor replayed, nothing was stored."""
-    document = _document([item.as_json() for item in items])
-    rows = access.call(
+    document = _dump_items([item.as_json() for item in items])
+    rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
-    return [Outcome(*map(_read, _READERS, row)) for row in rows]
+    return [AppendOutcome(*map(_convert, _FIELD_READERS, row)) for row in rows]
 
 
-def _document(items: Sequence[Mapping[str, object]]) -> str:
+def _dump_items(items: Sequence[Mapping[str, object]]) -> str:
     return to_json(items).decode()
 
 
-def _read(read: Callable[[str], Any], value: bytes | None) -> Any:
-    return None if value is None else read(value.decode())
+def _convert(reader: Callable[[str], Any], value: bytes | None) -> Any:
+    return None if value is None else reader(value.decode())
 
 
 @dataclass(frozen=True)
-class _Foreseen:
+class _Rejection:
     n: int
     refusal: str | None
 
 
-def foreseen(access: Access, items: Sequence[NewEvent]) -> dict[int, str | None]:
+def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int, str | None]:
     """The items that an append would not store, as the log stands, by their n: why it would refuse
     each, or nothing where its key is there already."""
     rows = access.fetch(
-        _Foreseen,
+        _Rejection,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
@@ -92,13 +94,13 @@ def foreseen(access: Access, items: Sequence[NewEvent]) -> dict[int, str | None]
             case when not known.there then refused.codes ->> known.n::text end as refusal
         from known, refused where known.there or refused.codes ? known.n::text
         """,
-        {"items": _document([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+        {"items": _dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
     )
     return {row.n: row.refusal for row in rows}
 
 
 @dataclass(frozen=True)
-class Target:
+class EdgeTarget:
     """What an edge points at, seen by every reader of the citing event; or nothing."""
 
     place: int
@@ -106,11 +108,13 @@ class Target:
     cid: str | None
 
 
-def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Target]:
-    """Find edges' targets: `wanted` holds {event_id?, cid?, participants}; the answer keeps their
+def find_edge_targets(
+    access: TenantDb, edges: Sequence[Mapping[str, object]]
+) -> Sequence[EdgeTarget]:
+    """Find edges' targets: `edges` holds {event_id?, cid?, participants}; the answer keeps their
     order. A CID alone means the earliest event that all participants may see."""
     return access.fetch(
-        Target,
+        EdgeTarget,
         """
         select w.place, found.event_id, found.cid
         from jsonb_to_recordset(%(wanted)s::jsonb)
@@ -126,7 +130,7 @@ def edge_targets(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequ
         ) found on true
         order by w.place
         """,
-        {"wanted": json.dumps([{**edge, "place": n} for n, edge in enumerate(wanted)])},
+        {"wanted": json.dumps([{**edge, "place": n} for n, edge in enumerate(edges)])},
     )
 
 
@@ -158,11 +162,11 @@ class Event:
     edges: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        read = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
-        object.__setattr__(self, "parts", [Part(part["chars"], part["model"]) for part in read])
+        parts = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
+        object.__setattr__(self, "parts", [Part(part["chars"], part["model"]) for part in parts])
 
 
-def get(access: Access, event_id: UUID) -> Event | None:
+def get_event(access: TenantDb, event_id: UUID) -> Event | None:
     """One event in view."""
     rows = access.fetch(
         Event,
@@ -174,7 +178,7 @@ def get(access: Access, event_id: UUID) -> Event | None:
     return rows[0] if rows else None
 
 
-def earliest_by_cid(access: Access, cid: str) -> Event | None:
+def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
     """The earliest event in view whose block has this CID: a CID is not unique."""
     rows = access.fetch(
         Event,
@@ -196,7 +200,7 @@ class Payload:
     file_name: str | None
 
 
-def payload(access: Access, cid: str) -> Payload | None:
+def find_payload(access: TenantDb, cid: str) -> Payload | None:
     """The payload of an event in view, or one that this writer uploaded."""
     rows = access.fetch(
         Payload,
@@ -216,7 +220,7 @@ def payload(access: Access, cid: str) -> Payload | None:
 
 
 @dataclass(frozen=True)
-class Described:
+class PayloadDescription:
     """Under which type and name an event holds its payload."""
 
     event_id: UUID
@@ -224,10 +228,10 @@ class Described:
     file_name: str | None
 
 
-def described(access: Access, event_ids: Sequence[UUID]) -> Sequence[Described]:
+def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
     """The payloads' types and names of these events, as far as they are in view."""
     return access.fetch(
-        Described,
+        PayloadDescription,
         "select event_id, mime_type, file_name from events"
         " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
         {"event_ids": list(event_ids)},
@@ -235,34 +239,34 @@ def described(access: Access, event_ids: Sequence[UUID]) -> Sequence[Described]:
 
 
 @dataclass(frozen=True)
-class Listed(Event):
+class ListedEvent(Event):
     """An event on a page, and the database snapshot that the page shows."""
 
-    mark: str
+    pg_snapshot: str
     available: int
     """How many there were before the page was cut: one more than asked for tells of a next page."""
 
 
-FEW = 200
+MAX_LISTED_SCOPES = 200
 """A view of more scopes than this is wide: no list looks into all of them."""
 
 
-def newest(
-    access: Access,
+def list_newest(
+    access: TenantDb,
     *,
-    narrowing: Mapping[str, object],
+    filters: Mapping[str, object],
     scope_id: UUID | None,
     text: str | None,
     after: Position | None,
     limit: int,
     page_bytes: int,
-) -> Look[Listed]:
+) -> SnapshotRead[ListedEvent]:
     """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
     on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
     the first. A session narrows the view to its scopes. Of a wide view, or an admin's without
     scopes to list, the tenant's newest events come first."""
-    return access.look(
-        Listed,
+    return access.read_snapshot(
+        ListedEvent,
         """
         with asked as materialized (
             select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
@@ -298,23 +302,23 @@ def newest(
         order by p.place
         """,
         {
-            "narrowing": json.dumps(narrowing),
+            "narrowing": json.dumps(filters),
             "scope_id": scope_id,
-            "session_id": narrowing.get("session_id"),
-            "text": text and parser_text(web_search.spelled(text)),
-            "mark": after and after.mark,
+            "session_id": filters.get("session_id"),
+            "text": text and sanitize_for_parser(web_search.to_websearch_query(text)),
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "after": after and after.row_id,
             "seq": after and after.seq,
-            "few": FEW,
+            "few": MAX_LISTED_SCOPES,
             "limit": limit,
             "page_bytes": page_bytes,
         },
     )
 
 
-def feed(
-    access: Access, scope_id: UUID, after_seq: int, limit: int, page_bytes: int
+def read_feed(
+    access: TenantDb, scope_id: UUID, after_seq: int, limit: int, page_bytes: int
 ) -> Sequence[Event]:
     """A scope's events past `after_seq` by seq: at most `limit`, or `page_bytes` of content."""
     return access.fetch(

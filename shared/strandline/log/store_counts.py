@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.log.store_work import STUCK_ATTEMPTS
 
 
 @dataclass(frozen=True)
-class Due:
+class DueWork:
     """Work that waits in one tenant."""
 
     scopes: int
@@ -21,11 +21,11 @@ class Due:
     """How old the oldest is that was not gone through for chains, likewise."""
 
 
-def due(access: Access, space: str) -> Due:
+def read_due_work(access: TenantDb, space: str) -> DueWork:
     """What is due now, whether or not somebody works on it. Of a scope with work two events are
     looked up by their place: the next to embed and the next to fold."""
-    (found,) = access.fetch(
-        Due,
+    (row,) = access.fetch(
+        DueWork,
         """
         with waiting as materialized (
             select w.tenant_id, w.scope_id, w.due_at, w.attempts, s.folded_seq + 1 as to_fold,
@@ -49,11 +49,11 @@ def due(access: Access, space: str) -> Due:
         """,
         {"space": space, "stuck": STUCK_ATTEMPTS},
     )
-    return found
+    return row
 
 
 @dataclass(frozen=True)
-class Trouble:
+class BackgroundFailures:
     """What of a tenant's background work somebody has to look at."""
 
     scopes_stuck: int
@@ -62,17 +62,17 @@ class Trouble:
     """Jobs that failed and were not tried again, of those that are kept (30 days)."""
 
 
-def trouble(access: Access) -> Trouble:
+def count_failures(access: TenantDb) -> BackgroundFailures:
     """What of the asker's tenant's background work fails."""
-    (found,) = access.fetch(
-        Trouble,
+    (row,) = access.fetch(
+        BackgroundFailures,
         """
         select (select count(*) from scope_work where attempts >= %(stuck)s) as scopes_stuck,
             (select count(*) from jobs where state = 'failed') as jobs_failed
         """,
         {"stuck": STUCK_ATTEMPTS},
     )
-    return found
+    return row
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Counters:
     """Language models that are left alone for now."""
 
 
-def counters(access: Access, space: str) -> Counters:
+def read_counters(access: TenantDb, space: str) -> Counters:
     """A tenant's counters; from its scopes and chains, never from its events."""
-    (found,) = access.fetch(
+    (row,) = access.fetch(
         Counters,
         """
         select held.*, held.events - embedded.events as events_not_embedded, formed.*, recalled.*,
@@ -130,4 +130,4 @@ def counters(access: Access, space: str) -> Counters:
         """,
         {"space": space},
     )
-    return found
+    return row

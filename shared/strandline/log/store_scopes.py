@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.cursors import Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Scope:
 class ListedScope(Scope):
     """A scope on a page, and the database snapshot that the page shows."""
 
-    mark: str
+    pg_snapshot: str
 
 
-def get(access: Access, scope_id: UUID) -> Scope | None:
+def get_scope(access: TenantDb, scope_id: UUID) -> Scope | None:
     """One scope in view."""
     rows = access.fetch(
         Scope,
@@ -39,14 +39,14 @@ def get(access: Access, scope_id: UUID) -> Scope | None:
 
 
 @dataclass(frozen=True)
-class _Id:
+class _ScopeId:
     scope_id: UUID
 
 
-def after(access: Access, last: UUID | None, limit: int) -> list[UUID]:
+def list_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID]:
     """The next scopes after this one, by id."""
     rows = access.fetch(
-        _Id,
+        _ScopeId,
         "select scope_id from scopes where tenant_id = current_tenant()"
         " and scope_id > %(last)s order by scope_id limit %(limit)s",
         {"last": last or UUID(int=0), "limit": limit},
@@ -54,7 +54,7 @@ def after(access: Access, last: UUID | None, limit: int) -> list[UUID]:
     return [row.scope_id for row in rows]
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Sequence[ListedScope]:
+def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedScope]:
     """Scopes in view, newest first; further pages see the snapshot of the first."""
     return access.fetch(
         ListedScope,
@@ -73,7 +73,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Liste
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "scope_id": after and after.row_id,
             "limit": limit,

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.db.database import Access, Connection
-from strandline.tenants.store import named
+from strandline.db.database import Connection, TenantDb
+from strandline.tenants.store import list_tenant_ids
 
 
 @dataclass(frozen=True)
-class Known:
+class PayloadStatus:
     """What this writer's transactions know of a CID: that it may be cited, an upload, or nothing.
     Of several uploads each has a row, the newest first: where the CID is first asked for and is not
     citable. Elsewhere the newest stands for all."""
@@ -29,11 +29,13 @@ class Known:
     file_name: str | None
 
 
-def known(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Known]:
-    """Look up what requests cite: `wanted` holds {place, cid, participants}. Citable is what append
+def look_up_payloads(
+    access: TenantDb, payloads: Sequence[Mapping[str, object]]
+) -> Sequence[PayloadStatus]:
+    """Look up what requests cite: `payloads` holds {place, cid, participants}. Citable is what append
     lets through; of another writer's uploads nothing is known."""
     return access.fetch(
-        Known,
+        PayloadStatus,
         """
         with wanted as (
             select w.place, w.cid, citable.found is not null as citable, held.mime_type as held_as
@@ -67,12 +69,12 @@ def known(access: Access, wanted: Sequence[Mapping[str, object]]) -> Sequence[Kn
             limit case when w.citable or not w.is_first then 1 end) u on true
         order by w.place, u.upload_id desc
         """,
-        {"wanted": json.dumps(wanted)},
+        {"wanted": json.dumps(payloads)},
     )
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingUpload:
     """An upload under way."""
 
     upload_id: UUID
@@ -80,7 +82,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Standing:
+class UploadStatus:
     """How it stands with a payload that a writer wants to upload."""
 
     stored_size: int | None
@@ -89,19 +91,19 @@ class Standing:
     remove_at: datetime | None
 
     @property
-    def begun(self) -> Begun | None:
+    def pending_upload(self) -> PendingUpload | None:
         """The same upload, asked for before."""
         if self.upload_id is None or self.remove_at is None:
             return None
-        return Begun(self.upload_id, self.remove_at)
+        return PendingUpload(self.upload_id, self.remove_at)
 
 
-def standing(
-    access: Access, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
-) -> Standing:
+def find_upload_status(
+    access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
+) -> UploadStatus:
     """Is the payload stored already, or is the same upload under way for `seconds` at least?"""
-    (found,) = access.fetch(
-        Standing,
+    (status,) = access.fetch(
+        UploadStatus,
         """
         select coalesce(
                 (select b.size from blobs b
@@ -123,15 +125,15 @@ def standing(
         """,
         {"cid": cid, "size": size, "mime_type": mime_type, "name": name, "seconds": seconds},
     )
-    return found
+    return status
 
 
-def begin(
-    access: Access, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
-) -> Begun:
+def create_upload(
+    access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
+) -> PendingUpload:
     """Note an upload of this writer, to be removed after `seconds`."""
-    (begun,) = access.fetch(
-        Begun,
+    (upload,) = access.fetch(
+        PendingUpload,
         """
         insert into uploads
             (tenant_id, upload_id, writer, cid, size, mime_type, file_name, remove_at)
@@ -148,12 +150,12 @@ def begin(
             "seconds": seconds,
         },
     )
-    return begun
+    return upload
 
 
-def tenants(connection: Connection) -> list[str]:
+def list_tenants(connection: Connection) -> list[str]:
     """Tenants with uploads past their time."""
-    return named(connection, "select * from tenants_with_uploads(now())", ())
+    return list_tenant_ids(connection, "select * from tenants_with_uploads(now())", ())
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class _Writer:
     writer: str
 
 
-def writers(access: Access, limit: int) -> list[str]:
+def list_writers(access: TenantDb, limit: int) -> list[str]:
     """Who has uploads past their time in this tenant: for background work alone."""
     rows = access.fetch(
         _Writer, "select * from writers_of_uploads(now(), %(limit)s)", {"limit": limit}
@@ -170,14 +172,14 @@ def writers(access: Access, limit: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Due:
+class _UploadId:
     upload_id: UUID
 
 
-def due(access: Access, limit: int) -> list[UUID]:
+def list_expired(access: TenantDb, limit: int) -> list[UUID]:
     """This writer's uploads past their time, the longest first."""
     rows = access.fetch(
-        _Due,
+        _UploadId,
         "select upload_id from uploads where writer = current_writer() and remove_at <= now()"
         " order by remove_at limit %(limit)s",
         {"limit": limit},
@@ -185,7 +187,7 @@ def due(access: Access, limit: int) -> list[UUID]:
     return [row.upload_id for row in rows]
 
 
-def forget(access: Access, upload_ids: Sequence[UUID]) -> None:
+def delete_uploads(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
     """Remove these uploads of this writer, whose objects are gone."""
     with access.transaction():
         access.execute(

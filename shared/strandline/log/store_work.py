@@ -9,8 +9,8 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from strandline.db.database import Access, Connection
-from strandline.tenants.store import named
+from strandline.db.database import Connection, TenantDb
+from strandline.tenants.store import list_tenant_ids
 
 STUCK_ATTEMPTS = 5
 """So many tries in a row that got no further make a scope's work stuck: somebody must look."""
@@ -19,12 +19,12 @@ LEASE_SECONDS = 120
 taken up again by the sweep."""
 
 
-def tenants(connection: Connection, space: str) -> list[str]:
+def list_tenants(connection: Connection, space: str) -> list[str]:
     """Tenants with work due, or with events that have no vector in this space."""
-    return named(connection, "select * from tenants_with_work(%s, now())", (space,))
+    return list_tenant_ids(connection, "select * from tenants_with_work(%s, now())", (space,))
 
 
-def name_unembedded(access: Access, space: str) -> int:
+def enqueue_unfinished(access: TenantDb, space: str) -> int:
     """Name every scope whose vectors in this space, or whose fold, end before its log, as due;
     gives how many were not named yet."""
     return access.execute(
@@ -42,7 +42,7 @@ def name_unembedded(access: Access, space: str) -> int:
 
 
 @dataclass(frozen=True)
-class Lease:
+class ScopeLease:
     """A scope that is ours for a while."""
 
     scope_id: UUID
@@ -52,11 +52,13 @@ class Lease:
     last_error: str | None
 
 
-def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Sequence[Lease]:
+def lease_scopes(
+    access: TenantDb, scope_ids: Sequence[UUID] | None, limit: int
+) -> Sequence[ScopeLease]:
     """Take due scopes that nobody works on: the ones named, or the longest due. It is a try from
     now on: a worker that is killed in it cannot say that it failed."""
     return access.fetch(
-        Lease,
+        ScopeLease,
         """
         with due as materialized (  -- once: a plan that asked again would get the next ones
             select scope_id from scope_work
@@ -77,7 +79,7 @@ def lease(access: Access, scope_ids: Sequence[UUID] | None, limit: int) -> Seque
 
 
 @dataclass(frozen=True)
-class Unembedded:
+class UnembeddedEvent:
     """An event without a vector in the space that is asked for."""
 
     event_id: UUID
@@ -93,12 +95,12 @@ class Unembedded:
     erased: bool
 
 
-def unembedded(
-    access: Access, scope_ids: Sequence[UUID], space: str, limit: int
-) -> Sequence[Unembedded]:
+def list_unembedded(
+    access: TenantDb, scope_ids: Sequence[UUID], space: str, limit: int
+) -> Sequence[UnembeddedEvent]:
     """The next events of these scopes to embed, scope by scope and by seq."""
     return access.fetch(
-        Unembedded,
+        UnembeddedEvent,
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
@@ -119,17 +121,19 @@ def unembedded(
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedVector:
     """A text's vector, known from before."""
 
     text_hash: bytes
     embedding: str
 
 
-def cached(access: Access, space: str, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
+def read_cached_vectors(
+    access: TenantDb, space: str, hashes: Sequence[bytes]
+) -> Mapping[bytes, str]:
     """Vectors of texts that were embedded before, as Postgres writes them."""
     rows = access.fetch(
-        Cached,
+        CachedVector,
         "select text_hash, embedding::text from embedding_cache"
         " where space = %(space)s and text_hash = any (%(hashes)s)",
         {"space": space, "hashes": list(hashes)},
@@ -137,7 +141,7 @@ def cached(access: Access, space: str, hashes: Sequence[bytes]) -> Mapping[bytes
     return {row.text_hash: row.embedding for row in rows}
 
 
-def bring_forward(access: Access, scope_id: UUID) -> bool:
+def make_due_now(access: TenantDb, scope_id: UUID) -> bool:
     """A scope's work is due now, unless somebody is at it; False where it has none. In a
     transaction."""
     return bool(
@@ -148,10 +152,12 @@ def bring_forward(access: Access, scope_id: UUID) -> bool:
     )
 
 
-def refused(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[Unembedded]:
+def list_refused(
+    access: TenantDb, scope_id: UUID, space: str, limit: int
+) -> Sequence[UnembeddedEvent]:
     """Events of a scope whose vector in this space was refused."""
     return access.fetch(
-        Unembedded,
+        UnembeddedEvent,
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
@@ -165,7 +171,7 @@ def refused(access: Access, scope_id: UUID, space: str, limit: int) -> Sequence[
     )
 
 
-def replace_refusals(access: Access, space: str, vectors: Sequence["Vector"]) -> int:
+def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVector"]) -> int:
     """Put vectors where there were refusals; gives how many. In a transaction."""
     return access.execute(
         """
@@ -180,22 +186,22 @@ def replace_refusals(access: Access, space: str, vectors: Sequence["Vector"]) ->
     )
 
 
-class Vector(NamedTuple):
+class EventVector(NamedTuple):
     """An event's vector, or why it has none."""
 
-    event: Unembedded
+    event: UnembeddedEvent
     text_hash: bytes
     embedding: str | None
     refusal: str | None
 
 
-def as_text(vector: list[float]) -> str:
+def vector_to_text(vector: list[float]) -> str:
     """A vector as Postgres reads it."""
     return HalfVector(vector).to_text()
 
 
 def store_vectors(
-    access: Access, space: str, vectors: Sequence[Vector], events: Sequence[Unembedded]
+    access: TenantDb, space: str, vectors: Sequence[EventVector], events: Sequence[UnembeddedEvent]
 ) -> None:
     """Store the vectors of `events`, and that their scopes are embedded so far; doing it twice
     changes nothing. The events are as `unembedded` gave them: of each scope the next ones. Only
@@ -225,11 +231,11 @@ def store_vectors(
         """,
         params,
     )
-    reached = {event.scope_id: event for event in events}
+    last_events = {event.scope_id: event for event in events}
     access.execute(  # still at work: the lease goes on
         "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
         " where scope_id = any (%(scope_ids)s)",
-        {"seconds": LEASE_SECONDS, "scope_ids": list(reached)},
+        {"seconds": LEASE_SECONDS, "scope_ids": list(last_events)},
     )
     access.execute(
         """
@@ -246,14 +252,14 @@ def store_vectors(
             "reached": json.dumps(
                 [
                     {"scope_id": str(e.scope_id), "participants": e.participants, "seq": e.seq}
-                    for e in reached.values()
+                    for e in last_events.values()
                 ]
             ),
         },
     )
 
 
-def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
+def _rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
     return [
         {
             "scope_id": str(v.event.scope_id),
@@ -267,7 +273,7 @@ def _rows(vectors: Sequence[Vector]) -> list[dict[str, Any]]:
     ]
 
 
-def go_on(access: Access, scope_id: UUID) -> None:
+def renew_lease(access: TenantDb, scope_id: UUID) -> None:
     """The fold got further: the lease, where there is one, begins anew, and what failed before
     counts no more."""
     access.execute(
@@ -277,18 +283,24 @@ def go_on(access: Access, scope_id: UUID) -> None:
     )
 
 
-def settle(access: Access, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
+def release_leases(
+    access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
+) -> int:
     """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
-    at once; gives how many are gone. Where the work `moved` what is left of it is due since now: it
+    at once; gives how many are gone. Where the work `made_progress` what is left of it is due since now: it
     is not overdue, as what fails is. The scopes' locks, taken in their one order, make this and an
     append that turns a scope dirty see each other."""
-    params: dict[str, object] = {"scope_ids": list(scope_ids), "space": space, "moved": moved}
+    params: dict[str, object] = {
+        "scope_ids": list(scope_ids),
+        "space": space,
+        "moved": made_progress,
+    }
     access.execute(
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
         " for no key update",
         params,
     )
-    done = access.execute(
+    removed_count = access.execute(
         """
         delete from scope_work w using scopes s, scope_progress p
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
@@ -303,11 +315,11 @@ def settle(access: Access, scope_ids: Sequence[UUID], space: str, *, moved: bool
         " where scope_id = any (%(scope_ids)s)",
         params,
     )
-    return done
+    return removed_count
 
 
-def put_off(
-    access: Access, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
+def postpone(
+    access: TenantDb, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
 ) -> None:
     """Give leases back after a failure, or to wait (which is no try), to be tried again in
     `seconds`; the reason is kept."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-_RANK: Mapping[str, int] = {
+_TRUST_RANKS: Mapping[str, int] = {
     origin: rank
     for rank, origin in enumerate(("document", "tool", "agent", "user", "system"), start=1)
 }
 """As `trust_rank` in the migrations ranks them; a test holds the two equal."""
 
 
-def rank(origin: str) -> int:
+def trust_rank(origin: str) -> int:
     """How far an origin is trusted, from 1; one that is not known is trusted least (0)."""
-    return _RANK.get(origin, 0)
+    return _TRUST_RANKS.get(origin, 0)
 
 
-def least(origins: Iterable[str]) -> str:
+def least_trusted(origins: Iterable[str]) -> str:
     """The least trusted of these origins, of which there is one at least."""
-    return min(origins, key=rank)
+    return min(origins, key=trust_rank)

@@ -4,26 +4,26 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from strandline.aws.blobs import REMOVED_AT_ONCE, Blobs
-from strandline.config import Settings
-from strandline.db.database import Access, Asker, Database
-from strandline.errors import Invalid, TooLarge, Unsure
+from strandline.aws.blobs import MAX_KEYS_PER_CALL, BlobStore
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.errors import Invalid, OutcomeUnknown, TooLarge
 from strandline.log import store_uploads
 from strandline.log.cid import cid_of_sha256, sha256_of_cid
 from strandline.log.schemas import UploadOut, UploadRequest, UploadStored
-from strandline.log.store_uploads import Begun
-from strandline.tenants.quotas import Quotas
+from strandline.log.store_uploads import PendingUpload
+from strandline.tenants.quotas import QuotaManager
 
-_WRITERS = 100
+_WRITERS_PER_SWEEP = 100
 """Of a tenant, in one sweep; the next goes on."""
 
 
 def begin_upload(
-    access: Access,
-    blobs: Blobs,
-    quotas: Quotas,
-    asked: UploadRequest,
-    limits: Settings,
+    access: TenantDb,
+    blobs: BlobStore,
+    quotas: QuotaManager,
+    request: UploadRequest,
+    settings: ServiceSettings,
     deadline: float | None = None,
 ) -> UploadOut | UploadStored:
     """Where to put a payload, so that an event may cite it; nothing to put where this writer may
@@ -31,40 +31,46 @@ def begin_upload(
 
     Raises TooLarge, Invalid, QuotaExceeded: a new upload uses its size of the stored bytes.
     """
-    if asked.size > limits.upload_max_bytes:
+    if request.size > settings.upload_max_bytes:
         raise TooLarge(
-            f"size: {asked.size} bytes, at most {limits.upload_max_bytes}. Upload it in parts, "
+            f"size: {request.size} bytes, at most {settings.upload_max_bytes}. Upload it in parts, "
             "each cited by an event of its own, or ask the operator to raise "
             "STRANDLINE_UPLOAD_MAX_BYTES.",
             field="size",
-            limit=limits.upload_max_bytes,
+            limit=settings.upload_max_bytes,
         )
-    digest = _digest(asked)
+    digest = _payload_digest(request)
     cid = cid_of_sha256(digest)
-    about = (cid, asked.size, asked.mime_type, asked.name)
-    standing = store_uploads.standing(access, *about, 2 * limits.upload_seconds)
-    if standing.stored_size is not None:
-        return _stored(cid, asked.size, standing.stored_size)
-    begun = standing.begun
-    if begun is None:
-        quotas.spend(access.asker.tenant, "stored_bytes", asked.size, deadline)
+    payload = (cid, request.size, request.mime_type, request.name)
+    status = store_uploads.find_upload_status(access, *payload, 2 * settings.upload_seconds)
+    if status.stored_size is not None:
+        return _make_stored_answer(cid, request.size, status.stored_size)
+    pending_upload = status.pending_upload
+    if pending_upload is None:
+        quotas.spend(access.caller.tenant, "stored_bytes", request.size, deadline)
         try:
-            begun = store_uploads.begin(access, *about, limits.upload_grace_seconds)
-        except Unsure:  # it may be there, and is paid for
+            pending_upload = store_uploads.create_upload(
+                access, *payload, settings.upload_grace_seconds
+            )
+        except OutcomeUnknown:  # it may be there, and is paid for
             raise
         except Exception:
-            quotas.give_back(access.asker.tenant, "stored_bytes", asked.size)
+            quotas.refund(access.caller.tenant, "stored_bytes", request.size)
             raise
-    return _put_here(access.asker.tenant, blobs, begun, cid, asked.size, digest, limits)
+    return _make_upload_answer(
+        access.caller.tenant, blobs, pending_upload, cid, request.size, digest, settings
+    )
 
 
-def _digest(asked: UploadRequest) -> bytes:
-    if (asked.sha256 is None) == (asked.cid is None):
+def _payload_digest(request: UploadRequest) -> bytes:
+    if (request.sha256 is None) == (request.cid is None):
         raise Invalid("sha256: give exactly one of sha256 and cid", field="sha256")
-    return bytes.fromhex(asked.sha256) if asked.sha256 else sha256_of_cid(asked.cid or "", "cid")
+    return (
+        bytes.fromhex(request.sha256) if request.sha256 else sha256_of_cid(request.cid or "", "cid")
+    )
 
 
-def _stored(cid: str, size: int, stored_size: int) -> UploadStored:
+def _make_stored_answer(cid: str, size: int, stored_size: int) -> UploadStored:
     if size != stored_size:
         raise Invalid(
             f"size: the payload with this SHA-256 is stored already and has {stored_size} bytes, "
@@ -75,46 +81,52 @@ def _stored(cid: str, size: int, stored_size: int) -> UploadStored:
     return UploadStored(cid=cid, size=size)
 
 
-def _put_here(
+def _make_upload_answer(
     tenant: str,
-    blobs: Blobs,
-    begun: Begun,
+    blobs: BlobStore,
+    pending_upload: PendingUpload,
     cid: str,
     size: int,
     digest: bytes,
-    limits: Settings,
+    settings: ServiceSettings,
 ) -> UploadOut:
-    expires_at = datetime.now(UTC) + timedelta(seconds=limits.upload_seconds)
-    put = blobs.put_url(tenant, begun.upload_id, size, digest, limits.upload_seconds)
+    expires_at = datetime.now(UTC) + timedelta(seconds=settings.upload_seconds)
+    presigned = blobs.presign_put(
+        tenant, pending_upload.upload_id, size, digest, settings.upload_seconds
+    )
     return UploadOut(
-        upload_id=begun.upload_id,
+        upload_id=pending_upload.upload_id,
         cid=cid,
         size=size,
-        url=put.url,
-        headers=put.headers,
+        url=presigned.url,
+        headers=presigned.headers,
         expires_at=expires_at,
-        cite_until=begun.remove_at,
+        cite_until=pending_upload.remove_at,
     )
 
 
-def remove_due(
-    database: Database, blobs: Blobs, tenant: str, out_of_time: Callable[[], bool]
+def remove_expired(
+    database: Database, blobs: BlobStore, tenant: str, is_out_of_time: Callable[[], bool]
 ) -> int:
     """Remove a tenant's uploads past their time, cited or not: what is cited has an address of its
-    own. Gives how many are gone; what is left is found again. Begins nothing once `out_of_time`."""
-    removed = 0
-    for writer in store_uploads.writers(database.access(Asker.background(tenant)), _WRITERS):
-        if out_of_time():
+    own. Gives how many are gone; what is left is found again. Begins nothing once `is_out_of_time`."""
+    removed_count = 0
+    for writer in store_uploads.list_writers(
+        database.connect_as(Caller.background(tenant)), _WRITERS_PER_SWEEP
+    ):
+        if is_out_of_time():
             break
-        access = database.access(Asker(tenant, (), writer))
-        removed += _remove(access, blobs, store_uploads.due(access, REMOVED_AT_ONCE))
-    return removed
+        access = database.connect_as(Caller(tenant, (), writer))
+        removed_count += _remove_uploads(
+            access, blobs, store_uploads.list_expired(access, MAX_KEYS_PER_CALL)
+        )
+    return removed_count
 
 
-def _remove(access: Access, blobs: Blobs, due: Sequence[UUID]) -> int:
+def _remove_uploads(access: TenantDb, blobs: BlobStore, upload_ids: Sequence[UUID]) -> int:
     """The objects first: a row whose object is gone is found again, an object without a row never
     would be."""
-    gone = blobs.remove_uploads(access.asker.tenant, due) if due else []
-    if gone:
-        store_uploads.forget(access, gone)
-    return len(gone)
+    removed_ids = blobs.remove_uploads(access.caller.tenant, upload_ids) if upload_ids else []
+    if removed_ids:
+        store_uploads.delete_uploads(access, removed_ids)
+    return len(removed_ids)

@@ -18,16 +18,16 @@ _TERM = re.compile(
 )
 
 
-def spelled(text: str) -> str:
+def to_websearch_query(text: str) -> str:
     """The same search in a spelling that Postgres reads: words, "phrases", `or`, and `-` before
     what is not to be there. May be empty, which nothing answers."""
     return " ".join(
-        ("-" if found["dashes"] == "-" else "") + _quoted(found["term"])
-        for found in _TERM.finditer(text)
+        ("-" if match["dashes"] == "-" else "") + _quote_address(match["term"])
+        for match in _TERM.finditer(text)
     )
 
 
-def _quoted(term: str) -> str:
+def _quote_address(term: str) -> str:
     """An address with a colon as a phrase: by itself Postgres reads `http://host/path` as the two
     words `http` and `//host/path`, of which no text holds the second."""
     return f'"{term}"' if ":" in term and not term.startswith('"') else term

@@ -8,9 +8,9 @@ shipped model (`make bench`); the usual K = 60 flattens what the best ranks say.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from strandline.participants import bare
+from strandline.participants import display_name
 
-K = 10
+RRF_K = 10
 TEXT_WEIGHT = 1.0
 VECTOR_WEIGHT = 0.5
 # Events without a vector yet, newest first: so low that they only fill up what words left empty,
@@ -18,22 +18,22 @@ VECTOR_WEIGHT = 0.5
 FRESH_WEIGHT = 0.05
 CANDIDATES = 200
 """How many of each list are fused."""
-FRESH = 50
+MAX_FRESH = 50
 
 PIECE_CHARS = 16 * 1024
 """Large content is indexed in pieces: a tsvector ends at 1 MiB, and long ones rank badly."""
 INDEXED_CHARS = 1024 * 1024
 
 
-def pieces(text: str) -> Iterator[tuple[int, int]]:
+def split_pieces(text: str) -> Iterator[tuple[int, int]]:
     """Where the indexed pieces of a text start and end, in characters: the first 1 MiB of it, cut
     at white space where there is some near."""
-    start, last = 0, min(len(text), INDEXED_CHARS)
-    if last == 0:
+    start, limit = 0, min(len(text), INDEXED_CHARS)
+    if limit == 0:
         yield 0, 0
-    while start < last:
-        end = min(start + PIECE_CHARS, last)
-        if end < last:
+    while start < limit:
+        end = min(start + PIECE_CHARS, limit)
+        if end < limit:
             cut = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
             if cut > start + PIECE_CHARS // 2:
                 end = cut + 1
@@ -41,12 +41,12 @@ def pieces(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def spoken_date(moment: datetime) -> str:
+def format_date(moment: datetime) -> str:
     """The day as people say it: 8 May 2023. The same words as append indexes."""
     return f"{moment.astimezone(UTC):%-d %B %Y}"
 
 
-def context(said_at: datetime, speaker: str | None, text: str) -> str:
+def format_event(said_at: datetime, speaker: str | None, text: str) -> str:
     """What a model is shown of an event: its day, its speaker, its text."""
-    said = f"{bare(speaker)}: {text}" if speaker else text
-    return f"[{spoken_date(said_at)}] {said}"
+    line = f"{display_name(speaker)}: {text}" if speaker else text
+    return f"[{format_date(said_at)}] {line}"

@@ -2,32 +2,32 @@
 
 from datetime import UTC, datetime
 
-from strandline.config import settings
-from strandline.http.app import Answer, Request, Route, answer
+from strandline.config import get_settings
+from strandline.http.app import Request, Response, Route, json_response
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
-from strandline.schemas import OnBehalf
+from strandline.schemas import ParticipantsQuery
 
 
-def post_recall(request: Request) -> Answer:
+def post_recall(request: Request) -> Response:
     """What do we know about this? Events in view by words and by meaning, best first, each with
     its score in parts. The chains of the best ten are warmed by it."""
-    named = request.query(OnBehalf).participants
-    asked = request.body(RecallRequest)
-    access = request.reader(asked.participants or named)
-    seconds = settings().query_vector_seconds
-    found = recall(access, request.service.embedder, asked, seconds)
-    recorded = record_use(access, found, request.service.embedder.space, datetime.now(UTC))
-    request.counted |= {
-        "Hits": len(found.hits),
-        "RecallsDegraded": int(bool(found.degraded)),
-        "RecallsNotRecorded": int(not recorded),
+    participants = request.parse_query(ParticipantsQuery).participants
+    body = request.parse_body(RecallRequest)
+    access = request.connect_reader(body.participants or participants)
+    seconds = get_settings().query_vector_seconds
+    response = recall(access, request.resources.embedder, body, seconds)
+    is_recorded = record_use(access, response, request.resources.embedder.space, datetime.now(UTC))
+    request.metrics |= {
+        "Hits": len(response.hits),
+        "RecallsDegraded": int(bool(response.degraded)),
+        "RecallsNotRecorded": int(not is_recorded),
     }
-    return answer(found)
+    return json_response(response)
 
 
 ROUTES = {
     "POST /api/v1/recall": Route(
-        post_recall, "read", {200: RecallAnswer}, query=OnBehalf, body=RecallRequest
+        post_recall, "read", {200: RecallAnswer}, query=ParticipantsQuery, body=RecallRequest
     ),
 }

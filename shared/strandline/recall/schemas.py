@@ -5,7 +5,7 @@ from pydantic import (
 )
 
 from strandline.log.schemas import EventOut, Filters
-from strandline.schemas import AnswerModel, Participants
+from strandline.schemas import Participants, ResponseModel
 
 
 class RecallRequest(Filters):
@@ -18,7 +18,7 @@ class RecallRequest(Filters):
     """At most so many."""
 
 
-class Score(AnswerModel):
+class Score(ResponseModel):
     """Why a hit stands where it stands."""
 
     total: float
@@ -30,14 +30,14 @@ class Score(AnswerModel):
     """Its place among events that have no vector yet, newest first."""
 
 
-class Piece(AnswerModel):
+class Piece(ResponseModel):
     """A range of characters of a payload's text: from start, up to but without end."""
 
     start_char: int
     end_char: int
 
 
-class Hit(AnswerModel):
+class Hit(ResponseModel):
     """A memory and where it comes from."""
 
     event: EventOut
@@ -46,7 +46,7 @@ class Hit(AnswerModel):
     score: Score
 
 
-class RecallAnswer(AnswerModel):
+class RecallAnswer(ResponseModel):
     """Memories, best first, and what the answer rested on."""
 
     hits: list[Hit]

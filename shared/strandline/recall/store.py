@@ -7,14 +7,14 @@ from typing import Any
 
 from pgvector import HalfVector
 
-from strandline.db.database import Access, Look
+from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import words_index
-from strandline.log.fulltext import parser_text
-from strandline.log.store import FEW, Event
+from strandline.log.fulltext import sanitize_for_parser
+from strandline.log.store import MAX_LISTED_SCOPES, Event
 
 
 @dataclass(frozen=True)
-class Found(Event):
+class RankedEvent(Event):
     """An event, why it was found, and what the answer shows."""
 
     score: float
@@ -29,19 +29,19 @@ class Found(Event):
     """How many events in view (of those looked at) have no vector yet."""
 
 
-def fused(
-    access: Access,
+def search_ranked(
+    access: TenantDb,
     *,
     question: str,
     vector: list[float] | None,
     space: str,
-    narrowing: Mapping[str, Any],
+    filters: Mapping[str, Any],
     limit: int,
-) -> Look[Found]:
+) -> SnapshotRead[RankedEvent]:
     """The best `limit` events in view for a question, best first. Without a vector: by words, and
     by freshness where there is no vector of the event either."""
-    return access.look(
-        Found,
+    return access.read_snapshot(
+        RankedEvent,
         """
         with view as materialized (select scopes_in_view() as scope_ids),
         by_words as (
@@ -115,15 +115,15 @@ def fused(
         order by b.score desc, b.event_id desc
         """,
         {
-            "question": parser_text(question),
+            "question": sanitize_for_parser(question),
             "vector": None if vector is None else HalfVector(vector).to_text(),
             "space": space,
-            "narrowing": json.dumps(narrowing),
+            "narrowing": json.dumps(filters),
             "limit": limit,
             "candidates": words_index.CANDIDATES,
-            "fresh": words_index.FRESH,
-            "few": FEW,
-            "k": words_index.K,
+            "fresh": words_index.MAX_FRESH,
+            "few": MAX_LISTED_SCOPES,
+            "k": words_index.RRF_K,
             "text_weight": words_index.TEXT_WEIGHT,
             "vector_weight": words_index.VECTOR_WEIGHT,
             "fresh_weight": words_index.FRESH_WEIGHT,

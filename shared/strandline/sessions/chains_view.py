@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from strandline.chains.heat import State, factors, heat
+from strandline.chains.heat import HeatState, compute_factors, compute_heat
 from strandline.cursors import Cursors, Position
-from strandline.db.database import Access, Look
-from strandline.log.read import fitting
+from strandline.db.database import SnapshotRead, TenantDb
+from strandline.log.read import fit_to_page
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
     ChainOut,
@@ -18,7 +18,7 @@ from strandline.sessions.schemas import (
     SegmentsQuery,
 )
 from strandline.sessions.store import Session
-from strandline.sessions.store_chains import Chain, Segment
+from strandline.sessions.store_chains import ChainView, SessionChain
 from strandline.tuning import Tuning
 
 _STATUSES: Mapping[str | None, list[str]] = {
@@ -30,89 +30,95 @@ _STATUSES: Mapping[str | None, list[str]] = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class SessionView:
     """A session as it is read: on whose behalf, under which thresholds, at which moment."""
 
-    access: Access
+    access: TenantDb
     session: Session
     tuning: Tuning
     now: datetime
 
 
-def chain_shown(chain: Chain, reading: Reading) -> ChainOut:
+def to_chain_out(chain: ChainView, view: SessionView) -> ChainOut:
     """A chain as its readers see it."""
     return ChainOut.model_validate(
         {
             **vars(chain),
             "session_id": chain.session_id or None,
-            "heat": heat(_state(chain), reading.now, reading.tuning),
+            "heat": compute_heat(_heat_state(chain), view.now, view.tuning),
             "made_by": chain.models,
         }
     )
 
 
-def _state(chain: Chain) -> State:
-    return State(chain.importance, chain.density, chain.strength, chain.accessed_at)
+def _heat_state(chain: ChainView) -> HeatState:
+    return HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
 
 
-def segments(reading: Reading, asked: SegmentsQuery) -> SegmentPage:
+def list_segments(view: SessionView, query: SegmentsQuery) -> SegmentPage:
     """A session's chains, newest first by their last event."""
-    of = _of("segments", reading, asked.include)
-    seen = _chains(reading, asked, _STATUSES[asked.include], of)
-    page = fitting(chain_shown(row, reading) for row in seen.rows[: asked.limit])
+    cursors = _make_cursors("segments", view, query.include)
+    result = _read_chains(view, query, _STATUSES[query.include], cursors)
+    page = fit_to_page(to_chain_out(row, view) for row in result.rows[: query.limit])
     return SegmentPage(
-        session_id=reading.session.session_id,
+        session_id=view.session.session_id,
         segments=page,
-        next_cursor=_next(seen, len(page), of, asked.cursor),
+        next_cursor=_next_cursor(result, len(page), cursors, query.cursor),
     )
 
 
-def heat_metrics(reading: Reading, asked: PageQuery) -> HeatPage:
+def list_heat(view: SessionView, query: PageQuery) -> HeatPage:
     """How warm each active chain of a session is, and why."""
-    of = _of("heat", reading)
-    seen = _chains(reading, asked, _STATUSES[None], of)
+    cursors = _make_cursors("heat", view)
+    result = _read_chains(view, query, _STATUSES[None], cursors)
     page = [
         HeatOut.model_validate(
-            {**vars(row), **factors(_state(row), reading.now, reading.tuning)._asdict()}
+            {**vars(row), **compute_factors(_heat_state(row), view.now, view.tuning)._asdict()}
         )
-        for row in seen.rows[: asked.limit]
+        for row in result.rows[: query.limit]
     ]
     return HeatPage(
-        session_id=reading.session.session_id,
-        now=reading.now.astimezone(UTC),
+        session_id=view.session.session_id,
+        now=view.now.astimezone(UTC),
         chains=page,
-        next_cursor=_next(seen, len(page), of, asked.cursor),
+        next_cursor=_next_cursor(result, len(page), cursors, query.cursor),
     )
 
 
-def _of(name: str, reading: Reading, *narrowed: object) -> Cursors:
-    asker, session = reading.access.asker, reading.session
+def _make_cursors(name: str, view: SessionView, *filters: object) -> Cursors:
+    asker, session = view.access.caller, view.session
     return Cursors(
-        reading.access.sealer,
+        view.access.sealer,
         asker.tenant,
         name,
         asker.viewer,
         session.session_id,
         session.scope_id,
-        *narrowed,
+        *filters,
     )
 
 
-def _chains(reading: Reading, asked: PageQuery, statuses: list[str], of: Cursors) -> Look[Segment]:
-    return store_chains.of_session(
-        reading.access,
-        reading.session.session_id,
-        reading.session.scope_id,
+def _read_chains(
+    view: SessionView, query: PageQuery, statuses: list[str], cursors: Cursors
+) -> SnapshotRead[SessionChain]:
+    return store_chains.list_session_chains(
+        view.access,
+        view.session.session_id,
+        view.session.scope_id,
         statuses=statuses,
-        after=of.decode(asked.cursor),
-        limit=asked.limit,
+        after=cursors.decode(query.cursor),
+        limit=query.limit,
     )
 
 
-def _next(seen: Look[Segment], taken: int, of: Cursors, cursor: str | None) -> str | None:
+def _next_cursor(
+    result: SnapshotRead[SessionChain], count: int, cursors: Cursors, cursor: str | None
+) -> str | None:
     """The first page's mark goes on: a later one would tell that anybody has written since."""
-    if taken >= len(seen.rows):
+    if count >= len(result.rows):
         return None
-    last, after = seen.rows[taken - 1], of.decode(cursor)
-    mark = after.mark if after else seen.mark
-    return of.encode(Position(mark, last.last_event_at, last.chain_id, last.shown_at_seq))
+    last, after = result.rows[count - 1], cursors.decode(cursor)
+    pg_snapshot = after.pg_snapshot if after else result.pg_snapshot
+    return cursors.encode(
+        Position(pg_snapshot, last.last_event_at, last.chain_id, last.shown_at_seq)
+    )

@@ -10,17 +10,17 @@ from pydantic import BaseModel
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.db.database import Look
+from strandline.db.database import SnapshotRead
 from strandline.embeddings import spaces
 from strandline.embeddings.embedder import Embedder
-from strandline.llm.tasks import Reasoner
-from strandline.llm.types import Said, Task
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log import read as log_read
-from strandline.log.trust import least
+from strandline.log.trust import least_trusted
 from strandline.observability import logger
-from strandline.recall.recall import query_vector, token_of
+from strandline.recall.recall import embed_query, make_token
 from strandline.sessions import store, store_chains
-from strandline.sessions.chains_view import Reading, chain_shown
+from strandline.sessions.chains_view import SessionView, to_chain_out
 from strandline.sessions.schemas import (
     ChainHit,
     ChainOut,
@@ -32,33 +32,33 @@ from strandline.sessions.schemas import (
     TopicOut,
     TopicsOut,
 )
-from strandline.sessions.store import Glimpse, Recent
-from strandline.sessions.store_chains import FoundChain
+from strandline.sessions.store import RecentEvent, ShortTermEvent
+from strandline.sessions.store_chains import MatchedChain
 
-_ANSWERS = 10
+_DEFAULT_QUERY_CHAINS = 10
 """Chains that a context's query is answered with, where it names no number: being given as an
 answer warms a chain, so that all of a scope's would be warmed alike."""
 
 
 @dataclass
-class _Group:
+class _EventGroup:
     """Recent events of which the newest is shown."""
 
     event_id: UUID
     count: int = 0
 
 
-def coalesced(newest_first: Sequence[Glimpse]) -> list[tuple[UUID, int]]:
+def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
     """The events that stay where of those equal in type and in workflow_id or execution_id only the
     newest is shown (A-24), and for how many each stands, itself included; newest first."""
-    groups: list[_Group] = []
-    by_key: dict[tuple[str, str, str], _Group] = {}
+    groups: list[_EventGroup] = []
+    by_key: dict[tuple[str, str, str], _EventGroup] = {}
     for event in newest_first:
-        named = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
-        keys = [(event.type, name, value) for name, value in named if value is not None]
+        id_fields = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
+        keys = [(event.type, name, value) for name, value in id_fields if value is not None]
         group = next((by_key[key] for key in keys if key in by_key), None)
         if group is None:
-            group = _Group(event.event_id)
+            group = _EventGroup(event.event_id)
             groups.append(group)
         group.count += 1
         for key in keys:  # what an event hidden by one of its ids is equal to by the other, too
@@ -66,153 +66,176 @@ def coalesced(newest_first: Sequence[Glimpse]) -> list[tuple[UUID, int]]:
     return [(group.event_id, group.count) for group in groups]
 
 
-def short_term(reading: Reading, limit: int | None = None) -> list[tuple[Recent, int]]:
+def read_short_term(
+    view: SessionView, limit: int | None = None
+) -> list[tuple[ShortTermEvent, int]]:
     """The newest events of a session, coalesced, each with for how many it stands: no more than
     the window holds, none older than it lasts; newest first."""
-    session, most = reading.session, reading.tuning.window_events
-    since = reading.now - timedelta(seconds=reading.tuning.window_seconds)
-    glimpses = store.recent(reading.access, session.session_id, session.scope_id, since)
-    counts = dict(coalesced(glimpses)[: min(limit or most, most)])
-    rows = store.shown(reading.access, list(counts)) if counts else ()
+    session, max_events = view.session, view.tuning.window_events
+    since = view.now - timedelta(seconds=view.tuning.window_seconds)
+    glimpses = store.list_recent(view.access, session.session_id, session.scope_id, since)
+    counts = dict(coalesce(glimpses)[: min(limit or max_events, max_events)])
+    rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
 
-def context(
-    reading: Reading, embedder: Embedder, asked: ContextQuery, vector_seconds: float
-) -> tuple[ContextOut, list[FoundChain]]:
+def build_context(
+    view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
+) -> tuple[ContextOut, list[MatchedChain]]:
     """Short-term memory and chains of the session's scope: nearest to a query, else the latest;
     with the chains that were given as an answer to a query."""
-    session, degraded, space = reading.session, list[str](), None
-    wanted = _ANSWERS if asked.chains is None and asked.query is not None else asked.chains
-    most = reading.tuning.context_chains
-    most = most if wanted is None else min(most, wanted)
-    if asked.query is None:
-        found = store_chains.latest(reading.access, session.scope_id, most)
+    session, degraded, space = view.session, list[str](), None
+    chain_limit = (
+        _DEFAULT_QUERY_CHAINS if query.chains is None and query.query is not None else query.chains
+    )
+    max_chains = view.tuning.context_chains
+    max_chains = max_chains if chain_limit is None else min(max_chains, chain_limit)
+    if query.query is None:
+        result = store_chains.list_latest(view.access, session.scope_id, max_chains)
     else:
-        found, degraded, space = _about(reading, embedder, asked.query, -1.0, most, vector_seconds)
+        result, degraded, space = _find_chains(
+            view, embedder, query.query, -1.0, max_chains, vector_timeout
+        )
     recent = [
-        RecentOut(event=log_read.shown(row), count=count, chain_id=row.chain_id)
-        for row, count in short_term(reading, asked.limit)
+        RecentOut(event=log_read.to_event_out(row), count=count, chain_id=row.chain_id)
+        for row, count in read_short_term(view, query.limit)
     ]
-    chains = [chain_shown(row, reading) for row in found.rows]
-    fit = log_read.fitting([*recent, *chains])  # short-term memory first: chains give way to it
+    chains = [to_chain_out(row, view) for row in result.rows]
+    fitting_items = log_read.fit_to_page(
+        [*recent, *chains]
+    )  # short-term memory first: chains give way to it
     answer = ContextOut(
         session_id=session.session_id,
         scope_id=session.scope_id,
         participants=session.participants,
-        recent=_of_type(RecentOut, fit),
-        chains=_of_type(ChainOut, fit),
-        degraded=degraded + (["cut_by_size"] if len(fit) < len(recent) + len(chains) else []),
-        token=token_of(reading.access, found, space),
+        recent=_of_type(RecentOut, fitting_items),
+        chains=_of_type(ChainOut, fitting_items),
+        degraded=degraded
+        + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
+        token=make_token(view.access, result, space),
     )
-    given = found.rows[: len(answer.chains)] if asked.query is not None else ()
-    return answer, list(given)
+    answer_chains = result.rows[: len(answer.chains)] if query.query is not None else ()
+    return answer, list(answer_chains)
 
 
-def _of_type[Model: BaseModel](wanted: type[Model], models: Sequence[BaseModel]) -> list[Model]:
-    return [model for model in models if isinstance(model, wanted)]
+def _of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
+    return [model for model in models if isinstance(model, model_type)]
 
 
-def search(
-    reading: Reading, embedder: Embedder, asked: SearchRequest, vector_seconds: float
-) -> tuple[SearchOut, list[FoundChain]]:
+def search_chains(
+    view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
+) -> tuple[SearchOut, list[MatchedChain]]:
     """Chains of the session's scope that answer a question, best first; and their rows."""
-    least, most = asked.similarity_threshold, asked.limit
-    found, degraded, space = _about(reading, embedder, asked.query, least, most, vector_seconds)
-    hits = log_read.fitting(
+    min_similarity, max_chains = request.similarity_threshold, request.limit
+    result, degraded, space = _find_chains(
+        view, embedder, request.query, min_similarity, max_chains, vector_timeout
+    )
+    hits = log_read.fit_to_page(
         ChainHit(
-            chain=chain_shown(row, reading), similarity=row.similarity, text_score=row.text_score
+            chain=to_chain_out(row, view), similarity=row.similarity, text_score=row.text_score
         )
-        for row in found.rows
+        for row in result.rows
     )
     answer = SearchOut(
-        session_id=reading.session.session_id,
-        scope_id=reading.session.scope_id,
+        session_id=view.session.session_id,
+        scope_id=view.session.scope_id,
         hits=hits,
-        degraded=degraded + (["cut_by_size"] if len(hits) < len(found.rows) else []),
-        token=token_of(reading.access, found, space),
+        degraded=degraded + (["cut_by_size"] if len(hits) < len(result.rows) else []),
+        token=make_token(view.access, result, space),
     )
-    return answer, list(found.rows[: len(hits)])
+    return answer, list(result.rows[: len(hits)])
 
 
-def _about(
-    reading: Reading, embedder: Embedder, question: str, least: float, most: int, seconds: float
-) -> tuple[Look[FoundChain], list[str], str | None]:
+def _find_chains(
+    view: SessionView,
+    embedder: Embedder,
+    question: str,
+    min_similarity: float,
+    max_chains: int,
+    vector_timeout: float,
+) -> tuple[SnapshotRead[MatchedChain], list[str], str | None]:
     """The scope's chains about a question, how the search was degraded, and the embedding space
     that it went by."""
-    vector, degraded = query_vector(embedder, question, seconds)
-    found = store_chains.about(
-        reading.access,
-        reading.session.scope_id,
+    vector, degraded = embed_query(embedder, question, vector_timeout)
+    result = store_chains.search_chains(
+        view.access,
+        view.session.scope_id,
         question=question,
         vector=vector,
         space=embedder.space,
-        least=least,
-        limit=most,
+        min_similarity=min_similarity,
+        limit=max_chains,
     )
-    return found, degraded, embedder.space if vector else None
+    return result, degraded, embedder.space if vector else None
 
 
-def record_use(reading: Reading, given: Sequence[FoundChain], space: str) -> bool:
+def record_use(view: SessionView, answer_chains: Sequence[MatchedChain], space: str) -> bool:
     """Record that these chains were given as an answer, if they are one: what keeps them warm. The
     caller's answer is made already and is given whatever happens here; tells whether it was
     recorded."""
-    least = spaces.thresholds(space, reading.tuning).relevant
-    used = [
+    min_similarity = spaces.thresholds_for(space, view.tuning).min_relevance
+    used_chains = [
         (row.chain_id, row.scope_id, row.participants)
-        for row in given
-        if row.text_score or (row.similarity is not None and row.similarity >= least)
+        for row in answer_chains
+        if row.text_score or (row.similarity is not None and row.similarity >= min_similarity)
     ]
-    if not used:
+    if not used_chains:
         return True
     try:
-        store_recalls.record(reading.access, uuid7(), used, reading.now)
+        store_recalls.record_chains(view.access, uuid7(), used_chains, view.now)
     except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
     return True
 
 
-def topics(reading: Reading, reasoner: Reasoner, *, subject: str, deadline: float) -> TopicsOut:
+def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: float) -> TopicsOut:
     """What a session's short-term memory is about: the topics of the chains that hold it, and of
     what is in none yet. That is asked of the reasoner, and counts towards `subject`'s rate."""
-    runs: dict[UUID | None, list[Recent]] = {}
-    for row, _ in short_term(reading):
-        runs.setdefault(row.chain_id, []).insert(0, row)
-    named: list[TopicOut] = []
-    for chain_id, rows in runs.items():
+    rows_by_chain: dict[UUID | None, list[ShortTermEvent]] = {}
+    for row, _ in read_short_term(view):
+        rows_by_chain.setdefault(row.chain_id, []).insert(0, row)
+    topic_list: list[TopicOut] = []
+    for chain_id, rows in rows_by_chain.items():
         topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
         if chain_id is None:
-            topic, made_by = _asked(reading, reasoner, rows, subject, deadline)
+            topic, made_by = _name_topic(view, llm, rows, subject, deadline)
         if topic is not None:
-            named.append(
+            topic_list.append(
                 TopicOut.model_validate(
                     {"topic": topic, "chain_id": chain_id, "made_by": made_by}
                     | {"event_ids": [row.event_id for row in rows]}
-                    | {"trust": trust or least(row.origin for row in rows)}
+                    | {"trust": trust or least_trusted(row.origin for row in rows)}
                 )
             )
-    return TopicsOut(session_id=reading.session.session_id, topics=named)
+    return TopicsOut(session_id=view.session.session_id, topics=topic_list)
 
 
-def _asked(
-    reading: Reading, reasoner: Reasoner, rows: Sequence[Recent], subject: str, deadline: float
+def _name_topic(
+    view: SessionView, llm: LlmTasks, rows: Sequence[ShortTermEvent], subject: str, deadline: float
 ) -> tuple[str | None, dict[str, Any] | None]:
     """The topic of open events by seq, and who named it; nothing where none of them has a text."""
-    said = [
-        Said(r.seq, r.speaker, r.role, r.type, r.content, r.occurred_at or r.recorded_at)
-        for r in rows
-        if r.content
+    events = [
+        PromptEvent(
+            row.seq,
+            row.speaker,
+            row.role,
+            row.type,
+            row.content,
+            row.occurred_at or row.recorded_at,
+        )
+        for row in rows
+        if row.content
     ]
-    if not said:
+    if not events:
         return None, None
-    task = Task(
-        tenant=reading.access.asker.tenant,
+    task = TaskContext(
+        tenant=view.access.caller.tenant,
         subject=subject,
-        participants=tuple(reading.session.participants),
-        scope_id=str(reading.session.scope_id),
+        participants=tuple(view.session.participants),
+        scope_id=str(view.session.scope_id),
         deadline=deadline,
     )
-    done = reasoner.topic(task, said)
-    made_by = {"model": done.model, "prompt": done.prompt, "fell_back": done.fell_back}
-    return done.value.topic, made_by
+    result = llm.topic(task, events)
+    made_by = {"model": result.model, "prompt": result.prompt, "fell_back": result.fallback_reason}
+    return result.value.topic, made_by

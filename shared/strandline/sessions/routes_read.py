@@ -5,20 +5,20 @@ Beside the writing and not with it: that would import all that reads for each ap
 
 from datetime import UTC, datetime
 
-from strandline.config import settings
-from strandline.db.database import NOBODY, Asker
+from strandline.config import get_settings
+from strandline.db.database import NOBODY, Caller
 from strandline.errors import StateConflict
-from strandline.http.app import Answer, Request, Route, answer
-from strandline.schemas import Paging
+from strandline.http.app import Request, Response, Route, json_response
+from strandline.schemas import PagingQuery
 from strandline.sessions import chains_view, context, sessions
-from strandline.sessions.chains_view import Reading
-from strandline.sessions.routes_write import SESSION, named
+from strandline.sessions.chains_view import SessionView
+from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
     ContextOut,
     ContextQuery,
     HeatPage,
-    InScope,
     PageQuery,
+    ScopeQuery,
     SearchOut,
     SearchRequest,
     SegmentPage,
@@ -27,97 +27,105 @@ from strandline.sessions.schemas import (
     SessionPage,
     TopicsOut,
 )
-from strandline.sessions.store_chains import FoundChain
+from strandline.sessions.store_chains import MatchedChain
 
 
-def list_sessions(request: Request) -> Answer:
+def list_sessions(request: Request) -> Response:
     """Sessions in view that have not ended, newest first by when they began."""
-    page = request.query(Paging)
-    return answer(sessions.listed(request.reader(page.participants), page.limit, page.cursor))
+    page = request.parse_query(PagingQuery)
+    return json_response(
+        sessions.list_sessions(request.connect_reader(page.participants), page.limit, page.cursor)
+    )
 
 
-def get_session(request: Request) -> Answer:
+def get_session(request: Request) -> Response:
     """One session: who takes part, and since when it is. An ended one is not found."""
-    return answer(sessions.shown(named(request, request.query(InScope))))
+    return json_response(
+        sessions.to_session_out(find_session(request, request.parse_query(ScopeQuery)))
+    )
 
 
-def get_context(request: Request) -> Answer:
+def get_context(request: Request) -> Response:
     """What the agent should have in mind: the session's short-term memory, and chains of its
     participants, nearest to `query`, else the latest. Short-term memory is the newest 10 events of
     the last hour (as tuned); of events of one type that share a workflow_id or an execution_id only
     the newest is shown, with their count. Chains that answer a query are warmed by it."""
-    asked = request.query(ContextQuery)
-    reading, embedder = _read(request, asked), request.service.embedder
-    found, given = context.context(reading, embedder, asked, settings().query_vector_seconds)
-    if asked.query is not None:
-        _record(request, reading, given, found.degraded)
-    return answer(found)
+    query = request.parse_query(ContextQuery)
+    reading, embedder = _open_session(request, query), request.resources.embedder
+    response, chains = context.build_context(
+        reading, embedder, query, get_settings().query_vector_seconds
+    )
+    if query.query is not None:
+        _record_use(request, reading, chains, response.degraded)
+    return json_response(response)
 
 
-def search_context(request: Request) -> Answer:
+def search_context(request: Request) -> Response:
     """Search the chains of a session's participants by meaning, best first. Each is cited with its
     events; those that are an answer are warmed by it."""
-    reading = _read(request, request.query(InScope))
-    asked, embedder = request.body(SearchRequest), request.service.embedder
-    found, given = context.search(reading, embedder, asked, settings().query_vector_seconds)
-    _record(request, reading, given, found.degraded)
-    return answer(found)
+    reading = _open_session(request, request.parse_query(ScopeQuery))
+    body, embedder = request.parse_body(SearchRequest), request.resources.embedder
+    response, chains = context.search_chains(
+        reading, embedder, body, get_settings().query_vector_seconds
+    )
+    _record_use(request, reading, chains, response.degraded)
+    return json_response(response)
 
 
-def get_topics(request: Request) -> Answer:
+def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. Says which model did."""
-    reading = _read(request, request.query(InScope))
-    reasoner = request.service.reasoner
+    reading = _open_session(request, request.parse_query(ScopeQuery))
+    llm = request.resources.llm
     # Not the scope's: who asks here takes nothing from what its fold may ask.
     subject = request.principal.user or f"key:{request.principal.key_id}"
-    found = context.topics(reading, reasoner, subject=subject, deadline=request.deadline)
-    reasoner.flush(reading.access)
-    request.counted |= reasoner.counted()
-    return answer(found)
+    response = context.list_topics(reading, llm, subject=subject, deadline=request.deadline)
+    llm.flush(reading.access)
+    request.metrics |= llm.counted()
+    return json_response(response)
 
 
-def get_heat(request: Request) -> Answer:
+def get_heat(request: Request) -> Response:
     """How warm a session's chains are, newest first, with all that heat is made of:
     heat = base · e^(-hours since access / (tau · strength))."""
-    asked = request.query(PageQuery)
-    return answer(chains_view.heat_metrics(_read(request, asked), asked))
+    query = request.parse_query(PageQuery)
+    return json_response(chains_view.list_heat(_open_session(request, query), query))
 
 
-def get_segments(request: Request) -> Answer:
+def get_segments(request: Request) -> Response:
     """List the chains that hold events of a session, newest first by their last event."""
-    asked = request.query(SegmentsQuery)
-    return answer(chains_view.segments(_read(request, asked), asked))
+    query = request.parse_query(SegmentsQuery)
+    return json_response(chains_view.list_segments(_open_session(request, query), query))
 
 
-def _read(request: Request, asked: InScope) -> Reading:
+def _open_session(request: Request, query: ScopeQuery) -> SessionView:
     """The session, read on behalf of all who take part in it."""
-    session = sessions.require_shown(named(request, asked))
+    session = sessions.require_not_ended(find_session(request, query))
     principal = request.principal
     viewer = tuple(sorted(session.participants))
-    reader = Asker(principal.tenant, viewer, principal.user or NOBODY)
-    access = request.service.database.access(reader, request.deadline)
-    tuning = settings().tuning.with_overrides(session.tuning)
-    return Reading(access, session, tuning, datetime.now(UTC))
+    caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
+    access = request.resources.database.access(caller, request.deadline)
+    tuning = get_settings().tuning.with_overrides(session.tuning)
+    return SessionView(access, session, tuning, datetime.now(UTC))
 
 
-def _record(
-    request: Request, reading: Reading, given: list[FoundChain], degraded: list[str]
+def _record_use(
+    request: Request, reading: SessionView, chains: list[MatchedChain], degraded: list[str]
 ) -> None:
-    recorded = context.record_use(reading, given, request.service.embedder.space)
-    request.counted |= {
-        "Hits": len(given),
+    is_recorded = context.record_use(reading, chains, request.resources.embedder.space)
+    request.metrics |= {
+        "Hits": len(chains),
         "RecallsDegraded": int(bool(degraded)),
-        "RecallsNotRecorded": int(not recorded),
+        "RecallsNotRecorded": int(not is_recorded),
     }
 
 
 ROUTES = {
-    "GET /api/v1/sessions": Route(list_sessions, "read", {200: SessionPage}, query=Paging),
+    "GET /api/v1/sessions": Route(list_sessions, "read", {200: SessionPage}, query=PagingQuery),
     f"GET {SESSION}": Route(
         get_session,
         "read",
         {200: SessionOut},
-        query=InScope,
+        query=ScopeQuery,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/context": Route(
@@ -131,7 +139,7 @@ ROUTES = {
         search_context,
         "read",
         {200: SearchOut},
-        query=InScope,
+        query=ScopeQuery,
         body=SearchRequest,
         errors=(StateConflict,),
     ),
@@ -139,7 +147,7 @@ ROUTES = {
         get_topics,
         "read",
         {200: TopicsOut},
-        query=InScope,
+        query=ScopeQuery,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/analysis/heat": Route(

@@ -3,124 +3,124 @@
 from datetime import UTC, datetime
 
 from strandline.errors import Conflict, Forbidden, StateConflict
-from strandline.http.app import Answer, Request, Route, answer
-from strandline.log.append import Appended, asker
-from strandline.log.routes_write import append_all, idempotency_key
+from strandline.http.app import Request, Response, Route, json_response
+from strandline.log.append import AppendResult, make_caller
+from strandline.log.routes_write import append_bodies, idempotency_key
 from strandline.log.schemas import AppendHeaders, Receipt
-from strandline.schemas import AnswerModel
+from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (
     EndedOut,
-    InScope,
     InteractionIn,
     InteractionOut,
+    ScopeQuery,
     SessionEventIn,
     SessionIn,
     SessionOut,
 )
 from strandline.sessions.store import Session
 
-_REPLAYED = "Idempotent-Replayed"
+_REPLAYED_HEADER = "Idempotent-Replayed"
 
 
-def post_session(request: Request) -> Answer:
+def post_session(request: Request) -> Response:
     """Begin a session: 201, and the same for one that is there already. Who takes part holds for
     all its events, which need not name them again. (Appending under a new session_id begins one as
     well.)"""
-    access = request.service.database.access(asker(request.principal), request.deadline)
-    body = request.body(SessionIn)
-    begun, known = sessions.begin(access, request.principal, body)
-    return answer(begun, 201, {_REPLAYED: "true"} if known else None)
+    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    body = request.parse_body(SessionIn)
+    session, existed = sessions.begin_session(access, request.principal, body)
+    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if existed else None)
 
 
-def delete_session(request: Request) -> Answer:
+def delete_session(request: Request) -> Response:
     """End a session: it is hidden, and nothing can be added to it. Its events and what was made of
     them stay in the log, in recall and in its participants' context. Again changes nothing."""
-    session = named(request, request.query(InScope))
-    access = request.service.database.access(asker(request.principal), request.deadline)
-    return answer(sessions.end(access, session, datetime.now(UTC)))
+    session = find_session(request, request.parse_query(ScopeQuery))
+    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    return json_response(sessions.end_session(access, session, datetime.now(UTC)))
 
 
-def post_interaction(request: Request) -> Answer:
+def post_interaction(request: Request) -> Response:
     """Store what a user said and what an agent answered: two messages in one transaction, both or
     none. Under a key they are stored once, with the keys `<key>#user` and `<key>#agent`."""
     key = idempotency_key(request)
-    session = named(request, request.query(InScope))  # the append says if it ended
-    body = request.body(InteractionIn)
-    results = append_all(request, sessions.interaction(session, body, key), atomic=True)
-    refused = sessions.refused(results)
-    if refused is not None:
-        raise refused
+    session = find_session(request, request.parse_query(ScopeQuery))  # the append says if it ended
+    body = request.parse_body(InteractionIn)
+    results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
+    error = sessions.find_refusal(results)
+    if error is not None:
+        raise error
     user, agent = (result.receipt for result in results)
     assert user is not None
     assert agent is not None
-    stored = InteractionOut(session_id=session.session_id, user=user, agent=agent)
-    return _stored(stored, results)
+    response = InteractionOut(session_id=session.session_id, user=user, agent=agent)
+    return _stored_response(response, results)
 
 
-def post_session_event(request: Request) -> Answer:
+def post_session_event(request: Request) -> Response:
     """Append one event to a session: a message, thought, action, observation or upload. As POST
     /api/v1/events, but that the session says who takes part."""
     key = idempotency_key(request)
-    session = named(request, request.query(InScope))  # the append says if it ended
-    request.body(SessionEventIn)
+    session = find_session(request, request.parse_query(ScopeQuery))  # the append says if it ended
+    request.parse_body(SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
-    results = append_all(request, [(request.json() | members, key)], atomic=False)
+    results = append_bodies(request, [(request.parse_json() | members, key)], atomic=False)
     if results[0].error is not None:
         raise results[0].error
     assert results[0].receipt is not None
-    return _stored(results[0].receipt, results)
+    return _stored_response(results[0].receipt, results)
 
 
-def _stored(body: AnswerModel, results: list[Appended]) -> Answer:
-    replayed = all(result.replayed for result in results)
-    return answer(body, 201, {_REPLAYED: "true"} if replayed else None)
+def _stored_response(body: ResponseModel, results: list[AppendResult]) -> Response:
+    is_replay = all(result.is_replay for result in results)
+    return json_response(body, 201, {_REPLAYED_HEADER: "true"} if is_replay else None)
 
 
-def named(request: Request, asked: InScope) -> Session:
+def find_session(request: Request, query: ScopeQuery) -> Session:
     """The session of the path, for whoever may see it: a bound user who takes part, or any
     credential bound to none."""
-    access = request.service.database.access(asker(request.principal), request.deadline)
-    return sessions.find(access, request.path("session_id"), asked.scope_id)
+    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    return sessions.find_session(access, request.path_parameter("session_id"), query.scope_id)
 
 
 SESSION = "/api/v1/sessions/{session_id}"
 """The resource of one."""
-_GIVES = {_REPLAYED: "`true` when this was stored before."}
+_REPLAY_HEADERS = {_REPLAYED_HEADER: "`true` when this was stored before."}
 ROUTES = {
     "POST /api/v1/sessions": Route(
         post_session,
         "write",
         {201: SessionOut},
         body=SessionIn,
-        gives=_GIVES,
+        response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, StateConflict),
     ),
     f"DELETE {SESSION}": Route(
         delete_session,
         "write",
         {200: EndedOut},
-        query=InScope,
+        query=ScopeQuery,
         errors=(StateConflict,),
     ),
     f"POST {SESSION}/interactions": Route(
         post_interaction,
         "write",
         {201: InteractionOut},
-        query=InScope,
+        query=ScopeQuery,
         body=InteractionIn,
         headers=AppendHeaders,
-        gives=_GIVES,
+        response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, Conflict, StateConflict),
     ),
     f"POST {SESSION}/events": Route(
         post_session_event,
         "write",
         {201: Receipt},
-        query=InScope,
+        query=ScopeQuery,
         body=SessionEventIn,
         headers=AppendHeaders,
-        gives=_GIVES,
+        response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, Conflict, StateConflict),
     ),
 }

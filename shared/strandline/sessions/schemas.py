@@ -16,10 +16,17 @@ from strandline.log.schemas import (
     Receipt,
     SessionId,
 )
-from strandline.schemas import AnswerModel, Count, Dated, Participant, Participants, RequestModel
+from strandline.schemas import (
+    Count,
+    Participant,
+    Participants,
+    RequestModel,
+    ResponseModel,
+    TimestampFields,
+)
 
 MAX_CHAINS = 200
-_SUFFIX = len("#agent")
+_KEY_SUFFIX_LENGTH = len("#agent")
 
 
 class SessionIn(RequestModel):
@@ -39,14 +46,14 @@ class SessionIn(RequestModel):
     """May repeat the credential's tenant; another is refused."""
 
 
-class InScope(RequestModel):
+class ScopeQuery(RequestModel):
     """Query string of what is asked of one session."""
 
     scope_id: UUID | None = None
     """Which session is meant, where several in view have this name."""
 
 
-class InteractionIn(Dated):
+class InteractionIn(TimestampFields):
     """What a user said, and what an agent answered."""
 
     user_message: str = Field(min_length=1)
@@ -54,7 +61,9 @@ class InteractionIn(Dated):
     metadata: Metadata = Field(default_factory=dict)
     """Of both messages."""
     channel: Channel = "http"
-    source_event_key: Annotated[str, Field(min_length=1, max_length=512 - _SUFFIX)] | None = None
+    source_event_key: (
+        Annotated[str, Field(min_length=1, max_length=512 - _KEY_SUFFIX_LENGTH)] | None
+    ) = None
     """The caller's own key for the two: the messages' keys are `<key>#user` and `<key>#agent`."""
     user: Participant | None = None
     """Who asks; one of the participants. Found by itself where only one can be meant."""
@@ -70,7 +79,7 @@ class SessionEventIn(EventFields):
     """One event of the session; who takes part is known."""
 
 
-class ContextQuery(InScope):
+class ContextQuery(ScopeQuery):
     """Query string of a session's context."""
 
     query: str | None = Field(default=None, min_length=1, max_length=8000)
@@ -92,7 +101,7 @@ class SearchRequest(RequestModel):
     decide, and this does not."""
 
 
-class PageQuery(InScope):
+class PageQuery(ScopeQuery):
     """Query string of a session's list."""
 
     limit: Count = Field(default=50, ge=1, le=MAX_CHAINS)
@@ -108,7 +117,7 @@ class SegmentsQuery(PageQuery):
     """Besides the active ones."""
 
 
-class SessionOut(AnswerModel):
+class SessionOut(ResponseModel):
     """A conversation, and among whom it is."""
 
     session_id: str
@@ -118,21 +127,21 @@ class SessionOut(AnswerModel):
     metadata: Mapping[str, Any]
 
 
-class SessionPage(AnswerModel):
+class SessionPage(ResponseModel):
     """Conversations that have not ended, newest first by when they began."""
 
     sessions: list[SessionOut]
     next_cursor: str | None
 
 
-class EndedOut(AnswerModel):
+class EndedOut(ResponseModel):
     """The session has ended: no list shows it and nothing is added to it. Its events stay."""
 
     ended: Literal[True] = True
     events_kept: int
 
 
-class InteractionOut(AnswerModel):
+class InteractionOut(ResponseModel):
     """Both messages as they were stored."""
 
     session_id: str
@@ -140,7 +149,7 @@ class InteractionOut(AnswerModel):
     agent: Receipt
 
 
-class EntityOut(AnswerModel):
+class EntityOut(ResponseModel):
     """Somebody or something that a chain names."""
 
     name: str
@@ -148,7 +157,7 @@ class EntityOut(AnswerModel):
     """person, company, project, product, technology, place or other."""
 
 
-class MadeBy(AnswerModel):
+class MadeBy(ResponseModel):
     """Which model did a task, with which prompt."""
 
     model: str
@@ -157,7 +166,7 @@ class MadeBy(AnswerModel):
     """Why it was not the model that is configured."""
 
 
-class ChainOut(AnswerModel):
+class ChainOut(ResponseModel):
     """A closed run of events on one topic, as its newest version tells it."""
 
     chain_id: UUID
@@ -200,7 +209,7 @@ class ChainOut(AnswerModel):
     """By task."""
 
 
-class RecentOut(AnswerModel):
+class RecentOut(ResponseModel):
     """An event of short-term memory, and for how many it stands."""
 
     event: EventOut
@@ -210,7 +219,7 @@ class RecentOut(AnswerModel):
     """The chain that holds it, once its topic has ended."""
 
 
-class ContextOut(AnswerModel):
+class ContextOut(ResponseModel):
     """What a session's agent should have in mind."""
 
     session_id: str
@@ -226,7 +235,7 @@ class ContextOut(AnswerModel):
     """What this answer rested on: snapshot of the database, now, embedding space."""
 
 
-class ChainHit(AnswerModel):
+class ChainHit(ResponseModel):
     """A chain and why it was found."""
 
     chain: ChainOut
@@ -236,7 +245,7 @@ class ChainHit(AnswerModel):
     """How well words of its events answer, where that is why it was found."""
 
 
-class SearchOut(AnswerModel):
+class SearchOut(ResponseModel):
     """Chains that answer a question, best first."""
 
     session_id: str
@@ -248,7 +257,7 @@ class SearchOut(AnswerModel):
     """What this answer rested on: snapshot of the database, now, embedding space."""
 
 
-class TopicOut(AnswerModel):
+class TopicOut(ResponseModel):
     """A topic, and the recent events that are about it."""
 
     topic: str
@@ -263,14 +272,14 @@ class TopicOut(AnswerModel):
     """Who named it."""
 
 
-class TopicsOut(AnswerModel):
+class TopicsOut(ResponseModel):
     """What a session is about just now, the latest first; nothing where nothing was said lately."""
 
     session_id: str
     topics: list[TopicOut]
 
 
-class HeatOut(AnswerModel):
+class HeatOut(ResponseModel):
     """A chain's heat, and all that it is made of: heat = base · retention."""
 
     chain_id: UUID
@@ -300,7 +309,7 @@ class HeatOut(AnswerModel):
     """Until when it is warm enough to be promoted."""
 
 
-class HeatPage(AnswerModel):
+class HeatPage(ResponseModel):
     """How warm a session's chains are, newest first."""
 
     session_id: str
@@ -310,7 +319,7 @@ class HeatPage(AnswerModel):
     next_cursor: str | None
 
 
-class SegmentPage(AnswerModel):
+class SegmentPage(ResponseModel):
     """A session's chains, newest first."""
 
     session_id: str

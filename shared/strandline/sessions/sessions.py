@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 from strandline import participants
 from strandline.auth.principals import Principal
 from strandline.cursors import Cursors, Position
-from strandline.db.database import NOBODY, Access
+from strandline.db.database import NOBODY, TenantDb
 from strandline.errors import (
     BatchRefused,
     Conflict,
@@ -22,54 +22,59 @@ from strandline.errors import (
     StateConflict,
     StrandlineError,
 )
-from strandline.log.append import SESSION_ENDED, Appended
-from strandline.log.read import fitting
+from strandline.log.append import SESSION_ENDED_MESSAGE, AppendResult
+from strandline.log.read import fit_to_page
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session
 
 
-def begin(access: Access, principal: Principal, asked: SessionIn) -> tuple[SessionOut, bool]:
+def begin_session(
+    access: TenantDb, principal: Principal, request: SessionIn
+) -> tuple[SessionOut, bool]:
     """Begin a session, and say whether it was there before, the same. Raises Forbidden, Invalid for
     a name that other participants have, StateConflict for one that has ended or has other metadata.
     """
-    principal.require_own(asked.tenant_id, None)
-    members = _members(principal, asked)
-    scope_id = participants.scope_id(principal.tenant, members)
-    name = asked.session_id or str(uuid7())
+    principal.require_own_ids(request.tenant_id, None)
+    members = _resolve_participants(principal, request)
+    scope_id = participants.derive_scope_id(principal.tenant, members)
+    name = request.session_id or str(uuid7())
     with access.transaction():
-        met = store.meeting(access, name, scope_id)
-        if met is None:
-            metadata = json.dumps(asked.metadata or {})
-            made = store.begin(access, name, scope_id, members, metadata)
-            return _shown(made), False
-    if met.scope_id != scope_id:
+        existing = store.lock_and_find(access, name, scope_id)
+        if existing is None:
+            metadata = json.dumps(request.metadata or {})
+            session = store.create_session(access, name, scope_id, members, metadata)
+            return _to_session_out(session), False
+    if existing.scope_id != scope_id:
         raise Invalid(
             "session_id: this session has other participants; with others it is another session",
             field="session_id",
         )
-    require_open(met)
-    if asked.metadata is not None and asked.metadata != met.metadata:
+    require_open(existing)
+    if request.metadata is not None and request.metadata != existing.metadata:
         raise StateConflict(
             "session_id: this session is there already, with other metadata; leave metadata out "
             "to go on with it, or name another",
             field="session_id",
         )
-    return _shown(met), True
+    return _to_session_out(existing), True
 
 
-def _members(principal: Principal, asked: SessionIn) -> list[str]:
-    named = asked.user_id is not None and asked.agent_id is not None
-    if (asked.participants is None) != named:
+def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]:
+    has_names = request.user_id is not None and request.agent_id is not None
+    if (request.participants is None) != has_names:
         raise Invalid(
             "participants: give either participants, or user_id and agent_id", field="participants"
         )
-    if asked.participants is not None:
-        if asked.user_id is not None or asked.agent_id is not None:
+    if request.participants is not None:
+        if request.user_id is not None or request.agent_id is not None:
             raise Invalid("user_id: goes with agent_id, instead of participants", field="user_id")
-        members = participants.normalize_set(asked.participants)
+        members = participants.normalize_set(request.participants)
     else:
-        user, agent = _of_kind("user", asked.user_id or ""), _of_kind("agent", asked.agent_id or "")
+        user, agent = (
+            _to_participant("user", request.user_id or ""),
+            _to_participant("agent", request.agent_id or ""),
+        )
         members = sorted({user, agent})
     if principal.user and principal.user not in members:
         raise Forbidden(
@@ -79,29 +84,29 @@ def _members(principal: Principal, asked: SessionIn) -> list[str]:
     return members
 
 
-def _of_kind(kind: str, name: str) -> str:
+def _to_participant(kind: str, name: str) -> str:
     """A participant by its name alone, or in full."""
     full = name if name.strip().startswith(f"{kind}:") else f"{kind}:{name.strip()}"
     return participants.normalize(full, f"{kind}_id")
 
 
-def find(access: Access, session_id: str, scope_id: UUID | None) -> Session:
+def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Session:
     """The session in view of this name: the asker's own, else the only one (that has not ended). By
     its name alone a bound user is led to none that another user began: who writes there would be
     read by whom that user chose. Raises NotFound; StateConflict where the scope has to say which.
     """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
-    rows = store.named(access, session_id, scope_id)
+    rows = store.find_by_name(access, session_id, scope_id)
     if not rows:
         raise NotFound
-    own = [row for row in rows if row.writer == access.asker.writer]
-    bound = access.asker.writer != NOBODY
-    trusted = [row for row in rows if row.writer == NOBODY] if bound and not scope_id else rows
-    lasting = [row for row in trusted if row.ended_at is None]
-    for choice in (own, lasting, trusted):
-        if len(choice) == 1:
-            return choice[0]
+    own_rows = [row for row in rows if row.writer == access.caller.writer]
+    is_bound = access.caller.writer != NOBODY
+    trusted = [row for row in rows if row.writer == NOBODY] if is_bound and not scope_id else rows
+    open_rows = [row for row in trusted if row.ended_at is None]
+    for candidates in (own_rows, open_rows, trusted):
+        if len(candidates) == 1:
+            return candidates[0]
     reason = (
         "several sessions here have this name; say which one"
         if trusted
@@ -114,7 +119,7 @@ def find(access: Access, session_id: str, scope_id: UUID | None) -> Session:
     )
 
 
-def require_shown(session: Session) -> Session:
+def require_not_ended(session: Session) -> Session:
     """The session, if it has not ended. Raises NotFound."""
     if session.ended_at is not None:
         raise NotFound(
@@ -127,91 +132,96 @@ def require_shown(session: Session) -> Session:
 def require_open(session: Session) -> Session:
     """The session, if something may be added to it. Raises StateConflict."""
     if session.ended_at is not None:
-        raise StateConflict(SESSION_ENDED, field="session_id")
+        raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     return session
 
 
-def _shown(session: Session | store.ListedSession) -> SessionOut:
+def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
     return SessionOut.model_validate(vars(session))
 
 
-def shown(session: Session) -> SessionOut:
+def to_session_out(session: Session) -> SessionOut:
     """A session as its readers see it. Raises NotFound for one that has ended."""
-    return _shown(require_shown(session))
+    return _to_session_out(require_not_ended(session))
 
 
-def end(access: Access, session: Session, now: datetime) -> EndedOut:
+def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
     """Hide a session; again changes nothing."""
-    kept = store.end(access, session.session_id, session.scope_id, now)
-    return EndedOut(events_kept=kept)
+    event_count = store.end_session(access, session.session_id, session.scope_id, now)
+    return EndedOut(events_kept=event_count)
 
 
-def listed(access: Access, limit: int, cursor: str | None) -> SessionPage:
+def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPage:
     """Sessions in view that have not ended, newest first."""
-    of = Cursors(access.sealer, access.asker.tenant, "sessions", access.asker.viewer)
-    after = of.decode(cursor)
-    seen = store.newest(access, after, limit)
-    page = fitting(map(_shown, seen.rows[:limit]))
-    following = None
-    if len(page) < len(seen.rows):
-        last = seen.rows[len(page) - 1]
-        following = of.encode(
-            Position(after.mark if after else seen.mark, last.created_at, last.place)
+    cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
+    after = cursors.decode(cursor)
+    result = store.list_newest(access, after, limit)
+    page = fit_to_page(map(_to_session_out, result.rows[:limit]))
+    next_cursor = None
+    if len(page) < len(result.rows):
+        last = result.rows[len(page) - 1]
+        next_cursor = cursors.encode(
+            Position(
+                after.pg_snapshot if after else result.pg_snapshot, last.created_at, last.place
+            )
         )
-    return SessionPage(sessions=page, next_cursor=following)
+    return SessionPage(sessions=page, next_cursor=next_cursor)
 
 
 # adding to them ----------------------------------------------------------------------------------
 
 
-def interaction(
-    session: Session, asked: InteractionIn, key: str | None
+def split_interaction(
+    session: Session, request: InteractionIn, key: str | None
 ) -> list[tuple[dict[str, Any], str | None]]:
     """The two events that an interaction is, each with its Idempotency-Key."""
-    both = asked.model_dump(exclude_none=True, include={"tenant_id", "user_id"}) | {
+    common_fields = request.model_dump(exclude_none=True, include={"tenant_id", "user_id"}) | {
         "participants": session.participants,
         "session_id": session.session_id,
-        "channel": asked.channel,
-        "metadata": asked.metadata,
-        "occurred_at": asked.occurred_at,
+        "channel": request.channel,
+        "metadata": request.metadata,
+        "occurred_at": request.occurred_at,
     }
-    said = (("user", asked.user_message, asked.user), ("agent", asked.agent_response, asked.agent))
-    own = asked.source_event_key
+    messages = (
+        ("user", request.user_message, request.user),
+        ("agent", request.agent_response, request.agent),
+    )
+    source_key = request.source_event_key
     return [
         (
-            both
+            common_fields
             | {"role": role, "content": text, "speaker": speaker}
-            | {"source_event_key": own and f"{own}#{role}"},
+            | {"source_event_key": source_key and f"{source_key}#{role}"},
             key and f"{key}#{role}",
         )
-        for role, text, speaker in said
+        for role, text, speaker in messages
     ]
 
 
-_SAID = (
+_INTERACTION_FIELDS = (
     {"content": "user_message", "speaker": "user"},
     {"content": "agent_response", "speaker": "agent"},
 )
 """What an interaction calls the fields of its two events."""
 
 
-def refused(results: list[Appended]) -> StrandlineError | None:
+def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
     """Why an interaction was not stored, in its own words."""
-    found = [(n, result.error) for n, result in enumerate(results) if result.error is not None]
-    for n, error in found:
+    errors = [(n, result.error) for n, result in enumerate(results) if result.error is not None]
+    for n, error in errors:
         if not isinstance(error, BatchRefused):
-            return _renamed(error, _SAID[n] | {"occurred_at": "timestamp"})
-    return found[0][1] if found else None
+            return _rename_fields(error, _INTERACTION_FIELDS[n] | {"occurred_at": "timestamp"})
+    return errors[0][1] if errors else None
 
 
-def _renamed(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
+def _rename_fields(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
     """The error, with its fields called as the caller calls them. A message holds names alone."""
-    words = re.compile(rf"\b({'|'.join(names)})\b")
-    told = words.sub(lambda found: names[found[1]], error.message)
+    field_pattern = re.compile(rf"\b({'|'.join(names)})\b")
+    message = field_pattern.sub(lambda found: names[found[1]], error.message)
     details = dict(error.details)
     if "field" in details:
         details["field"] = names.get(str(details["field"]), details["field"])
     if isinstance(error, Conflict) and "fields" in details:
         differing = cast("list[str]", details["fields"])
         details["fields"] = [names.get(name, name) for name in differing]
-    return type(error)(told, **details)
+    return type(error)(message, **details)

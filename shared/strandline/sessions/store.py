@@ -7,12 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Look
-from strandline.log.store import FEW, Event
+from strandline.db.database import SnapshotRead, TenantDb
+from strandline.log.store import MAX_LISTED_SCOPES, Event
 
-SAME_NAME = 20
+MAX_SAME_NAME = 20
 """So many sessions of one name are told apart."""
-LOOKED_AT = 500
+MAX_RECENT = 500
 """So many of a session's newest events may be coalesced."""
 
 
@@ -31,7 +31,7 @@ class Session:
     """What its tenant set of `tuning.Tuning`."""
 
 
-def named(access: Access, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
+def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
     """The sessions in view of this name (in this scope): the asker's own first, then those
     that an unbound credential began, of each those that have not ended; not many."""
     return access.fetch(
@@ -60,11 +60,16 @@ def named(access: Access, session_id: str, scope_id: UUID | None) -> Sequence[Se
         order by s.writer = current_writer() desc, s.writer = '*' desc,
             s.ended_at nulls first, s.scope_id
         """,
-        {"session_id": session_id, "scope_id": scope_id, "most": SAME_NAME, "few": FEW},
+        {
+            "session_id": session_id,
+            "scope_id": scope_id,
+            "most": MAX_SAME_NAME,
+            "few": MAX_LISTED_SCOPES,
+        },
     )
 
 
-def meeting(access: Access, session_id: str, scope_id: UUID) -> Session | None:
+def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
     """The session that a new one of this name and scope would meet, the very one before others;
     inside of `transaction`. Until it ends nobody else begins one of that name: appends take the
     same lock."""
@@ -88,8 +93,8 @@ def meeting(access: Access, session_id: str, scope_id: UUID) -> Session | None:
     return rows[0] if rows else None
 
 
-def begin(
-    access: Access,
+def create_session(
+    access: TenantDb,
     session_id: str,
     scope_id: UUID,
     participants: Sequence[str],
@@ -131,14 +136,14 @@ def begin(
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _EventCount:
     events: int
 
 
-def end(access: Access, session_id: str, scope_id: UUID, now: datetime) -> int:
+def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime) -> int:
     """End a session, if it has not ended; gives how many events it keeps."""
-    (kept,) = access.fetch(
-        _Kept,
+    (row,) = access.fetch(
+        _EventCount,
         """
         with ended as (
             update sessions set ended_at = %(now)s
@@ -150,7 +155,7 @@ def end(access: Access, session_id: str, scope_id: UUID, now: datetime) -> int:
         """,
         {"session_id": session_id, "scope_id": scope_id, "now": now},
     )
-    return kept.events
+    return row.events
 
 
 @dataclass(frozen=True)
@@ -166,10 +171,12 @@ class ListedSession:
     """What tells sessions of one moment apart."""
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Look[ListedSession]:
+def list_newest(
+    access: TenantDb, after: Position | None, limit: int
+) -> SnapshotRead[ListedSession]:
     """Sessions in view that have not ended, newest first; one more than a page holds tells of a
     next one."""
-    return access.look(
+    return access.read_snapshot(
         ListedSession,
         """
         with view as materialized (select scopes_in_view() as scope_ids)
@@ -202,7 +209,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Look[ListedSes
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class RecentEvent:
     """What of a recent event decides whether a newer one stands for it."""
 
     event_id: UUID
@@ -211,10 +218,12 @@ class Glimpse:
     execution_id: str | None
 
 
-def recent(access: Access, session_id: str, scope_id: UUID, since: datetime) -> Sequence[Glimpse]:
+def list_recent(
+    access: TenantDb, session_id: str, scope_id: UUID, since: datetime
+) -> Sequence[RecentEvent]:
     """A session's newest events that were recorded after `since`, newest first."""
     return access.fetch(
-        Glimpse,
+        RecentEvent,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id
@@ -226,12 +235,12 @@ def recent(access: Access, session_id: str, scope_id: UUID, since: datetime) -> 
         where e.recorded_at > %(since)s
         order by e.seq desc
         """,
-        {"session_id": session_id, "scope_id": scope_id, "since": since, "most": LOOKED_AT},
+        {"session_id": session_id, "scope_id": scope_id, "since": since, "most": MAX_RECENT},
     )
 
 
 @dataclass(frozen=True)
-class Recent(Event):
+class ShortTermEvent(Event):
     """An event of short-term memory."""
 
     chain_id: UUID | None
@@ -243,10 +252,10 @@ class Recent(Event):
     """and the least trusted origin of that chain's events."""
 
 
-def shown(access: Access, event_ids: Sequence[UUID]) -> Sequence[Recent]:
+def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[ShortTermEvent]:
     """These events of one scope, newest first, with the chains that hold them."""
     return access.fetch(
-        Recent,
+        ShortTermEvent,
         """
         select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by,
             coalesce(v.trust, least_trust(v.chain_id, v.version)) as trust

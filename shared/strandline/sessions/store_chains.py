@@ -9,15 +9,15 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Look
-from strandline.log.fulltext import parser_text
+from strandline.db.database import SnapshotRead, TenantDb
+from strandline.log.fulltext import sanitize_for_parser
 
 _CANDIDATES = 200
 """Pieces of text that a question's words may find chains by."""
 
 
 @dataclass(frozen=True)
-class Chain:
+class ChainView:
     """A chain as one of its versions tells it."""
 
     chain_id: UUID
@@ -55,17 +55,17 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class FoundChain(Chain):
+class MatchedChain(ChainView):
     """A chain, and why it was found."""
 
     similarity: float | None
     text_score: float | None
 
 
-def latest(access: Access, scope_id: UUID, limit: int) -> Look[FoundChain]:
+def list_latest(access: TenantDb, scope_id: UUID, limit: int) -> SnapshotRead[MatchedChain]:
     """A scope's active chains, by their last event, newest first."""
-    return access.look(
-        FoundChain,
+    return access.read_snapshot(
+        MatchedChain,
         """
         with page as (
             select c.chain_id, c.version from chains c
@@ -80,21 +80,21 @@ def latest(access: Access, scope_id: UUID, limit: int) -> Look[FoundChain]:
     )
 
 
-def about(
-    access: Access,
+def search_chains(
+    access: TenantDb,
     scope_id: UUID,
     *,
     question: str,
     vector: Sequence[float] | None,
     space: str,
-    least: float,
+    min_similarity: float,
     limit: int,
-) -> Look[FoundChain]:
-    """A scope's active chains nearest to a question, of a cosine of `least` or more; then those
+) -> SnapshotRead[MatchedChain]:
+    """A scope's active chains nearest to a question, of a cosine of `min_similarity` or more; then those
     without a vector to compare (all of them, where the question has none), by how well words of
     their events answer it."""
-    return access.look(
-        FoundChain,
+    return access.read_snapshot(
+        MatchedChain,
         """
         with near as materialized (
             select v.chain_id, 1 - (v.embedding <=> %(vector)s::halfvec) as similarity
@@ -139,10 +139,10 @@ def about(
         """,
         {
             "scope_id": scope_id,
-            "question": parser_text(question),
+            "question": sanitize_for_parser(question),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
-            "least": least,
+            "least": min_similarity,
             "limit": limit,
             "candidates": _CANDIDATES,
         },
@@ -150,25 +150,25 @@ def about(
 
 
 @dataclass(frozen=True)
-class Segment(Chain):
+class SessionChain(ChainView):
     """A chain on a page of a session's, and the scope's mark that the page shows."""
 
     shown_at_seq: int
 
 
-def of_session(
-    access: Access,
+def list_session_chains(
+    access: TenantDb,
     session_id: str,
     scope_id: UUID,
     *,
     statuses: Sequence[str],
     after: Position | None,
     limit: int,
-) -> Look[Segment]:
+) -> SnapshotRead[SessionChain]:
     """The chains that hold events of a session, by their last event, newest first; one more than a
     page holds tells of a next one. Further pages show the versions that the first could see."""
-    return access.look(
-        Segment,
+    return access.read_snapshot(
+        SessionChain,
         """
         with mark as materialized (
             select coalesce(%(seq)s, (

@@ -1,10 +1,10 @@
 """A tenant's counters as Prometheus reads them (exposition format 0.0.4)."""
 
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 from strandline.llm import store as llm_store
 from strandline.log import store_counts
 
-_SHOWN = (
+_METRICS = (
     ("strandline_events_total", "counter", "Events ever appended.", "events"),
     ("strandline_scopes", "gauge", "Scopes.", "scopes"),
     ("strandline_stored_bytes", "gauge", "Content, metadata and payloads.", "stored_bytes"),
@@ -53,25 +53,28 @@ _SHOWN = (
 """Name, type and help of each, and the figure that it shows."""
 
 
-def trouble(access: Access) -> store_counts.Trouble:
+def count_failures(access: TenantDb) -> store_counts.BackgroundFailures:
     """What of the asker's tenant's background work fails, in numbers."""
-    return store_counts.trouble(access)
+    return store_counts.count_failures(access)
 
 
-def exposition(access: Access, space: str) -> str:
+def render_metrics(access: TenantDb, space: str) -> str:
     """The counters of the asker's tenant. No labels: the credential says whose they are."""
-    due, spent = store_counts.due(access, space), llm_store.spend(access)
-    found: dict[str, float] = {
-        **vars(store_counts.counters(access, space)),
-        "scopes_due": due.scopes,
-        "scopes_stuck": due.stuck,
-        "oldest_due_seconds": due.seconds,
-        "unembedded_seconds": due.unembedded_seconds,
-        "unfolded_seconds": due.unfolded_seconds,
-        "model_calls": spent.calls,
-        "model_usd": spent.cost_usd,
+    due_work, spend = (
+        store_counts.read_due_work(access, space),
+        llm_store.read_monthly_spend(access),
+    )
+    values: dict[str, float] = {
+        **vars(store_counts.read_counters(access, space)),
+        "scopes_due": due_work.scopes,
+        "scopes_stuck": due_work.stuck,
+        "oldest_due_seconds": due_work.seconds,
+        "unembedded_seconds": due_work.unembedded_seconds,
+        "unfolded_seconds": due_work.unfolded_seconds,
+        "model_calls": spend.calls,
+        "model_usd": spend.cost_usd,
     }
     return "".join(
-        f"# HELP {name} {told}\n# TYPE {name} {kind}\n{name} {found[field]}\n"
-        for name, kind, told, field in _SHOWN
+        f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n{name} {values[field]}\n"
+        for name, kind, help_text, field in _METRICS
     )

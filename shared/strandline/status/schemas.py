@@ -2,16 +2,16 @@
 
 from typing import Literal
 
-from strandline.schemas import AnswerModel
+from strandline.schemas import ResponseModel
 
 
-class Liveness(AnswerModel):
+class Liveness(ResponseModel):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class LanguageState(AnswerModel):
+class LanguageState(ResponseModel):
     """The language model, which is not asked for this."""
 
     provider: str | None
@@ -19,7 +19,7 @@ class LanguageState(AnswerModel):
     left alone for a while is each tenant's own: see `models.resting_until` of its usage."""
 
 
-class BackgroundState(AnswerModel):
+class BackgroundState(ResponseModel):
     """What fails of the tenant's background work; GET /api/v1/admin/jobs has the reasons."""
 
     scopes_stuck: int
@@ -29,7 +29,7 @@ class BackgroundState(AnswerModel):
     """Jobs that failed and were not tried again; they are kept for 30 days."""
 
 
-class Health(AnswerModel):
+class Health(ResponseModel):
     """What the service needs, and whether it answers."""
 
     status: Literal["ok", "degraded", "unavailable"]

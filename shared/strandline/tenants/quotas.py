@@ -6,44 +6,44 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
-from strandline.errors import QuotaExceeded, StrandlineError, TooLarge, Unavailable, Unsure
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
+from strandline.errors import OutcomeUnknown, QuotaExceeded, StrandlineError, TooLarge, Unavailable
 from strandline.tenants import store_quotas
 from strandline.tenants.store_quotas import Quota
 
-_LAPSE_SECONDS = 60.0
+_SLICE_TTL_SECONDS = 60.0
 """Units not spent after this long are given up; a changed limit holds everywhere by then. The
 database counts on it (`recent_period`)."""
-_KEPT = 30_000
+_MAX_SLICES = 30_000
 
 
 @dataclass
-class _Slice:
+class _LocalBalance:
     """What this process holds of one tenant's quota."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     units: int = 0
-    lapses_at: float = 0.0
-    refused: int = 0
+    expires_at: float = 0.0
+    refused_units: int = 0
     """So many units were refused,"""
     refused_until: float = 0.0
     """and until then nobody needs to ask again for as many. Both times in time.monotonic()."""
     limit: int = 0
     at_once: int = 0
 
-    def left(self) -> int:
+    def remaining_units(self) -> int:
         """Units that may still be spent."""
-        if time.monotonic() >= self.lapses_at:
+        if time.monotonic() >= self.expires_at:
             self.units = 0
         return self.units
 
-    def refuses(self, need: int) -> bool:
+    def is_refused(self, units: int) -> bool:
         """The answer is known from before."""
-        return need >= self.refused and time.monotonic() < self.refused_until
+        return units >= self.refused_units and time.monotonic() < self.refused_until
 
 
-class Quotas:
+class QuotaManager:
     """What tenants may use: spends from slices that are leased from the database. Shared by
     threads, one to a process.
 
@@ -53,7 +53,7 @@ class Quotas:
     round trip. A refusal is remembered until its time, so that a flood costs no connection.
     """
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: ServiceSettings) -> None:
         self.defaults: Mapping[Quota, int] = {
             "requests": settings.tenant_requests_per_minute,
             "appends": settings.tenant_appends_per_minute,
@@ -65,7 +65,7 @@ class Quotas:
         """The budget for language models of a tenant for which no operator set any; None is no
         limit. It is spent by `metering`."""
         self._database = database
-        self._slices: dict[tuple[str, Quota], _Slice] = {}
+        self._balances: dict[tuple[str, Quota], _LocalBalance] = {}
         self._lock = threading.Lock()
 
     def spend(self, tenant: str, quota: Quota, units: int, deadline: float | None = None) -> None:
@@ -75,86 +75,95 @@ class Quotas:
         """
         if units <= 0:
             return
-        held = self._held(tenant, quota)
-        _acquire(held.lock, deadline)
+        balance = self._balance_of(tenant, quota)
+        _acquire(balance.lock, deadline)
         try:
-            left = held.left()  # once: what lapses from here on is spent all the same
-            need = units - left
-            if need > 0 and not held.refuses(need):
-                left += self._lease(held, tenant, quota, need, deadline)
-            if units > left:
-                raise _refusal(held, quota, units)
-            held.units = left - units
+            available = (
+                balance.remaining_units()
+            )  # once: what lapses from here on is spent all the same
+            need = units - available
+            if need > 0 and not balance.is_refused(need):
+                available += self._lease(balance, tenant, quota, need, deadline)
+            if units > available:
+                raise _quota_error(balance, quota, units)
+            balance.units = available - units
         finally:
-            held.lock.release()
+            balance.lock.release()
 
-    def give_back(self, tenant: str, quota: Quota, units: int) -> None:
+    def refund(self, tenant: str, quota: Quota, units: int) -> None:
         """Return units of a spend that came to nothing. Where their slice has lapsed they are
         lost: a rate grows again, and a level is counted anew."""
-        held = self._held(tenant, quota)
-        with held.lock:
-            if time.monotonic() < held.lapses_at:
-                held.units += max(0, units)
+        balance = self._balance_of(tenant, quota)
+        with balance.lock:
+            if time.monotonic() < balance.expires_at:
+                balance.units += max(0, units)
 
-    def _held(self, tenant: str, quota: Quota) -> _Slice:
-        if held := self._slices.get((tenant, quota)):
-            return held
+    def _balance_of(self, tenant: str, quota: Quota) -> _LocalBalance:
+        if balance := self._balances.get((tenant, quota)):
+            return balance
         with self._lock:
-            if len(self._slices) >= _KEPT:
-                self._slices.clear()
-            return self._slices.setdefault((tenant, quota), _Slice())
+            if len(self._balances) >= _MAX_SLICES:
+                self._balances.clear()
+            return self._balances.setdefault((tenant, quota), _LocalBalance())
 
     def _lease(
-        self, held: _Slice, tenant: str, quota: Quota, need: int, deadline: float | None
+        self, balance: _LocalBalance, tenant: str, quota: Quota, need: int, deadline: float | None
     ) -> int:
-        asked_at = time.monotonic()
-        access = self._database.access(Asker.background(tenant), deadline)
+        requested_at = time.monotonic()
+        access = self._database.connect_as(Caller.background(tenant), deadline)
         try:
-            got = store_quotas.lease(access, quota, need, self.defaults[quota], self.burst_seconds)
-        except Unsure as error:  # whatever became of the lease, nothing of the request was stored
+            grant = store_quotas.lease_units(
+                access, quota, need, self.defaults[quota], self.burst_seconds
+            )
+        except (
+            OutcomeUnknown
+        ) as error:  # whatever became of the lease, nothing of the request was stored
             raise Unavailable from error
-        held.limit, held.at_once = got.limit, got.at_once
-        if got.granted:
-            held.lapses_at = asked_at + _LAPSE_SECONDS
+        balance.limit, balance.at_once = grant.limit, grant.at_once
+        if grant.granted:
+            balance.expires_at = requested_at + _SLICE_TTL_SECONDS
         else:
-            held.refused, held.refused_until = need, time.monotonic() + got.retry_after
-        return got.granted
+            balance.refused_units, balance.refused_until = (
+                need,
+                time.monotonic() + grant.retry_after,
+            )
+        return grant.granted
 
 
 def _acquire(lock: threading.Lock, deadline: float | None) -> None:
     """One thread leases, the others wait for its slice: no longer than they may."""
-    left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-    if not lock.acquire(timeout=left):
+    timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+    if not lock.acquire(timeout=timeout):
         raise Unavailable
 
 
-def _refusal(held: _Slice, quota: Quota, units: int) -> StrandlineError:
-    retry_after = max(1, math.ceil(held.refused_until - time.monotonic()))
+def _quota_error(balance: _LocalBalance, quota: Quota, units: int) -> StrandlineError:
+    retry_after = max(1, math.ceil(balance.refused_until - time.monotonic()))
     if quota == "stored_bytes":
-        allowed = f"{held.limit:,} bytes in all"
+        limit_text = f"{balance.limit:,} bytes in all"
     else:
-        allowed = f"{held.limit:,} a minute, {held.at_once:,} at once"
-    said = f"{quota}: the tenant's quota is {allowed}"
-    if units > held.at_once > 0:
+        limit_text = f"{balance.limit:,} a minute, {balance.at_once:,} at once"
+    summary = f"{quota}: the tenant's quota is {limit_text}"
+    if units > balance.at_once > 0:
         return TooLarge(
-            f"{said}, and this request needs {units:,}. Waiting does not help: send less at once, "
+            f"{summary}, and this request needs {units:,}. Waiting does not help: send less at once, "
             "or ask the operator for more.",
             quota=quota,
-            limit=held.limit,
-            at_once=held.at_once,
+            limit=balance.limit,
+            at_once=balance.at_once,
         )
-    waiting_helps = held.at_once > 0 and quota != "stored_bytes"
-    way_out = (
+    waiting_helps = balance.at_once > 0 and quota != "stored_bytes"
+    advice = (
         f"try again in {retry_after} s, or ask the operator for more"
         if waiting_helps
         else "ask the operator for more"
     )
-    refused = QuotaExceeded(
-        f"{said}, and {units:,} more are not free now: {way_out}.",
+    error = QuotaExceeded(
+        f"{summary}, and {units:,} more are not free now: {advice}.",
         quota=quota,
         retry_after=retry_after,
-        limit=held.limit,
-        at_once=held.at_once,
+        limit=balance.limit,
+        at_once=balance.at_once,
     )
-    refused.retryable = waiting_helps
-    return refused
+    error.retryable = waiting_helps
+    return error

@@ -10,11 +10,11 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.cursors import Position
-from strandline.db.database import Access
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class Act:
+class AuditContext:
     """What somebody with a right over a tenant does: who, and how it was asked for."""
 
     route: str
@@ -27,13 +27,13 @@ class Act:
 
 
 @dataclass(frozen=True)
-class _Added:
+class _AuditId:
     audit_id: UUID
 
 
-def add(
-    access: Access,
-    act: Act,
+def add_entry(
+    access: TenantDb,
+    context: AuditContext,
     target: Mapping[str, str],
     details: Mapping[str, object] | None = None,
     *,
@@ -43,7 +43,7 @@ def add(
     `target` holds ids alone, `details` what was made or changed, as JSON: rights, a user, moments,
     numbers; no words, nothing secret. `outcome` is `done`, or an error's code."""
     access.fetch(
-        _Added,
+        _AuditId,
         """
         insert into audit_log (tenant_id, audit_id, actor_tenant, actor_key_id, actor_user, route,
             target, details, outcome, request_id)
@@ -52,22 +52,22 @@ def add(
         returning audit_id
         """,
         {
-            "tenant": access.asker.tenant,
+            "tenant": access.caller.tenant,
             "audit_id": uuid7(),
-            "actor_tenant": act.tenant,
-            "actor_key_id": act.key_id,
-            "actor_user": act.user,
-            "route": act.route,
+            "actor_tenant": context.tenant,
+            "actor_key_id": context.key_id,
+            "actor_user": context.user,
+            "route": context.route,
             "target": json.dumps(dict(target)),
             "details": json.dumps(dict(details or {})),
             "outcome": outcome,
-            "request_id": act.request_id,
+            "request_id": context.request_id,
         },
     )
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditRow:
     """A row of the trail, and the database snapshot that its page shows."""
 
     audit_id: UUID
@@ -80,14 +80,14 @@ class Entry:
     details: Mapping[str, Any]
     outcome: str
     request_id: str
-    mark: str
+    pg_snapshot: str
 
 
-def newest(access: Access, after: Position | None, limit: int) -> Sequence[Entry]:
+def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[AuditRow]:
     """The trail of the asker's tenant, newest first; further pages see the snapshot of the
     first."""
     return access.fetch(
-        Entry,
+        AuditRow,
         """
         select a.audit_id, a.at, a.actor_tenant, a.actor_key_id, a.actor_user, a.route, a.target,
             a.details, a.outcome, a.request_id,
@@ -99,7 +99,7 @@ def newest(access: Access, after: Position | None, limit: int) -> Sequence[Entry
         limit %(limit)s
         """,
         {
-            "mark": after and after.mark,
+            "mark": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from strandline.db.database import Access, Connection
-from strandline.tenants.store import named
+from strandline.db.database import Connection, TenantDb
+from strandline.tenants.store import list_tenant_ids
 
 type Quota = Literal["requests", "appends", "stored_bytes"]
 
@@ -21,7 +21,7 @@ class Limits:
     model_usd_per_month: float | None = None
 
 
-def limits(access: Access) -> Limits | None:
+def read_limits(access: TenantDb) -> Limits | None:
     """The limits set for the asker's tenant; None where there is no such tenant."""
     rows = access.fetch(
         Limits,
@@ -33,7 +33,7 @@ def limits(access: Access) -> Limits | None:
     return rows[0] if rows else None
 
 
-def set_limits(access: Access, wanted: Limits) -> bool:
+def set_limits(access: TenantDb, limits: Limits) -> bool:
     """Set all limits of the asker's tenant, which hold everywhere after a minute; inside of
     `transaction`. Says whether there is such a tenant. Each is None or from 0, rates and USD up to
     10^9."""
@@ -43,14 +43,14 @@ def set_limits(access: Access, wanted: Limits) -> bool:
             " appends_per_minute = %(appends_per_minute)s, stored_bytes_limit = %(stored_bytes)s,"
             " model_usd_per_month = %(model_usd_per_month)s"
             " where tenant_id = current_tenant()",
-            vars(wanted),
+            vars(limits),
         )
         > 0
     )
 
 
 @dataclass(frozen=True)
-class Leased:
+class QuotaLease:
     """What a lease gave."""
 
     granted: int
@@ -62,19 +62,21 @@ class Leased:
     """Seconds until it is worth to ask again; 0 when units were granted."""
 
 
-def lease(access: Access, quota: Quota, need: int, default: int, burst_seconds: float) -> Leased:
-    """Lease `need` units of the asker's tenant or up to a slice, or none. A transaction of its own
+def lease_units(
+    access: TenantDb, quota: Quota, units: int, default: int, burst_seconds: float
+) -> QuotaLease:
+    """Lease `units` units of the asker's tenant or up to a slice, or none. A transaction of its own
     in one round trip, which waits for no disk: outside of any other."""
-    (leased,) = access.fetch(
-        Leased,
+    (result,) = access.fetch(
+        QuotaLease,
         "select * from lease_quota(%(quota)s, %(need)s, %(default)s, %(burst)s::numeric)",
-        {"quota": quota, "need": need, "default": default, "burst": burst_seconds},
+        {"quota": quota, "need": units, "default": default, "burst": burst_seconds},
     )
-    return leased
+    return result
 
 
 @dataclass(frozen=True)
-class Use:
+class QuotaUsage:
     """How much of a quota is used now."""
 
     quota: Quota
@@ -92,10 +94,12 @@ class Use:
     measured_at: datetime | None
 
 
-def usage(access: Access, defaults: Mapping[Quota, int], burst_seconds: float) -> list[Use]:
+def read_usage(
+    access: TenantDb, defaults: Mapping[Quota, int], burst_seconds: float
+) -> list[QuotaUsage]:
     """The quotas of the asker's tenant, in the order of `defaults`."""
     rows = access.fetch(
-        Use,
+        QuotaUsage,
         """
         select asked.quota, most.most as "limit", at_once.at_once, taken.taken,
             case when asked.quota = 'stored_bytes' or most.most = 0 then 0
@@ -122,9 +126,9 @@ def usage(access: Access, defaults: Mapping[Quota, int], burst_seconds: float) -
     return list(rows)
 
 
-def due(connection: Connection, seconds: int, limit: int) -> list[str]:
+def list_tenants_to_recount(connection: Connection, seconds: int, limit: int) -> list[str]:
     """Tenants whose stored bytes were counted at least `seconds` ago and have changed since."""
-    return named(
+    return list_tenant_ids(
         connection,
         "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
         (seconds, limit),
@@ -132,15 +136,15 @@ def due(connection: Connection, seconds: int, limit: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Due:
+class _QuotaName:
     quota: Quota
 
 
-def is_due(access: Access, seconds: int) -> bool:
+def is_recount_due(access: TenantDb, seconds: int) -> bool:
     """Whether the asker's tenant is one of these."""
     return bool(
         access.fetch(
-            _Due,
+            _QuotaName,
             """
             select q.quota from quotas q
             where q.quota = 'stored_bytes' and (
@@ -155,7 +159,7 @@ def is_due(access: Access, seconds: int) -> bool:
     )
 
 
-def measure(access: Access) -> None:
+def recount_usage(access: TenantDb) -> None:
     """Count what the asker's tenant stores, and set the level of its quota to that and to what
     instances may still hold; inside of `transaction`. Counts first and locks the row then, so that
     no lease waits for the counting; what was leased meanwhile is among the recent units.

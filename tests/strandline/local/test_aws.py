@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError  # pyright: ignore[reportMissingType
 from moto.s3.models import s3_backends
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.local import aws_blobs
 from strandline.local.aws import LocalAws, client
 from strandline.local.aws_blobs import BlobFolder
@@ -258,24 +258,24 @@ def test_an_upload_of_before_a_restart_is_hashed_by_us(tmp_path: Path) -> None:
     upload, wrong = uuid.uuid4(), uuid.uuid4()
     digest = hashlib.sha256(b"bytes").digest()
     with LocalAws(tmp_path) as aws:
-        put = Blobs(aws.bucket).put_url("acme", upload, 5, digest, 60)
+        put = BlobStore(aws.bucket).presign_put("acme", upload, 5, digest, 60)
         headers = {name.replace("-", "_"): value for name, value in put.headers.items()}
         assert sent(put.url, b"bytes", **headers)[0] == 200
         with closing(client("s3", config=ONCE)) as s3:
             s3.put_object(Bucket=aws.bucket, Key=f"_uploads/acme/{wrong}", Body=b"other")
     with LocalAws(tmp_path) as aws:
-        blobs, deadline = Blobs(aws.bucket), time.monotonic() + 10
-        found = blobs.uploaded("acme", upload, deadline)
+        blobs, deadline = BlobStore(aws.bucket), time.monotonic() + 10
+        found = blobs.inspect_upload("acme", upload, deadline)
         assert found is not None
         assert (found.size, found.sha256) == (5, digest)
-        assert blobs.adopt("acme", upload, "cid", found.etag)
-        assert blobs.head_text("acme", "cid", 3) == "byt"
-        other = blobs.uploaded("acme", wrong, deadline)
+        assert blobs.store_upload("acme", upload, "cid", found.etag)
+        assert blobs.read_text_prefix("acme", "cid", 3) == "byt"
+        other = blobs.inspect_upload("acme", wrong, deadline)
         assert other is not None
         assert other.sha256 != digest
         assert blobs.remove_uploads("acme", [upload, wrong, uuid.uuid4()]) != []
-        assert blobs.uploaded("acme", upload, deadline) is None
-        assert not blobs.adopt("acme", upload, "cid", found.etag)
+        assert blobs.inspect_upload("acme", upload, deadline) is None
+        assert not blobs.store_upload("acme", upload, "cid", found.etag)
 
 
 def test_presigned_urls_work_without_a_client(aws: LocalAws, s3: Any) -> None:
@@ -307,13 +307,15 @@ def test_a_stranger_with_another_key_is_refused(aws: LocalAws) -> None:
         stranger.list_objects_v2(Bucket=aws.bucket)
     other = {"aws_access_key_id": "another", "aws_secret_access_key": "key"}
     with closing(client("sqs", **other)) as stranger, pytest.raises(ClientError):
-        stranger.receive_message(QueueUrl=aws.queue_url)
+        stranger.receive_message(QueueUrl=aws.work_queue_url)
 
 
 def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
     with closing(client("sqs")) as sqs:
-        asked = sqs.get_queue_attributes(QueueUrl=aws.queue_url, AttributeNames=["All"])
-        dead = sqs.get_queue_attributes(QueueUrl=aws.dead_letter_url, AttributeNames=["QueueArn"])
+        asked = sqs.get_queue_attributes(QueueUrl=aws.work_queue_url, AttributeNames=["All"])
+        dead = sqs.get_queue_attributes(
+            QueueUrl=aws.work_dead_letter_url, AttributeNames=["QueueArn"]
+        )
     attributes = asked["Attributes"]
     assert attributes["VisibilityTimeout"] == "180"
     assert '"maxReceiveCount":3' in attributes["RedrivePolicy"].replace(" ", "")
@@ -323,7 +325,7 @@ def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
 def test_the_state_machines_of_moto_sign_too(aws: LocalAws) -> None:
     made: Any = boto_client_for("us-east-1", "sqs")
     with closing(made) as sqs:
-        assert aws.queue_url in sqs.list_queues()["QueueUrls"]
+        assert aws.work_queue_url in sqs.list_queues()["QueueUrls"]
 
 
 def test_the_environment_is_ours_and_then_given_back(

@@ -22,8 +22,8 @@ import pytest
 from strandline.local import postgres_supervisor
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
-from strandline.local.postgres_supervisor import PostgresKeeper, cause
-from strandline.local.runtime import Running, admin_key_file, running
+from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
+from strandline.local.runtime import LocalService, admin_key_file, run_local_service
 from tests.strandline.local.programs import (
     END_SECONDS,
     ROOT,
@@ -69,7 +69,7 @@ def call(url: str, key: str, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def append(service: Running, content: str) -> Any:
+def append(service: LocalService, content: str) -> Any:
     """The receipt, or None where the service says to try again; any other refusal is an error."""
     try:
         return call(service.url, service.key, "/api/v1/events", EVENT | {"content": content})
@@ -128,7 +128,7 @@ def test_a_full_disk_that_is_freed_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = Tries(monkeypatch)
-    with small_disk(fresh, DISK_MEGABYTES) as mounted, running(fresh, 0) as service:
+    with small_disk(fresh, DISK_MEGABYTES) as mounted, run_local_service(fresh, 0) as service:
         receipts: list[Any] = [append(service, f"before {n}") for n in range(5)]
         with no_room(fresh, mounted):
             receipts += [append(service, f"full {n}") for n in range(3)]
@@ -149,16 +149,21 @@ def test_what_a_failed_start_says_is_one_line() -> None:
         '2026-01-01 00:00:00 UTC [7] FATAL:  could not write "postmaster.pid": No space left\n'
         "2026-01-01 00:00:00 UTC [7] LOG:  database system is shut down\n"
     )
-    assert cause(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
-    assert cause(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
-    assert cause(TimeoutError()) == "TimeoutError"
+    assert (
+        summarize_error(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
+    )
+    assert (
+        summarize_error(OSError(28, "No space left on device"))
+        == "[Errno 28] No space left on device"
+    )
+    assert summarize_error(TimeoutError()) == "TimeoutError"
     hinted = (
         'Postgres did not start in /data: postgres: could not access directory "/data/pgdata": '
         "Permission denied\nRun initdb or pg_basebackup to initialize a data directory.\n"
     )
     told = 'could not access directory "/data/pgdata": Permission denied'
-    assert cause(PostgresUnusable(hinted)) == told
-    assert cause(KeyError("pid")) == "KeyError: 'pid'"
+    assert summarize_error(PostgresUnusable(hinted)) == told
+    assert summarize_error(KeyError("pid")) == "KeyError: 'pid'"
 
 
 class Failing(EmbeddedPostgres):
@@ -167,7 +172,7 @@ class Failing(EmbeddedPostgres):
     def __init__(self, data: Path, error: Exception) -> None:
         self.data, self.starts, self._error = data, 0, error
 
-    def ended(self) -> bool:
+    def has_exited(self) -> bool:
         return self.starts < 3
 
     def cancel(self) -> None:
@@ -197,8 +202,8 @@ def test_a_start_is_tried_again_whatever_it_failed_with(
 ) -> None:
     monkeypatch.setattr(postgres_supervisor, "FIRST_PAUSE_SECONDS", 0.01)
     server, losses = Failing(tmp_path, error), list[str]()
-    with contextlib.closing(PostgresKeeper(server, [], losses.append)):
-        until(lambda: not server.ended(), 5)
+    with contextlib.closing(PostgresSupervisor(server, [], losses.append)):
+        until(lambda: not server.has_exited(), 5)
     assert losses == []
 
 
@@ -206,7 +211,7 @@ def test_a_pid_file_that_is_no_text_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = Tries(monkeypatch)
-    with running(fresh, 0) as service:
+    with run_local_service(fresh, 0) as service:
         data = fresh / "postgres" / "pgdata"
         signal_database(service.directory, signal.SIGKILL)
         (data / "postmaster.pid").write_bytes(b"\xff\xfe\x00\n" * 9)
@@ -403,26 +408,26 @@ def test_ctrl_c_ends_the_set_up_too(
 
 
 def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path) -> None:
-    with running(fresh, 0) as service:
+    with run_local_service(fresh, 0) as service:
         first = service.key
         assert "made just now" in service.key_notice
         file = admin_key_file(service.directory)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         listed = call(service.url, first, "/api/v1/usage")
         assert listed
-    with running(fresh, 0) as service:
+    with run_local_service(fresh, 0) as service:
         assert service.key == first
         assert "the same" in service.key_notice
         with psycopg.connect(service.postgres.dsn("strandline"), autocommit=True) as administrator:
             (count,) = administrator.execute("select count(*) from api_keys").fetchone() or (0,)
             assert count == 1
             administrator.execute("update api_keys set revoked_at = now()")
-    with running(fresh, 0) as service:
+    with run_local_service(fresh, 0) as service:
         assert service.key != first
         assert "was revoked" in service.key_notice
         assert append(service, "by the new one")
     file.write_text("strandline_of_another_directory")
-    with running(fresh, 0) as service:
+    with run_local_service(fresh, 0) as service:
         assert "not one of this data directory" in service.key_notice
         assert append(service, "by the newest")
 

@@ -51,7 +51,7 @@ class Recorder:
 
 @contextmanager
 def polling(aws: LocalAws, handler: Recorder) -> Generator[None]:
-    poller = QueuePoller(aws.queue_url, handler)
+    poller = QueuePoller(aws.work_queue_url, handler)
     poller.start()
     yield
     poller.stop()
@@ -72,10 +72,10 @@ def left(sqs: Any, url: str) -> int:
 
 def dead(aws: LocalAws, sqs: Any) -> list[str]:
     """The bodies in the dead-letter queue, which is emptied."""
-    messages = sqs.receive_message(QueueUrl=aws.dead_letter_url, MaxNumberOfMessages=10)
+    messages = sqs.receive_message(QueueUrl=aws.work_dead_letter_url, MaxNumberOfMessages=10)
     for message in messages.get("Messages", []):
         handle = message["ReceiptHandle"]
-        sqs.delete_message(QueueUrl=aws.dead_letter_url, ReceiptHandle=handle)
+        sqs.delete_message(QueueUrl=aws.work_dead_letter_url, ReceiptHandle=handle)
     return [message["Body"] for message in messages.get("Messages", [])]
 
 
@@ -86,12 +86,12 @@ def raising(event: Event) -> None:
 def test_an_event_is_what_lambda_gives(aws: LocalAws, sqs: Any) -> None:
     attributes = {"kind": {"DataType": "String", "StringValue": "hint"}}
     sent = sqs.send_message(
-        QueueUrl=aws.queue_url, MessageBody='{"a":1}', MessageAttributes=attributes
+        QueueUrl=aws.work_queue_url, MessageBody='{"a":1}', MessageAttributes=attributes
     )
     handler = Recorder()
     with polling(aws, handler):
         until(lambda: handler.events)
-        until(lambda: left(sqs, aws.queue_url) == 0)
+        until(lambda: left(sqs, aws.work_queue_url) == 0)
     record = handler.events[0]["Records"][0]
     assert record["messageId"] == sent["MessageId"]
     assert record["body"] == '{"a":1}'
@@ -109,11 +109,11 @@ def test_an_event_is_what_lambda_gives(aws: LocalAws, sqs: Any) -> None:
 
 def test_up_to_ten_come_at_once_and_all_are_deleted(aws: LocalAws, sqs: Any) -> None:
     entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(10)]
-    sqs.send_message_batch(QueueUrl=aws.queue_url, Entries=entries)
-    sqs.send_message(QueueUrl=aws.queue_url, MessageBody="10")
+    sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
+    sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="10")
     handler = Recorder(lambda event: {"batchItemFailures": []})
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.queue_url) == 0)
+        until(lambda: left(sqs, aws.work_queue_url) == 0)
     assert sorted(map(int, handler.bodies())) == list(range(11))
     assert [len(event["Records"]) for event in handler.events] == [10, 1]
 
@@ -133,9 +133,9 @@ def test_only_what_is_reported_comes_back(
 
     handler = Recorder(refuse_bad_once)
     entries = [{"Id": name, "MessageBody": name} for name in ("good", "bad")]
-    sqs.send_message_batch(QueueUrl=aws.queue_url, Entries=entries)
+    sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.queue_url) == 0)
+        until(lambda: left(sqs, aws.work_queue_url) == 0)
     assert sorted(handler.bodies()) == ["bad", "bad", "good"]
     assert dead(aws, sqs) == []
 
@@ -156,12 +156,12 @@ def test_a_failed_batch_is_tried_three_times_and_then_dead(
 ) -> None:
     monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
     handler = Recorder(lambda _: {"batchItemFailures": [failure]}) if failure else Recorder(raising)
-    sqs.send_message(QueueUrl=aws.queue_url, MessageBody="poison")
+    sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="poison")
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.dead_letter_url) == 1)
+        until(lambda: left(sqs, aws.work_dead_letter_url) == 1)
     assert handler.bodies() == ["poison"] * 3
     assert dead(aws, sqs) == ["poison"]
-    assert left(sqs, aws.queue_url) == 0
+    assert left(sqs, aws.work_queue_url) == 0
 
 
 def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) -> None:
@@ -172,10 +172,10 @@ def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) ->
         if len(times) == 1:
             raise RuntimeError
 
-    sqs.send_message(QueueUrl=aws.queue_url, MessageBody="again")
+    sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="again")
     with polling(aws, Recorder(fail_once)):
         until(lambda: len(times) == 2)
-        until(lambda: left(sqs, aws.queue_url) == 0)
+        until(lambda: left(sqs, aws.work_queue_url) == 0)
     assert 0.8 < times[1] - times[0] < 5
 
 
@@ -184,12 +184,12 @@ def test_a_queue_that_does_not_answer_is_asked_again(
 ) -> None:
     monkeypatch.setattr(queue_source, "BACKOFF_SECONDS", 0.05)
     handler = Recorder()
-    poller = QueuePoller(aws.queue_url, handler)
+    poller = QueuePoller(aws.work_queue_url, handler)
     monkeypatch.setattr(poller, "_url", aws.endpoint + "/123456789012/absent")
     poller.start()
     until(lambda: "does not answer" in caplog.text)
-    monkeypatch.setattr(poller, "_url", aws.queue_url)
-    sqs.send_message(QueueUrl=aws.queue_url, MessageBody="still here")
+    monkeypatch.setattr(poller, "_url", aws.work_queue_url)
+    sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="still here")
     until(lambda: handler.bodies() == ["still here"])
     poller.stop()
     assert "does not answer" in caplog.text
@@ -198,7 +198,7 @@ def test_a_queue_that_does_not_answer_is_asked_again(
 
 def test_it_stops_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_source, "POLL_SECONDS", 1)
-    poller = QueuePoller(aws.queue_url, Recorder())
+    poller = QueuePoller(aws.work_queue_url, Recorder())
     poller.start()
     time.sleep(0.2)
     running = threading.active_count()

@@ -20,8 +20,14 @@ import pytest
 from strandline import cli
 from strandline.errors import Misconfigured
 from strandline.local import demo
-from strandline.local.run import greeting
-from strandline.local.runtime import Running, environment_port, key_file, log_file, running
+from strandline.local.run import format_greeting
+from strandline.local.runtime import (
+    LocalService,
+    environment_port,
+    key_file,
+    log_file,
+    run_local_service,
+)
 
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 
@@ -39,7 +45,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(parent)
 
 
-def call(service: Running, path: str, body: object = None) -> Any:
+def call(service: LocalService, path: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"X-API-Key": service.key, "Content-Type": "application/json"}
     request = urllib.request.Request(service.url + path, data, headers)  # noqa: S310 -- our own
@@ -47,7 +53,7 @@ def call(service: Running, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def stored(service: Running) -> Any:
+def stored(service: LocalService) -> Any:
     """The receipt of one more event, or None where the service says to try again."""
     try:
         return call(service, "/api/v1/events", EVENT)
@@ -58,7 +64,7 @@ def stored(service: Running) -> Any:
 
 
 def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> None:
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         before = call(service, "/api/v1/events", EVENT)
         postmaster = service.postgres.directory / "pgdata" / "postmaster.pid"
         os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
@@ -70,7 +76,7 @@ def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> No
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
         assert key_file(place).stat().st_mode & 0o777 == 0o600
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert kept["content"] == EVENT["content"]
 
@@ -84,7 +90,7 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
         " set due_at = excluded.due_at, leased_until = excluded.leased_until"
     )
     for _ in range(2):
-        with running(place, 0) as service:
+        with run_local_service(place, 0) as service:
             stored(service)
             with psycopg.connect(service.postgres.dsn("strandline")) as admin:
                 held = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
@@ -96,11 +102,11 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (place.parent / ".stfolder").mkdir()
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         assert sys.getswitchinterval() < 0.001, "requests run beside the fold"
         stored(service)
         health = call(service, "/api/v1/health")
-        said = greeting(service, 1.0)
+        said = format_greeting(service, 1.0)
     (warning,) = service.warnings
     assert "synchronised by Syncthing" in warning
     assert health["warnings"] == [warning]
@@ -136,7 +142,10 @@ def test_the_demo_answers_in_plain_text_and_hides(
         assert "0 of them can be found" in " ".join(said.split())
         assert re.search(r"\d+ topics, cut and named", said)
         assert "curl -s http" in said
-    with running(place, 0) as service, psycopg.connect(service.postgres.dsn("strandline")) as admin:
+    with (
+        run_local_service(place, 0) as service,
+        psycopg.connect(service.postgres.dsn("strandline")) as admin,
+    ):
         told = admin.execute("select tenant_id, count(*) from events group by 1").fetchall()
         assert told == [("demo", 263)], "nothing twice, nothing in the tenant of the first calls"
 
@@ -144,11 +153,11 @@ def test_the_demo_answers_in_plain_text_and_hides(
 def test_keys_are_made_listed_and_revoked(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
         token = capsys.readouterr().out.strip()
-        mine = Running(service.url, token, service.directory, service.postgres)
+        mine = LocalService(service.url, token, service.directory, service.postgres)
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
         assert cli.main(["keys", "--tenant", "acme"]) == 0
         (listed,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -156,7 +165,9 @@ def test_keys_are_made_listed_and_revoked(
         assert token[-20:] not in str(listed)
         assert cli.main(["rotate", "--tenant", "acme", "--key", listed["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
-        both = [Running(service.url, key, place, service.postgres) for key in (token, successor)]
+        both = [
+            LocalService(service.url, key, place, service.postgres) for key in (token, successor)
+        ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
         assert cli.main(["revoke", "--tenant", "acme", "--key", listed["key_id"]]) == 0
         for wrong in (

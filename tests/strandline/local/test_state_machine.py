@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.local.aws import LocalAws
 from strandline.local.state_machine import StateMachine
 
@@ -18,7 +18,7 @@ class Functions:
     """Jobs that have `shards` to do, and say what they were asked."""
 
     def __init__(self, aws: LocalAws, shards: int, seconds: float = 0.0) -> None:
-        self.blobs, self.shards, self.seconds = Blobs(aws.bucket), shards, seconds
+        self.blobs, self.shards, self.seconds = BlobStore(aws.bucket), shards, seconds
         self.asked: list[dict[str, Any]] = []
         self.at_once = self.most_at_once = 0
         self.lock = threading.Lock()
@@ -45,7 +45,7 @@ class Functions:
 
 def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
     one = Functions(aws, 3)
-    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": one})
         ended = machine.wait(machine.start("one", "acme"), 20)
     assert (ended["status"], json.loads(ended["output"])) == ("SUCCEEDED", {"things": 3})
@@ -58,7 +58,7 @@ def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
 
 def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
     one = Functions(aws, 0)
-    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
@@ -74,7 +74,7 @@ def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) 
             raise RuntimeError("throttled")
         return one(event, context)
 
-    with StateMachine(DEFINITION, aws.bucket, hurried=True) as machine:
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": failing})
         assert machine.wait(machine.start("one"), 30)["status"] == "SUCCEEDED"
     states = json.loads(DEFINITION.read_text())["States"]

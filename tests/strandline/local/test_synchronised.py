@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.local.directory_checks import warnings
+from strandline.local.directory_checks import find_risks
 
 NO_MOUNTS = Path("/no/such/file")
 
@@ -22,7 +22,7 @@ NO_MOUNTS = Path("/no/such/file")
     ],
 )
 def test_a_clients_folder_is_known_by_its_name(tmp_path: Path, folder: str, client: str) -> None:
-    said = " ".join(warnings(tmp_path / folder / "strandline", NO_MOUNTS))
+    said = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
     assert f"synchronised by {client}" in said
     assert "STRANDLINE_DATA_DIR" in said
 
@@ -41,9 +41,9 @@ def test_a_clients_folder_is_known_by_what_it_leaves_there(
 ) -> None:
     (tmp_path / mark).mkdir()
     inside = tmp_path / "deep" / "strandline"
-    assert f"synchronised by {client}" in warnings(inside, NO_MOUNTS)[0]
+    assert f"synchronised by {client}" in find_risks(inside, NO_MOUNTS)[0]
     inside.mkdir(parents=True)
-    assert len(warnings(inside, NO_MOUNTS)) == 1
+    assert len(find_risks(inside, NO_MOUNTS)) == 1
 
 
 def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
     for kind in ("nfs4", "cifs", "smb3", "fuse.sshfs"):
         mounted = [f"there:/x {str(share).replace(' ', '\\040')} {kind} rw 0 0", *lines]
         mounts.write_text("\n".join(mounted))
-        (said,) = warnings(share / "strandline", mounts)
+        (said,) = find_risks(share / "strandline", mounts)
         assert f"network file system ({kind})" in said
-        assert warnings(tmp_path / "strandline", mounts) == []
+        assert find_risks(tmp_path / "strandline", mounts) == []
 
 
 def test_an_ordinary_folder_is_not_warned_of(tmp_path: Path) -> None:
-    assert warnings(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
-    assert warnings(tmp_path / "data") == []
+    assert find_risks(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
+    assert find_risks(tmp_path / "data") == []

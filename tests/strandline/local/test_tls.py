@@ -19,14 +19,14 @@ import uvicorn
 
 from strandline import cli
 from strandline.admin import certificates
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.errors import Misconfigured
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Event, LambdaContext
-from strandline.local.run import greeting
-from strandline.local.runtime import key_file, running
-from strandline.local.tls import PeerProtocol, Tls, enter_client, settled
-from tests.support import said
+from strandline.local.run import format_greeting
+from strandline.local.runtime import key_file, run_local_service
+from strandline.local.tls import PeerCertificateProtocol, TlsFiles, load_tls_files, register_client
+from tests.support import user_message
 
 NAMES = ("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "CLIENT_CERTIFICATES", "DATA_DIR")
 STARTED = ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET")
@@ -38,11 +38,11 @@ def echo(event: Event, context: LambdaContext) -> Event:
 
 
 @contextmanager
-def serving(secured: Tls) -> Generator[int]:
+def serving(secured: TlsFiles) -> Generator[int]:
     """An echo behind TLS; gives its port."""
     app = GatewayApp({"ANY /echo": echo})
     config = uvicorn.Config(
-        app, port=0, http=PeerProtocol, log_level="critical", **secured.options()
+        app, port=0, http=PeerCertificateProtocol, log_level="critical", **secured.uvicorn_options()
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -92,14 +92,14 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def issued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tls:
+def issued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
     monkeypatch.setenv("STRANDLINE_TLS", "1")
-    made = settled(tmp_path)
+    made = load_tls_files(tmp_path)
     assert made is not None
     return made
 
 
-def test_the_event_tells_of_the_peer_as_api_gateway_does(issued: Tls) -> None:
+def test_the_event_tells_of_the_peer_as_api_gateway_does(issued: TlsFiles) -> None:
     with serving(issued) as port:
         status, event = ask(port, issued.client_context())
         assert status == 200
@@ -117,7 +117,7 @@ def test_the_event_tells_of_the_peer_as_api_gateway_does(issued: Tls) -> None:
     assert ssl.cert_time_to_seconds(shown["validity"]["notBefore"]) < time.time() < ends
 
 
-def test_a_certificate_of_another_authority_ends_the_handshake(issued: Tls) -> None:
+def test_a_certificate_of_another_authority_ends_the_handshake(issued: TlsFiles) -> None:
     with serving(issued) as port:
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             ask(port, stranger(issued.authority))
@@ -126,17 +126,19 @@ def test_a_certificate_of_another_authority_ends_the_handshake(issued: Tls) -> N
         assert ask(port, issued.client_context())[0] == 200
 
 
-def test_a_server_that_asks_nobody_is_noticed(issued: Tls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_asks_nobody_is_noticed(
+    issued: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A planted fault: the handshake verifies no one, and so the event tells of no one."""
-    real = Tls.options
+    real = TlsFiles.uvicorn_options
     lax = {"ssl_cert_reqs": ssl.CERT_NONE}
-    monkeypatch.setattr(Tls, "options", lambda secured: real(secured) | lax)  # pyright: ignore
+    monkeypatch.setattr(TlsFiles, "uvicorn_options", lambda secured: real(secured) | lax)  # pyright: ignore
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         test_a_certificate_of_another_authority_ends_the_handshake(issued)
 
 
-def test_what_was_issued_is_kept_and_is_its_owner_s(issued: Tls, tmp_path: Path) -> None:
-    assert settled(tmp_path) == issued
+def test_what_was_issued_is_kept_and_is_its_owner_s(issued: TlsFiles, tmp_path: Path) -> None:
+    assert load_tls_files(tmp_path) == issued
     for key in (issued.key, issued.client_key):
         assert key is not None
         assert key.stat().st_mode & 0o777 == 0o600
@@ -150,30 +152,30 @@ def test_what_was_issued_is_kept_and_is_its_owner_s(issued: Tls, tmp_path: Path)
 
 
 def test_one_s_own_certificate_is_served(
-    issued: Tls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    issued: TlsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-09; without a client authority nobody is asked for a certificate."""
     monkeypatch.setenv("STRANDLINE_TLS", "")
-    assert settled(tmp_path) is None
+    assert load_tls_files(tmp_path) is None
     for name, path in (("CERT", issued.certificate), ("KEY", issued.key)):
         monkeypatch.setenv(f"STRANDLINE_TLS_{name}", str(path))
-    own = settled(tmp_path)
+    own = load_tls_files(tmp_path)
     assert own is not None
-    assert own == Tls(issued.certificate, issued.key)
+    assert own == TlsFiles(issued.certificate, issued.key)
     with serving(own) as port:
         _, event = ask(port, issued.client_context())
         assert event["requestContext"]["identity"]["clientCert"] is None
     assert issued.authority is not None
     monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(issued.authority))
-    assert settled(tmp_path) == Tls(issued.certificate, issued.key, issued.authority)
+    assert load_tls_files(tmp_path) == TlsFiles(issued.certificate, issued.key, issued.authority)
     for name in ("STRANDLINE_TLS_KEY", "STRANDLINE_TLS_CERT"):
         with monkeypatch.context() as patch:
             patch.setenv(name, "")
             with pytest.raises(Misconfigured, match="STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY"):
-                settled(tmp_path)
+                load_tls_files(tmp_path)
             patch.setenv(name, "/nowhere/at/all")
             with pytest.raises(Misconfigured, match="/nowhere/at/all"):
-                settled(tmp_path)
+                load_tls_files(tmp_path)
 
 
 @pytest.fixture
@@ -192,7 +194,7 @@ def test_the_whole_service_over_tls(
     a subject that is entered and revoked at the console."""
     monkeypatch.setenv("STRANDLINE_TLS", "1")
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(place))
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         assert service.tls is not None
         assert service.tls.authority is not None
         assert service.url.startswith("https://127.0.0.1:")
@@ -201,7 +203,7 @@ def test_the_whole_service_over_tls(
             service.tls.client_context(),
             ssl.create_default_context(cafile=service.tls.authority),
         )
-        event, path = said("By certificate."), "/api/v1/events"
+        event, path = user_message("By certificate."), "/api/v1/events"
         assert ask(port, ours, "POST", path, event)[0] == 201
         assert ask(port, nobody, "POST", path, event)[0] == 401
         assert ask(port, nobody, "POST", path, event, {"X-API-Key": service.key})[0] == 201
@@ -209,18 +211,18 @@ def test_the_whole_service_over_tls(
         assert ask(port, nobody, "POST", path, event, spoof)[0] == 401
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             ask(port, stranger(service.tls.authority), "POST", path, event)
-        shown = greeting(service, 1.0)
+        shown = format_greeting(service, 1.0)
         assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in shown
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         _at_the_console(service.tls, capsys)
         known = json.loads(key_file(place).read_text())["environment"]
         with closing(Database(known["STRANDLINE_DATABASE_URL"])) as database:
-            access = database.access(Asker("local", ()))
-            enter_client(access, service.tls)  # as the next start does: nothing new
-            assert len(certificates.listed(access, 10, None).certificates) == 1
+            access = database.connect_as(Caller("local", ()))
+            register_client(access, service.tls)  # as the next start does: nothing new
+            assert len(certificates.list_certificates(access, 10, None).certificates) == 1
 
 
-def _at_the_console(secured: Tls, capsys: pytest.CaptureFixture[str]) -> None:
+def _at_the_console(secured: TlsFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """The verbs for certificates."""
 
     def run(*words: str) -> tuple[int, str]:

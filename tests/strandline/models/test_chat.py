@@ -12,22 +12,22 @@ from botocore.config import Config
 from botocore.stub import Stubber as _Stubber
 
 from strandline.aws import clients as aws_clients
-from strandline.config import Settings
+from strandline.config import ServiceSettings
 from strandline.errors import (
-    FormatRefused,
+    FormatUnsupported,
+    InvalidModelAnswer,
     Misconfigured,
-    ModelLate,
     ModelRefused,
+    ModelTimeout,
     ModelUnavailable,
-    ModelUnusable,
     StrandlineError,
 )
 from strandline.llm import openai_chat, parsing
 from strandline.llm.bedrock import BedrockModel
 from strandline.llm.choice import make_provider
 from strandline.llm.openai_chat import ChatModel
-from strandline.llm.parsing import Unfit, parse
-from strandline.llm.provider import Asked, Reply
+from strandline.llm.parsing import UnusableOutput, parse_output
+from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.types import Continues, Entities, Summary, Topic
 from tests.model_server import (
     ModelServer,
@@ -44,7 +44,13 @@ from tests.support import KEY_SECRET
 
 Stubber: Any = _Stubber  # botocore ships no types
 SECRET, KEY = "grandmother's recipe", "sk-key-of-the-deployment"
-ASKED = Asked("topic", "Name the topic, as you name the topic.", SECRET, parsing.schema(Topic), 500)
+ASKED = ModelRequest(
+    "topic",
+    "Name the topic, as you name the topic.",
+    SECRET,
+    parsing.make_strict_schema(Topic),
+    500,
+)
 SCHEMA, INSIDE, OBJECT, TEXT = (
     f"{way} max_tokens" for way in ("json_schema", "json_object_schema", "json_object", "text")
 )
@@ -64,8 +70,8 @@ def model(server: ModelServer) -> Iterator[ChatModel]:
         yield model
 
 
-def settings(**given: Any) -> Settings:
-    return Settings(database_url="", bucket="", key_secret=KEY_SECRET, **given)
+def settings(**given: Any) -> ServiceSettings:
+    return ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET, **given)
 
 
 def told(
@@ -92,7 +98,7 @@ def told(
 def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
     server: ModelServer, model: ChatModel
 ) -> None:
-    assert model.ask(ASKED, model.way, sure=False, seconds=10) == Reply(
+    assert model.ask(ASKED, model.way, sure=False, seconds=10) == ModelReply(
         '{"topic": "tides"}', 100, 20
     )
     named = {"name": "topic", "schema": ASKED.schema, "strict": True}
@@ -225,16 +231,16 @@ def test_a_way_that_is_refused_has_a_simpler_one(
 ) -> None:
     for status in (400, 422):
         server.script = [error(status, said)]
-        with pytest.raises(FormatRefused) as refused:
+        with pytest.raises(FormatUnsupported) as refused:
             model.ask(ASKED, way, sure=sure, seconds=10)
-        assert refused.value.simpler == simpler
+        assert refused.value.simpler_format == simpler
 
 
 def test_a_server_that_breaks_over_a_format_refuses_it(
     server: ModelServer, model: ChatModel
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
-    with pytest.raises(FormatRefused):
+    with pytest.raises(FormatUnsupported):
         model.ask(ASKED, SCHEMA, sure=True, seconds=10)
     told(model, ModelUnavailable, sure=False)
 
@@ -260,7 +266,7 @@ def test_an_answer_of_another_kind_is_of_no_use(
     server: ModelServer, model: ChatModel, body: bytes
 ) -> None:
     server.script = [Says(body)]
-    assert "not a chat completion" in told(model, ModelUnusable)
+    assert "not a chat completion" in told(model, InvalidModelAnswer)
 
 
 # The server goes on until the test lets it go, which it does after the error: the error itself
@@ -268,12 +274,12 @@ def test_an_answer_of_another_kind_is_of_no_use(
 @pytest.mark.parametrize("status", [200, 400, 500])
 def test_a_huge_answer_is_not_read(server: ModelServer, model: ChatModel, status: int) -> None:
     server.script = [Says(b"", hold=pour(status))]
-    assert "over 262144 bytes" in told(model, ModelUnusable)
+    assert "over 262144 bytes" in told(model, InvalidModelAnswer)
 
 
 def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: ChatModel) -> None:
     server.script = [Says(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})]
-    assert "compressed" in told(model, ModelUnusable)
+    assert "compressed" in told(model, InvalidModelAnswer)
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
@@ -283,7 +289,7 @@ def test_an_answer_that_takes_too_long_is_late(
 ) -> None:
     server.script = [Says(b"", hold=hold)]
     started = time.monotonic()
-    told(model, ModelLate, seconds=0.3)
+    told(model, ModelTimeout, seconds=0.3)
     assert time.monotonic() - started < 3, "not once per wait"
     assert model.ask(ASKED, SCHEMA, sure=True, seconds=10), "the next has a connection of its own"
 
@@ -295,7 +301,7 @@ def test_an_answer_that_drips_through_a_proxy_is_late(
     server.script = [Says(b"", hold=drip_headers)]
     url = "http://elsewhere.invalid/v1"
     with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
-        told(model, ModelLate, seconds=0.3)
+        told(model, ModelTimeout, seconds=0.3)
     assert server.paths == [f"{url}/chat/completions"]
 
 
@@ -309,7 +315,7 @@ def test_nobody_listening_is_an_outage() -> None:
 
 def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel) -> None:
     server.script = [completion("{}", tokens=None)]
-    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10) == Reply("{}", None, None)
+    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10) == ModelReply("{}", None, None)
 
 
 # --- what an answer is worth
@@ -326,7 +332,7 @@ def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel)
     ],
 )
 def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
-    assert parse(text, Topic, "") == Topic(topic="tides")
+    assert parse_output(text, Topic, "") == Topic(topic="tides")
 
 
 @pytest.mark.parametrize(
@@ -351,27 +357,27 @@ def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
     ],
 )
 def test_what_cannot_be_used_is_told_without_being_quoted(text: str, fault: str) -> None:
-    with pytest.raises(Unfit) as unfit:
-        parse(text, Topic, "user:alice said something")
+    with pytest.raises(UnusableOutput) as unfit:
+        parse_output(text, Topic, "user:alice said something")
     assert fault in str(unfit.value)
     assert len(str(unfit.value)) <= 300
     assert SECRET not in str(unfit.value)
 
 
 def test_ids_that_were_shown_may_be_named() -> None:
-    assert parse('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
+    assert parse_output('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
 
 
 @pytest.mark.parametrize("importance", ["1.1", "-0.1", "NaN", "Infinity", "1e999", '"high"'])
 def test_importance_is_a_number_from_0_to_1(importance: str) -> None:
-    with pytest.raises(Unfit):
-        parse(f'{{"summary": "x", "importance": {importance}}}', Summary, "")
+    with pytest.raises(UnusableOutput):
+        parse_output(f'{{"summary": "x", "importance": {importance}}}', Summary, "")
 
 
 def test_entities_that_nobody_named_are_left_out() -> None:
     named = ["Mara", "mara", "Nobody Inc", "new  york"]
     text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in named]})
-    found = parse(text, Entities, "Mara flies to New York.")
+    found = parse_output(text, Entities, "Mara flies to New York.")
     assert [entity.name for entity in found.entities] == ["Mara", "new  york"]
 
 
@@ -389,7 +395,7 @@ def test_schemas_are_of_the_strict_subset(result: Any) -> None:
             for one in node.values():  # pyright: ignore[reportUnknownVariableType]
                 check(one)
 
-    check(parsing.schema(result))
+    check(parsing.make_strict_schema(result))
 
 
 # --- Bedrock, by the shapes of its service model: botocore checks both ways against them
@@ -452,7 +458,7 @@ def test_bedrock_gives_structure_as_a_tools_input(
         },
     )
     reply = model.ask(ASKED, model.way, sure=False, seconds=3.7)
-    assert reply == Reply('{"topic": "tides"}', 30, 7)
+    assert reply == ModelReply('{"topic": "tides"}', 30, 7)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +466,7 @@ def test_bedrock_gives_structure_as_a_tools_input(
     [
         ("ThrottlingException", ModelUnavailable),
         ("AccessDeniedException", ModelUnavailable),
-        ("ModelTimeoutException", ModelLate),
+        ("ModelTimeoutException", ModelTimeout),
         ("ValidationException", ModelRefused),
     ],
 )

@@ -17,21 +17,21 @@ from pathlib import Path
 import pytest
 
 from strandline.llm.heuristic import aliases, codes, cohesion, digest, spans, words
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.types import EntityKind, Said
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.types import EntityKind, PromptEvent
 
-TWIN = Twin()
+TWIN = HeuristicModel()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EVENTS = Path(__file__).parents[3] / "events"
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
-def say(*texts: str) -> list[Said]:
-    found: list[Said] = []
+def say(*texts: str) -> list[PromptEvent]:
+    found: list[PromptEvent] = []
     for place, text in enumerate(texts):
         role = "agent" if place % 2 else "user"
         at = NOON + timedelta(seconds=40 * place)
-        found.append(Said(place, f"{role}:mara", role, "message", text, at))
+        found.append(PromptEvent(place, f"{role}:mara", role, "message", text, at))
     return found
 
 
@@ -56,30 +56,30 @@ class Counted(Sequence[str]):
 
 
 def test_a_word_is_looked_up_without_walking_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = Counted(words._alphabetical())
-    monkeypatch.setattr(words, "_alphabetical", lambda: listed)
-    words._kin.cache_clear()
+    listed = Counted(words._sorted_words())
+    monkeypatch.setattr(words, "_sorted_words", lambda: listed)
+    words._words_with_stem.cache_clear()
     for word in unheard(200, "zz"):
-        assert words.band(word) is None
+        assert words.frequency_band(word) is None
     assert listed.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
 
 
 def test_a_name_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    is_of = aliases._is_of
+    is_of = aliases._is_short_form
 
     def counted(*given: object, **named: object) -> bool:
         nonlocal calls
         calls += 1
         return is_of(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(aliases, "_is_of", counted)
+    monkeypatch.setattr(aliases, "_is_short_form", counted)
     names = [
         f"{one.title()} {two.title()}"
         for one, two in zip(unheard(2000), unheard(2000, "vo"), strict=True)
     ]
     kinds: dict[str, EntityKind] = dict.fromkeys([*names, *unheard(500)], "other")
-    assert len(aliases.aliases(kinds)) == 500  # each is the first word of one
+    assert len(aliases.find_aliases(kinds)) == 500  # each is the first word of one
     assert calls < 2 * len(kinds)
 
 
@@ -99,7 +99,7 @@ def test_names_stand_for_what_comparing_all_with_all_finds() -> None:
         for _ in range(dice.randrange(1, 10)):
             name = " ".join(dice.choices(PIECES, k=dice.choice((1, 1, 2, 2, 3))))
             kinds[name] = dice.choice(KINDS)
-        found = aliases.aliases(kinds)
+        found = aliases.find_aliases(kinds)
         assert list(found.items()) == list(_all_with_all(kinds))
         several += sum(whole is None for whole in found.values())
         alone += sum(whole is not None for whole in found.values())
@@ -108,13 +108,13 @@ def test_names_stand_for_what_comparing_all_with_all_finds() -> None:
 
 
 def _all_with_all(kinds: dict[str, EntityKind]) -> Iterator[tuple[str, str | None]]:
-    folded = {name: aliases._folded(name) for name in kinds}
+    folded = {name: aliases._normalize(name) for name in kinds}
 
     def is_of(short: str, name: str) -> bool:
         low, like = folded[short], folded[name]
         if low == like:
-            return aliases._worth(name) > aliases._worth(short)
-        return aliases._is_of(low, like, kinds[short], small=short.islower())
+            return aliases._spelling_rank(name) > aliases._spelling_rank(short)
+        return aliases._is_short_form(low, like, kinds[short], is_lower_case=short.islower())
 
     found = {
         short: [name for name in kinds if name != short and is_of(short, name)] for short in kinds
@@ -122,7 +122,7 @@ def _all_with_all(kinds: dict[str, EntityKind]) -> Iterator[tuple[str, str | Non
     for short, wholes in found.items():
         if wholes:
             of = [name for name in wholes if not found[name]] or wholes
-            best = {folded[name]: name for name in sorted(of, key=aliases._worth)}
+            best = {folded[name]: name for name in sorted(of, key=aliases._spelling_rank)}
             last = [
                 name
                 for low, name in best.items()
@@ -160,7 +160,7 @@ times as long as this, and what is cubic an hour."""
 def test_a_text_costs_what_it_is_long(text: str) -> None:
     said = say(*([text] * 9), text + " and so on")
     started = time.process_time()
-    for verb in (TWIN.summarise, TWIN.entities, digest.topic):
+    for verb in (TWIN.summarise, TWIN.entities, digest.name_topic):
         verb(said)
         assert time.process_time() - started < SECONDS
     TWIN.continues(said[:6], said[6], said[7:])
@@ -168,11 +168,11 @@ def test_a_text_costs_what_it_is_long(text: str) -> None:
 
 
 def test_a_long_word_is_not_remembered() -> None:
-    before = words._stem.cache_info().currsize
+    before = words._stem_cached.cache_info().currsize
     for place in range(50):
-        words.band(f"{'q' * 500}{place}")
-        words.ordinary(f"{'q' * 500}ing{'q' * place}s")
-    assert words._stem.cache_info().currsize == before
+        words.frequency_band(f"{'q' * 500}{place}")
+        words.is_ordinary(f"{'q' * 500}ing{'q' * place}s")
+    assert words._stem_cached.cache_info().currsize == before
 
 
 def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPa
         taken.append(text)
         return iter(text.split())
 
-    monkeypatch.setattr(cohesion, "stems", stems)
+    monkeypatch.setattr(cohesion, "iter_stems", stems)
     cohesion._stems_of.cache_clear()
     said = say(*(f"event no {place}" for place in range(500)))
     for place in range(490, 496):
@@ -207,10 +207,10 @@ def test_patterns_find_what_their_slow_forms_found() -> None:
 
 
 def test_figures_are_counted_once_in_a_sentence() -> None:
-    spans._with_figures.cache_clear()
+    spans._count_numbered_names.cache_clear()
     sentence = [part for _ in range(50) for part in ("Velmo", "60", ",")]
-    assert len(list(spans.spans(sentence))) == 50
-    assert spans._with_figures.cache_info().misses == 1
+    assert len(list(spans.find_spans(sentence))) == 50
+    assert spans._count_numbered_names.cache_info().misses == 1
 
 
 def test_what_it_says_of_conversations_is_frozen() -> None:
@@ -225,7 +225,9 @@ def test_what_it_says_of_conversations_is_frozen() -> None:
             told.update("".join(answer.model_dump_json() for answer in answers).encode())
             for place in range(1, len(run)):
                 later = run[place + 1 : place + 4]
-                told.update(repr(tuple(cohesion.cues(run[:place], run[place], later))).encode())
+                told.update(
+                    repr(tuple(cohesion.compute_cues(run[:place], run[place], later))).encode()
+                )
     assert told.hexdigest() == FROZEN
 
 
@@ -236,9 +238,9 @@ def test_threads_do_not_take_each_other_s_words() -> None:
     """A stemmer keeps the word that it is at in itself; and what it gives is remembered."""
     dice = random.Random(1)
     spelt = ["".join(dice.choices("abcdeilnrst", k=9)) + "ing" for _ in range(4000)]
-    stemmer = words._english()  # pyright: ignore[reportPrivateUsage]
+    stemmer = words._get_stemmer()  # pyright: ignore[reportPrivateUsage]
     wanted = {word: stemmer.stemWord(word) for word in spelt}
-    words._stem.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    words._stem_cached.cache_clear()  # pyright: ignore[reportPrivateUsage]
     wrong: list[str] = []
 
     def read(seed: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import pytest
 
-from strandline.config import Settings
+from strandline.config import ServiceSettings
 from strandline.embeddings import minilm as embeddings_minilm
 from strandline.embeddings import openai_compatible
 from strandline.embeddings.choice import make_embedder
@@ -38,8 +38,8 @@ KEY = "sk-not-to-be-seen"
 SECRET = "the text that nobody may see"
 
 
-def settings(**given: Any) -> Settings:
-    return Settings(database_url="postgresql://", bucket="b", key_secret="k" * 32, **given)
+def settings(**given: Any) -> ServiceSettings:
+    return ServiceSettings(database_url="postgresql://", bucket="b", key_secret="k" * 32, **given)
 
 
 def cosine(a: list[float], b: list[float]) -> float:

@@ -4,22 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strandline.llm.heuristic.names import named
-from strandline.llm.heuristic.spelling import derived, misspelt
-from strandline.llm.types import Said
+from strandline.llm.heuristic.names import extract_entities
+from strandline.llm.heuristic.spelling import is_derived, is_misspelt
+from strandline.llm.types import PromptEvent
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def found(*texts: str) -> set[str]:
     """Names in what is said: `mara: text`; without a speaker that one is `joss`."""
-    run: list[Said] = []
+    run: list[PromptEvent] = []
     for place, line in enumerate(texts):
         who, colon, text = line.partition(": ")
         speaker = f"user:{who if colon else 'joss'}"
         at = NOON + timedelta(minutes=place)
-        run.append(Said(place, speaker, "user", "message", text if colon else line, at))
-    return {entity.name for entity in named(run)}
+        run.append(PromptEvent(place, speaker, "user", "message", text if colon else line, at))
+    return {entity.name for entity in extract_entities(run)}
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
     "word", ["nobdy", "orderd", "recieve", "wedneday", "nevr", "totaly", "propper", "goin", "sory"]
 )
 def test_slips(word: str) -> None:
-    assert misspelt(word)
+    assert is_misspelt(word)
 
 
 @pytest.mark.parametrize("word", ["hans", "odile", "meridia", "tobin", "corin", "Nobdy", "x", ""])
 def test_no_slips(word: str) -> None:
-    assert not misspelt(word)
+    assert not is_misspelt(word)
 
 
 def test_what_is_made_of_words() -> None:
-    assert all(map(derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
-    assert not any(map(derived, ["Aldous", "Hanning", "Dravik", "velmo"]))
+    assert all(map(is_derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
+    assert not any(map(is_derived, ["Aldous", "Hanning", "Dravik", "velmo"]))

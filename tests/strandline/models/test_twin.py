@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm.heuristic import cohesion, digest
-from strandline.llm.heuristic.model import Twin
-from strandline.llm.heuristic.words import sentences, stems
-from strandline.llm.types import Said, Summary
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.heuristic.words import iter_stems, split_sentences
+from strandline.llm.types import PromptEvent, Summary
 from tests.bench import scores, talks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TWIN = Twin()
+TWIN = HeuristicModel()
 
 
-def say(*lines: str, every: float = 30.0) -> list[Said]:
+def say(*lines: str, every: float = 30.0) -> list[PromptEvent]:
     """`mara: text`, so many seconds apart; without a name it is an observation."""
-    found: list[Said] = []
+    found: list[PromptEvent] = []
     for place, line in enumerate(lines):
         who, _, text = line.partition(": ")
         at = NOON + timedelta(seconds=every * place)
         kind = "agent" if who == "keel" else "user"
-        found.append(Said(place + 1, f"{kind}:{who}", kind, "message", text, at))
+        found.append(PromptEvent(place + 1, f"{kind}:{who}", kind, "message", text, at))
     return found
 
 
@@ -46,13 +46,13 @@ def continues(message: str, *before: str, pause: float = 30.0, after: Sequence[s
     """Does a message go on, so many seconds after the mooring, or another run?"""
     run = say(*(before or MOORING))
     said, *later = say(message, *after)
-    start = run[-1].at + timedelta(seconds=pause)
-    later = [_at(one, start + (one.at - said.at)) for one in later]
+    start = run[-1].said_at + timedelta(seconds=pause)
+    later = [_at(one, start + (one.said_at - said.said_at)) for one in later]
     return TWIN.continues(run, _at(said, start), later).continues
 
 
-def _at(said: Said, at: datetime) -> Said:
-    return Said(said.seq, said.speaker, said.role, said.type, said.text, at)
+def _at(said: PromptEvent, at: datetime) -> PromptEvent:
+    return PromptEvent(said.seq, said.speaker, said.role, said.type, said.text, at)
 
 
 def test_a_run_begins_with_what_nothing_was_before() -> None:
@@ -186,7 +186,7 @@ def test_names_made_of_ordinary_words() -> None:
 
 def test_a_log_names_nothing() -> None:
     log = "\n".join(f"2026-03-01 Worker-{n:03} Started Backup Of Disk" for n in range(50))
-    run = [Said(1, "user:mara", "user", "message", log, NOON)]
+    run = [PromptEvent(1, "user:mara", "user", "message", log, NOON)]
     assert TWIN.entities(run).entities == []
 
 
@@ -243,7 +243,7 @@ def test_a_topic_is_a_short_phrase_of_the_run() -> None:
     ],
 )
 def test_any_language_and_none_is_answered(text: str) -> None:
-    run = [Said(n, "user:ana", "user", "message", text, NOON) for n in (1, 2)]
+    run = [PromptEvent(n, "user:ana", "user", "message", text, NOON) for n in (1, 2)]
     assert TWIN.summarise(run).summary
     assert TWIN.topic(run).topic
     TWIN.entities(run)
@@ -252,14 +252,14 @@ def test_any_language_and_none_is_answered(text: str) -> None:
 
 
 def test_chinese_is_compared_by_pairs_of_letters() -> None:
-    assert list(stems("浮标出海")) == ["浮标", "标出", "出海"]
+    assert list(iter_stems("浮标出海")) == ["浮标", "标出", "出海"]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=6), st.floats(-1e6, 1e6))
 def test_nothing_makes_it_fail(texts: list[str], pause: float) -> None:
-    run = [Said(n, None, "user", "message", text, NOON) for n, text in enumerate(texts)]
-    later = Said(99, "user:b", "user", "message", texts[0], NOON + timedelta(seconds=pause))
+    run = [PromptEvent(n, None, "user", "message", text, NOON) for n, text in enumerate(texts)]
+    later = PromptEvent(99, "user:b", "user", "message", texts[0], NOON + timedelta(seconds=pause))
     TWIN.continues(run, later, run)
     summary = TWIN.summarise(run)
     TWIN.merge(summary, summary)
@@ -275,7 +275,7 @@ def _answers() -> str:
     return json.dumps(said)
 
 
-def _told(run: list[Said]) -> tuple[object, ...]:
+def _told(run: list[PromptEvent]) -> tuple[object, ...]:
     return TWIN.summarise(run), TWIN.topic(run), TWIN.entities(run)
 
 
@@ -332,10 +332,16 @@ def test_the_score_sees_a_twin_that_guesses(monkeypatch: pytest.MonkeyPatch) -> 
     def guesses(*_: object) -> bool:
         return dice.random() < 0.75
 
-    monkeypatch.setattr(cohesion, "goes_on", guesses)
+    monkeypatch.setattr(cohesion, "continues_topic", guesses)
     assert _scored(talks.DEMO)[0] < 0.75
 
 
 def test_sentences_end_where_people_end_them() -> None:
     text = 'It costs 4.5 euro. "Really?" Yes!\nNext line。下一句'
-    assert sentences(text) == ["It costs 4.5 euro.", '"Really?', "Yes!", "Next line。", "下一句"]
+    assert split_sentences(text) == [
+        "It costs 4.5 euro.",
+        '"Really?',
+        "Yes!",
+        "Next line。",
+        "下一句",
+    ]

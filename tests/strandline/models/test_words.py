@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from strandline.llm.heuristic import words
-from strandline.llm.heuristic.words import band, ordinary, stem
+from strandline.llm.heuristic.words import frequency_band, is_ordinary, stem
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from strandline.llm.heuristic.words import band, ordinary, stem
     ],
 )
 def test_how_common_a_word_is(word: str, common: int | None) -> None:
-    assert band(word) == common
+    assert frequency_band(word) == common
 
 
 def test_a_stem_finds_its_words() -> None:
@@ -45,7 +45,7 @@ def test_a_stem_finds_its_words() -> None:
         every.append(word)
         lowest.setdefault(stem(word), band_now)
     some = random.Random(1).sample(sorted(every), 1500)
-    assert [band(word) for word in some] == [lowest[stem(word)] for word in some]
+    assert [frequency_band(word) for word in some] == [lowest[stem(word)] for word in some]
 
 
 def test_the_list_is_told_apart_from_its_licence() -> None:
@@ -61,9 +61,9 @@ def test_the_list_is_told_apart_from_its_licence() -> None:
     "word", ["rope", "Ropes", "re-opening", "abacuses", "wrecker's", "webhook"]
 )
 def test_words_of_every_day(word: str) -> None:
-    assert ordinary(word)
+    assert is_ordinary(word)
 
 
 @pytest.mark.parametrize("word", ["Dominic", "velmo", "Okthorpe", "tolverne"])
 def test_words_of_no_day(word: str) -> None:
-    assert not ordinary(word)
+    assert not is_ordinary(word)

@@ -10,8 +10,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from strandline.llm.types import Continues, Done, Entities, Entity, Said, Summary, Task, Topic
-from tests.support import Base, Gateway
+from strandline.llm.types import (
+    Continues,
+    Entities,
+    Entity,
+    ModelResult,
+    PromptEvent,
+    Summary,
+    TaskContext,
+    Topic,
+)
+from tests.support import Gateway, ScratchDatabase
 
 ALICE, HELPER = "user:alice", "agent:helper"
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
@@ -31,76 +40,86 @@ TUNING = {
 """Under which conversations give every verdict, by vectors of `WordEmbedder("words/64", 64)`."""
 
 
-class Scripted:
+class RandomTasks:
     """A model whose answers are dice, thrown by what it is asked: odd summaries, yes or no at
     random. With `moody` it never answers the same twice, as some models do."""
 
-    asks = True
-    run_seconds = 0.0
+    has_model = True
+    max_run_seconds = 0.0
 
-    def __init__(self, *, moody: bool = False, fell_back: str | None = None) -> None:
-        self.moody = moody
-        self.fell_back = fell_back
-        self.asked: list[str] = []
+    def __init__(
+        self, *, is_unrepeatable: bool = False, fallback_reason: str | None = None
+    ) -> None:
+        self.is_unrepeatable = is_unrepeatable
+        self.fallback_reason = fallback_reason
+        self.calls: list[str] = []
 
     def continues(
-        self, task: Task, before: Sequence[Said], message: Said, after: Sequence[Said]
-    ) -> Done[Continues]:
+        self,
+        task: TaskContext,
+        before: Sequence[PromptEvent],
+        message: PromptEvent,
+        after: Sequence[PromptEvent],
+    ) -> ModelResult[Continues]:
         """Yes, for two in three."""
-        dice = self._dice(task, "continues", [*before, message, "after", *after])
-        return self._done("continues", Continues(continues=dice.random() < 0.66))
+        rng = self._make_rng(task, "continues", [*before, message, "after", *after])
+        return self._make_result("continues", Continues(continues=rng.random() < 0.66))
 
-    def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
+    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """Sometimes odd."""
-        dice = self._dice(task, "summarise", said)
-        odd = dice.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, said[0].text[:50]))
-        text = dice.choice((dice.choice(TOPICS), odd or "."))
-        return self._done("summarise", Summary(summary=text, importance=dice.random()))
+        rng = self._make_rng(task, "summarise", said)
+        odd = rng.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, said[0].text[:50]))
+        text = rng.choice((rng.choice(TOPICS), odd or "."))
+        return self._make_result("summarise", Summary(summary=text, importance=rng.random()))
 
-    def merge(self, task: Task, earlier: Summary, later: Summary) -> Done[Summary]:
+    def merge(self, task: TaskContext, earlier: Summary, later: Summary) -> ModelResult[Summary]:
         """One of them."""
-        dice = self._dice(task, "merge", [earlier.summary, later.summary])
-        kept = dice.choice((earlier, later))
-        return self._done("merge", kept.model_copy(update={"importance": dice.random()}))
+        rng = self._make_rng(task, "merge", [earlier.summary, later.summary])
+        choice = rng.choice((earlier, later))
+        return self._make_result("merge", choice.model_copy(update={"importance": rng.random()}))
 
-    def topic(self, task: Task, said: Sequence[Said]) -> Done[Topic]:
+    def topic(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Topic]:
         """A number."""
-        return self._done("topic", Topic(topic=f"no. {self._dice(task, 'topic', said).random()}"))
+        return self._make_result(
+            "topic", Topic(topic=f"no. {self._make_rng(task, 'topic', said).random()}")
+        )
 
-    def entities(self, task: Task, said: Sequence[Said]) -> Done[Entities]:
+    def entities(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Entities]:
         """Up to three."""
-        dice = self._dice(task, "entities", said)
-        names = [Entity(name=f"n{dice.randrange(9)}") for _ in range(dice.randrange(4))]
-        return self._done("entities", Entities(entities=names))
+        rng = self._make_rng(task, "entities", said)
+        names = [Entity(name=f"n{rng.randrange(9)}") for _ in range(rng.randrange(4))]
+        return self._make_result("entities", Entities(entities=names))
 
-    def flush(self, access: object) -> None:
+    def write_calls(self, access: object) -> None:
         """Nothing is recorded."""
 
-    def counted(self) -> dict[str, int]:
+    def take_metrics(self) -> dict[str, int]:
         """Nothing is counted."""
         return {}
 
-    def _dice(self, task: Task, verb: str, what: Sequence[object]) -> random.Random:
-        self.asked.append(verb)
-        texts = [(s.seq, s.text) if isinstance(s, Said) else s for s in what]
-        seed = json.dumps([task.tenant, verb, texts, len(self.asked) if self.moody else 0])
+    def _make_rng(self, task: TaskContext, verb: str, inputs: Sequence[object]) -> random.Random:
+        self.calls.append(verb)
+        texts = [(s.seq, s.text) if isinstance(s, PromptEvent) else s for s in inputs]
+        seed = json.dumps(
+            [task.tenant, verb, texts, len(self.calls) if self.is_unrepeatable else 0]
+        )
         return random.Random(hashlib.sha256(seed.encode()).digest())
 
-    def _done[Value: BaseModel](self, verb: str, value: Value) -> Done[Value]:
-        return Done(value, "scripted:1", f"{verb}/1", self.fell_back)
+    def _make_result[Value: BaseModel](self, verb: str, value: Value) -> ModelResult[Value]:
+        return ModelResult(value, "scripted:1", f"{verb}/1", self.fallback_reason)
 
 
-class Plain(Scripted):
+class EchoTasks(RandomTasks):
     """A model that says what was said, and finds all of it worth keeping."""
 
-    def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
+    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """All the words, once each."""
-        words = dict.fromkeys(word for one in said for word in one.text.split())
-        return self._done("summarise", Summary(summary=" ".join(words), importance=0.8))
+        words = dict.fromkeys(word for event in said for word in event.text.split())
+        return self._make_result("summarise", Summary(summary=" ".join(words), importance=0.8))
 
 
 @dataclass
-class Chat:
+class EventGenerator:
     """Events of a few scopes by seed: sessions interleaved, topics that change, silences, flows,
     long stretches of agents' work, clocks that go back."""
 
@@ -108,24 +127,24 @@ class Chat:
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def __post_init__(self) -> None:
-        self.dice = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
 
-    def more(self, scopes: int, count: int) -> list[dict[str, Any]]:
+    def generate(self, scopes: int, count: int) -> list[dict[str, Any]]:
         """The next events; they are kept in `events` too."""
         for _ in range(count):
-            self.events.append(self._event(self.dice.randrange(scopes)))
+            self.events.append(self._event(self.rng.randrange(scopes)))
         return self.events[-count:]
 
     def _event(self, scope: int) -> dict[str, Any]:
-        dice, n = self.dice, len(self.events)
+        rng, n = self.rng, len(self.events)
         self._clock = getattr(self, "_clock", START) + timedelta(
-            minutes=dice.choice((0.2, 0.5, 1, 2, -3, 12)) + (40 if dice.random() < 0.03 else 0)
+            minutes=rng.choice((0.2, 0.5, 1, 2, -3, 12)) + (40 if rng.random() < 0.03 else 0)
         )
-        lane = dice.choice(("s-1", "s-2", ""))
-        if dice.random() < 0.12:
-            self._topic[scope, lane] = dice.choice(TOPICS)
-        words = self._topic.setdefault((scope, lane), dice.choice(TOPICS)).split()
-        role, type_ = dice.choice(
+        lane = rng.choice(("s-1", "s-2", ""))
+        if rng.random() < 0.12:
+            self._topic[scope, lane] = rng.choice(TOPICS)
+        words = self._topic.setdefault((scope, lane), rng.choice(TOPICS)).split()
+        role, type_ = rng.choice(
             (("user", "message"), ("user", "message"), ("agent", "message"), ("agent", "action"))
         )
         event: dict[str, Any] = {
@@ -133,14 +152,14 @@ class Chat:
             "role": role,
             "type": type_,
             "speaker": ALICE if role == "user" else f"agent:{scope}",
-            "content": " ".join(dice.choices(words, k=dice.choice((2, 4, 6)))) + f" {n % 5}",
+            "content": " ".join(rng.choices(words, k=rng.choice((2, 4, 6)))) + f" {n % 5}",
             "occurred_at": self._clock.isoformat(),
             "source_event_key": f"{self.seed}-{n}",
         }
         if lane:
             event["session_id"] = f"{lane}-{scope}"
-        if dice.random() < 0.1:
-            event["metadata"] = {"workflow_id": f"wf-{dice.randrange(2)}"}
+        if rng.random() < 0.1:
+            event["metadata"] = {"workflow_id": f"wf-{rng.randrange(2)}"}
         return event
 
     @property
@@ -155,12 +174,14 @@ def append(gateway: Gateway, key: str, events: Sequence[dict[str, Any]]) -> list
     return [item["event"]["scope_id"] for item in reply.body["results"]]
 
 
-def tune(base: Base, **more: object) -> None:
+def set_tuning(base: ScratchDatabase, **overrides: object) -> None:
     """Every tenant's thresholds."""
-    base.rows("update tenants set tuning = %s::jsonb returning 1", json.dumps({**TUNING, **more}))
+    base.rows(
+        "update tenants set tuning = %s::jsonb returning 1", json.dumps({**TUNING, **overrides})
+    )
 
 
-_STATE: dict[str, str] = {
+_STATE_QUERIES: dict[str, str] = {
     "scopes": "select scope_id, last_seq, folded_seq, settled_seq from scopes",
     "chains": "select chain_id, scope_id, session_id, version, status, last_event_at, importance,"
     " density, strength from chains",
@@ -175,17 +196,17 @@ _STATE: dict[str, str] = {
 }
 
 
-def state(base: Base, *parts: str) -> dict[str, list[str]]:
+def dump_state(base: ScratchDatabase, *parts: str) -> dict[str, list[str]]:
     """All that folding leaves, but for clocks (of `use`) and the number of commits it took."""
     return {
         part: sorted(
-            json.dumps(row, default=str, sort_keys=True) for row in base.rows(_STATE[part])
+            json.dumps(row, default=str, sort_keys=True) for row in base.rows(_STATE_QUERIES[part])
         )
-        for part in parts or (name for name in _STATE if name != "use")
+        for part in parts or (name for name in _STATE_QUERIES if name != "use")
     }
 
 
-def named(base: Base, found: dict[str, list[str]]) -> dict[str, list[str]]:
+def replace_ids(base: ScratchDatabase, dump: dict[str, list[str]]) -> dict[str, list[str]]:
     """The same with each event and chain called by scope and seq instead of by its id, and without
     content hashes, which rest on ids: what two databases with the same log have in common."""
     names = {
@@ -199,10 +220,10 @@ def named(base: Base, found: dict[str, list[str]]) -> dict[str, list[str]]:
             " order by chain_id, since_version, seq"
         )
     }
-    return {part: sorted(_renamed(row, names) for row in rows) for part, rows in found.items()}
+    return {part: sorted(_rename_ids(row, names) for row in rows) for part, rows in dump.items()}
 
 
-def _renamed(row: str, names: dict[str, str]) -> str:
+def _rename_ids(row: str, names: dict[str, str]) -> str:
     for old, new in names.items():
         if old in row:
             row = row.replace(old, new)
@@ -213,7 +234,7 @@ def _renamed(row: str, names: dict[str, str]) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def hashes(base: Base) -> list[tuple[Any, ...]]:
+def hashes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     """Every version's content hash."""
     return base.rows(
         "select chain_id::text, version, encode(content_hash, 'hex') from chain_versions"

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from strandline import participants
-from strandline.chains.heat import State, cold_at, promote_until
+from strandline.chains.heat import HeatState, compute_cold_at, compute_promote_until
 from strandline.tuning import DEFAULTS
-from tests.support import Base
+from tests.support import ScratchDatabase
 
-MADE = datetime(2026, 5, 8, 12, tzinfo=UTC)
+CREATED_AT = datetime(2026, 5, 8, 12, tzinfo=UTC)
 
-_LAY = """
+_INSERT_CHAINS = """
 with given as (
     select * from jsonb_to_recordset(%s::jsonb) r (chain_id uuid, importance float8, density float8,
         strength float8, accessed_at timestamptz, cold_at timestamptz, promote_until timestamptz)
@@ -38,24 +38,24 @@ from given, who
 """
 
 
-def lay_chains(
-    base: Base,
-    states: Sequence[State],
+def insert_chains(
+    base: ScratchDatabase,
+    states: Sequence[HeatState],
     tenant: str = "acme",
-    who: Sequence[str] = ("agent:helper", "user:alice"),
+    members: Sequence[str] = ("agent:helper", "user:alice"),
 ) -> list[tuple[UUID, UUID, Sequence[str]]]:
     """A chain for each state, in one scope, by the settings that are the default: their ids, scope
     and participants as `recalls.record` takes them, in their order."""
-    scope_id = participants.scope_id(tenant, list(who))
+    scope_id = participants.derive_scope_id(tenant, list(members))
     rows = [
         {
             "chain_id": str(uuid.uuid4()),
             **state._asdict(),
             "accessed_at": state.accessed_at.isoformat(),
-            "cold_at": cold_at(state, DEFAULTS).isoformat(),
-            "promote_until": promote_until(state, DEFAULTS).isoformat(),
+            "cold_at": compute_cold_at(state, DEFAULTS).isoformat(),
+            "promote_until": compute_promote_until(state, DEFAULTS).isoformat(),
         }
         for state in states
     ]
-    base.rows(_LAY, json.dumps(rows), tenant, scope_id, list(who))
-    return [(UUID(row["chain_id"]), scope_id, tuple(who)) for row in rows]
+    base.rows(_INSERT_CHAINS, json.dumps(rows), tenant, scope_id, list(members))
+    return [(UUID(row["chain_id"]), scope_id, tuple(members)) for row in rows]

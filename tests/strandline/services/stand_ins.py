@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from strandline.aws.blobs import Blobs
-from strandline.background.embed import embed_tenant
+from strandline.aws.blobs import BlobStore
+from strandline.background.embed import process_tenant
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.jobs.context import TURN, Tally, Worker
-from strandline.llm.tasks import Reasoner
+from strandline.jobs.context import SLICE_EVENTS, Tally, Worker
+from strandline.llm.tasks import LlmTasks
 from strandline.log import store_work
-from tests.support import PLENTY
+from tests.support import UNLIMITED
 
 
 class WordEmbedder:
@@ -25,18 +25,18 @@ class WordEmbedder:
     def __init__(self, space: str = "words/16", dimensions: int = 16) -> None:
         self.space = space
         self.dimensions = dimensions
-        self.seen: list[str] = []
+        self.embedded_texts: list[str] = []
         """Every text that was embedded, in order."""
-        self.before: Callable[[Sequence[str]], None] = lambda texts: None
+        self.before_embed: Callable[[Sequence[str]], None] = lambda texts: None
         """Called first; may raise, wait, or write."""
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
         """As the protocol says."""
         del timeout
-        self.before(texts)
+        self.before_embed(texts)
         with self._lock:
-            self.seen += texts
+            self.embedded_texts += texts
         return [self._vector(text) for text in texts]
 
     def _vector(self, text: str) -> list[float]:
@@ -47,35 +47,35 @@ class WordEmbedder:
         return [x / length for x in vector]
 
 
-def work_for(
+def make_worker(
     database: Database,
-    blobs: Blobs,
+    blobs: BlobStore,
     embedder: Embedder,
-    reasoner: object | None = None,
+    llm: object | None = None,
     *,
     seconds: float = 60.0,
-    turn: int = TURN,
+    slice_events: int = SLICE_EVENTS,
 ) -> Worker:
     """A worker with so much time, all of it for one turn, whose language model is the twin, or
     what a test gives it."""
-    asked = cast("Reasoner", reasoner) if reasoner else Reasoner(database, PLENTY, None)
-    made = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), asked)
-    return replace(made, turn=turn, turn_seconds=seconds)
+    tasks = cast("Reasoner", llm) if llm else LlmTasks(database, UNLIMITED, None)
+    worker = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
+    return replace(worker, slice_events=slice_events, slice_seconds=seconds)
 
 
-def embed_due(worker: Worker) -> int:
+def process_due(worker: Worker) -> int:
     """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
     finished. One tenant's failure holds up no other."""
-    finished = 0
-    for tenant in store_work.tenants(worker.database.connection(), worker.embedder.space):
+    finished_count = 0
+    for tenant in store_work.list_tenants(worker.database.connection(), worker.embedder.space):
         try:
-            finished += embed_tenant(worker, tenant)
+            finished_count += process_tenant(worker, tenant)
         except Exception:
             worker.tally.failures += 1
-    return finished
+    return finished_count
 
 
-def refuse(word: str) -> Callable[[Sequence[str]], None]:
+def refuse_texts(word: str) -> Callable[[Sequence[str]], None]:
     """Refuse every call that holds the word."""
 
     def before(texts: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ def refuse(word: str) -> Callable[[Sequence[str]], None]:
     return before
 
 
-def unavailable(word: str = "") -> Callable[[Sequence[str]], None]:
+def fail_texts(word: str = "") -> Callable[[Sequence[str]], None]:
     """Be away for every call that holds the word."""
 
     def before(texts: Sequence[str]) -> None:
@@ -95,6 +95,6 @@ def unavailable(word: str = "") -> Callable[[Sequence[str]], None]:
     return before
 
 
-def slow(seconds: float) -> Callable[[Sequence[str]], None]:
+def delay(seconds: float) -> Callable[[Sequence[str]], None]:
     """Take this long."""
     return lambda texts: time.sleep(seconds)

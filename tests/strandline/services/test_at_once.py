@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import enrichment, parallel
-from strandline.chains.form import close_idle
+from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Database
-from strandline.llm.types import Done, Entities, Said, Summary, Task, Topic
+from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
+from tests.strandline.services.folds import EchoTasks, append, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
 from tests.strandline.services.test_refold import LATER
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 MET_WITHIN_SECONDS = 60.0
 
 
-class Meeting(Plain):
+class Meeting(EchoTasks):
     """A model that answers none of a run's three questions before it has been asked all three."""
 
     def __init__(self, seconds: float = MET_WITHIN_SECONDS) -> None:
@@ -29,17 +29,17 @@ class Meeting(Plain):
         self.barrier = threading.Barrier(3, timeout=seconds)
         self.threads = set[int]()
 
-    def summarise(self, task: Task, said: Sequence[Said]) -> Done[Summary]:
+    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """Once the others are asked too."""
         self._meet()
         return super().summarise(task, said)
 
-    def topic(self, task: Task, said: Sequence[Said]) -> Done[Topic]:
+    def topic(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Topic]:
         """Likewise."""
         self._meet()
         return super().topic(task, said)
 
-    def entities(self, task: Task, said: Sequence[Said]) -> Done[Entities]:
+    def entities(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Entities]:
         """Likewise."""
         self._meet()
         return super().entities(task, said)
@@ -50,37 +50,37 @@ class Meeting(Plain):
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
-    database = Database(base.url)
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    database = Database(scratch_db.url)
     yield database
     database.close()
 
 
 def formed(
-    gateway: Gateway, base: Base, database: Database, aws: LocalAws, model: Meeting
+    gateway: Gateway, base: ScratchDatabase, database: Database, aws: LocalAws, model: Meeting
 ) -> list[Any]:
     """The topics of the chains that one closed run became."""
     said = {"participants": ["user:alice", "agent:a"], "role": "user", "content": "harbour mooring"}
     append(gateway, gateway.key(), [said])
-    tune(base)
-    worker = work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), model)
-    embed_due(worker)
-    close_idle(worker, "acme", LATER)
+    set_tuning(base)
+    worker = make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), model)
+    process_due(worker)
+    close_idle_lanes(worker, "acme", LATER)
     return base.rows("select models -> 'summarise' ->> 'model' from chain_versions")
 
 
 def test_three_requests_of_a_closed_run_are_in_flight_at_once(
-    gateway: Gateway, base: Base, database: Database, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, database: Database, aws: LocalAws
 ) -> None:
     model = Meeting()
-    assert formed(gateway, base, database, aws, model) == [("scripted:1",)]
+    assert formed(gateway, scratch_db, database, aws, model) == [("scripted:1",)]
     assert len(model.threads) == 3
     assert not model.barrier.broken
 
 
 def test_requests_one_after_the_other_are_noticed(
     gateway: Gateway,
-    base: Base,
+    scratch_db: ScratchDatabase,
     database: Database,
     aws: LocalAws,
     monkeypatch: pytest.MonkeyPatch,
@@ -90,8 +90,8 @@ def test_requests_one_after_the_other_are_noticed(
     def in_turn(_: object, *questions: Any) -> tuple[Any, ...]:
         return tuple(ask() for ask in questions)
 
-    assert enrichment.at_once is parallel.at_once
-    monkeypatch.setattr(enrichment, "at_once", in_turn)
+    assert enrichment.run_in_parallel is parallel.run_in_parallel
+    monkeypatch.setattr(enrichment, "run_in_parallel", in_turn)
     model = Meeting(seconds=0.5)
-    assert formed(gateway, base, database, aws, model) != [("scripted:1",)]
+    assert formed(gateway, scratch_db, database, aws, model) != [("scripted:1",)]
     assert model.barrier.broken

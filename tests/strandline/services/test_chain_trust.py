@@ -10,17 +10,17 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.aws.blobs import Blobs
-from strandline.chains.form import close_idle, drop, retry_enrichment
-from strandline.db.database import Asker, Database
+from strandline.aws.blobs import BlobStore
+from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate
 from strandline.embeddings.embedder import Embedder
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
 from strandline.log import trust
-from tests.strandline.services.folds import ALICE, Plain, append, hashes, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
-from tests.support import Base, Gateway
+from tests.strandline.services.folds import ALICE, EchoTasks, append, hashes, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 ORIGINS: dict[str, dict[str, str]] = {
@@ -41,10 +41,10 @@ def embedder() -> Embedder:
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws, embedder: Embedder) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: Embedder) -> Iterator[Worker]:
     """With a minute to work."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), embedder, Plain())
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), embedder, EchoTasks())
     database.close()
 
 
@@ -55,10 +55,10 @@ def say(gateway: Gateway, session: str, text: str, *origins: str) -> UUID:
     return UUID(append(gateway, key, [{**said, **ORIGINS[origin]} for origin in origins])[0])
 
 
-def fold(base: Base, worker: Worker) -> None:
-    tune(base)
-    embed_due(worker)
-    close_idle(worker, "acme", LATER)
+def fold(base: ScratchDatabase, worker: Worker) -> None:
+    set_tuning(base)
+    process_due(worker)
+    close_idle_lanes(worker, "acme", LATER)
 
 
 def shown(gateway: Gateway, session: str) -> list[dict[str, Any]]:
@@ -66,38 +66,38 @@ def shown(gateway: Gateway, session: str) -> list[dict[str, Any]]:
     return reply.body["segments"]
 
 
-def test_the_two_rankings_are_one(base: Base) -> None:
+def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
     names = [*ORIGINS, "", "a later release's"]
     for name in names:
-        assert base.rows("select trust_rank(%s)", name) == [(trust.rank(name),)], name
-    assert sorted(ORIGINS, key=trust.rank) == ["document", "tool", "agent", "user", "system"]
-    assert {trust.rank(name) for name in names[-2:]} == {0}
+        assert scratch_db.rows("select trust_rank(%s)", name) == [(trust.trust_rank(name),)], name
+    assert sorted(ORIGINS, key=trust.trust_rank) == ["document", "tool", "agent", "user", "system"]
+    assert {trust.trust_rank(name) for name in names[-2:]} == {0}
 
 
 def test_a_chain_is_trusted_as_its_least_event(
-    base: Base, gateway: Gateway, worker: Worker
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
 ) -> None:
     sets = [chosen for size in (1, 2, 5) for chosen in itertools.combinations(ORIGINS, size)]
     for n, chosen in enumerate(sets):
         say(gateway, f"s-{n}", f"word{n}", *chosen)
-    fold(base, worker)
-    origin = dict(base.rows("select event_id::text, origin from events"))
+    fold(scratch_db, worker)
+    origin = dict(scratch_db.rows("select event_id::text, origin from events"))
     seen = dict[str, str]()
     for n in range(len(sets)):
         for chain in shown(gateway, f"s-{n}"):
             seen[chain["chain_id"]] = chain["trust"]
-            assert chain["trust"] == trust.least(origin[one] for one in chain["event_ids"])
+            assert chain["trust"] == trust.least_trusted(origin[one] for one in chain["event_ids"])
     assert set(seen.values()) >= {"document", "tool", "agent", "user"}
-    assert base.rows("select count(*) from chain_versions where trust is null") == [(0,)]
+    assert scratch_db.rows("select count(*) from chain_versions where trust is null") == [(0,)]
 
 
 def test_every_answer_that_shows_a_chain_shows_its_trust(
-    base: Base, gateway: Gateway, worker: Worker
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
 ) -> None:
     say(gateway, "s-1", "harbour mooring berth", "user", "document", "agent")
-    fold(base, worker)
+    fold(scratch_db, worker)
     say(gateway, "s-1", "sourdough flour", "agent", "tool")
-    embed_due(worker)
+    process_due(worker)
     key, at = gateway.key(), f"{SESSION}/s-1"
     query = {"query": "harbour mooring"}
     latest = gateway.call("GET", f"{at}/context", key=key).body["chains"]
@@ -114,27 +114,29 @@ def test_every_answer_that_shows_a_chain_shows_its_trust(
 
 
 def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
-    base: Base, gateway: Gateway, worker: Worker
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
 ) -> None:
     for session, origin in (("s-1", "user"), ("s-2", "tool"), ("s-3", "system")):
         scope = say(gateway, session, "harbour mooring", origin)
-        fold(base, worker)
+        fold(scratch_db, worker)
     versions = "select version, merged, trust from chain_versions order by version"
-    before = base.rows(versions)
+    before = scratch_db.rows(versions)
     assert before == [(1, False, "user"), (2, True, "tool"), (3, True, "tool")]
-    hashed = hashes(base)
-    drop(worker.database.access(Asker.background("acme")), [scope])
-    embed_due(worker)
-    assert (base.rows(versions), hashes(base)) == (before, hashed)
+    hashed = hashes(scratch_db)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope])
+    process_due(worker)
+    assert (scratch_db.rows(versions), hashes(scratch_db)) == (before, hashed)
 
 
-def test_what_is_gone_lowers_no_trust(base: Base, gateway: Gateway, worker: Worker) -> None:
+def test_what_is_gone_lowers_no_trust(
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
+) -> None:
     """As an erasure leaves a chain that also rests on other events: without the one, said anew."""
     say(gateway, "s-1", "harbour mooring", "user", "document")
-    fold(base, worker)
-    ((chain_id,),) = base.rows("select chain_id from chains")
+    fold(scratch_db, worker)
+    ((chain_id,),) = scratch_db.rows("select chain_id from chains")
     assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["document"]
-    base.rows(
+    scratch_db.rows(
         "delete from chain_events c using events e"
         " where e.event_id = c.event_id and e.origin = 'document'"
     )
@@ -143,18 +145,21 @@ def test_what_is_gone_lowers_no_trust(base: Base, gateway: Gateway, worker: Work
 
 
 def test_what_an_earlier_release_wrote_is_looked_up_and_filled_in(
-    base: Base, gateway: Gateway, worker: Worker
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
 ) -> None:
     for session, origin in (("s-1", "user"), ("s-2", "tool")):
         say(gateway, session, "harbour mooring", origin)
-        fold(base, worker)
-    before = base.rows("select chain_id, version, trust from chain_versions order by 1, 2")
+        fold(scratch_db, worker)
+    before = scratch_db.rows("select chain_id, version, trust from chain_versions order by 1, 2")
     assert [told for *_, told in before] == ["user", "tool"]
-    base.rows("update chain_versions set trust = null")
+    scratch_db.rows("update chain_versions set trust = null")
     assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["tool"]
     topics = gateway.call("GET", f"{SESSION}/s-1/analysis/topics", key=gateway.key()).body
     assert [one["trust"] for one in topics["topics"]] == ["tool"]
-    base.rows("delete from schema_migrations where name = '0023_fill_chain_trust.sql'")
-    with psycopg.connect(base.owner_url, autocommit=True) as owner:
+    scratch_db.rows("delete from schema_migrations where name = '0023_fill_chain_trust.sql'")
+    with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         assert migrate(owner) == ["0023_fill_chain_trust.sql"]
-    assert base.rows("select chain_id, version, trust from chain_versions order by 1, 2") == before
+    assert (
+        scratch_db.rows("select chain_id, version, trust from chain_versions order by 1, 2")
+        == before
+    )

@@ -7,32 +7,32 @@ from uuid import UUID
 
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import form as chains_form
 from strandline.chains import store_lanes
-from strandline.db.database import Access, Asker, Database
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store as jobs_store
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import ALICE, Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
-from tests.support import Base, Gateway
+from tests.strandline.services.folds import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     """With a minute to work."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), Plain())
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
     database.close()
 
 
-def spoken(gateway: Gateway, base: Base, worker: Worker, *agents: str) -> list[UUID]:
+def spoken(gateway: Gateway, base: ScratchDatabase, worker: Worker, *agents: str) -> list[UUID]:
     """A scope with one open lane for each agent, folded to its end."""
     key = gateway.key()
-    tune(base)
+    set_tuning(base)
     scopes = [
         UUID(
             append(
@@ -50,11 +50,11 @@ def spoken(gateway: Gateway, base: Base, worker: Worker, *agents: str) -> list[U
         )
         for agent in agents
     ]
-    embed_due(worker)
+    process_due(worker)
     return scopes
 
 
-def crowd(base: Base, scope: UUID, count: int) -> None:
+def crowd(base: ScratchDatabase, scope: UUID, count: int) -> None:
     """So many lanes more, idle for longer than any other."""
     base.rows(
         "insert into lanes (tenant_id, scope_id, session_id, participants, folded_seq, open,"
@@ -67,32 +67,32 @@ def crowd(base: Base, scope: UUID, count: int) -> None:
 
 
 def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = spoken(gateway, base, worker, "agent:bad", "agent:good")
-    crowd(base, bad, 1500)
+    bad, good = spoken(gateway, scratch_db, worker, "agent:bad", "agent:good")
+    crowd(scratch_db, bad, 1500)
     tried: list[UUID] = []
-    real = chains_form.form
+    real = chains_form.fold_scope
 
-    def form(worker: Worker, access: Access, scope_id: UUID, now: datetime) -> Any:
+    def form(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> Any:
         tried.append(scope_id)
         if scope_id == bad:
             raise RuntimeError("the words of a memory")
         return real(worker, access, scope_id, now)
 
-    monkeypatch.setattr(chains_form, "form", form)
-    assert chains_form.close_idle(worker, "acme", LATER) == 1
-    assert base.rows("select scope_id from chains") == [(good,)]
+    monkeypatch.setattr(chains_form, "fold_scope", form)
+    assert chains_form.close_idle_lanes(worker, "acme", LATER) == 1
+    assert scratch_db.rows("select scope_id from chains") == [(good,)]
     assert tried.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
     assert worker.tally.failures == 1
 
 
 def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (scope,) = spoken(gateway, base, worker, "agent:one")
-    monkeypatch.setattr(chains_form, "_IDLE", 7)
-    monkeypatch.setattr(chains_form, "_OF_A_SCOPE", 2)
+    (scope,) = spoken(gateway, scratch_db, worker, "agent:one")
+    monkeypatch.setattr(chains_form, "_IDLE_LANES_PER_PAGE", 7)
+    monkeypatch.setattr(chains_form, "_LANES_PER_SCOPE", 2)
     key = gateway.key()
     events = [
         {
@@ -105,44 +105,46 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
         for n in range(30)
     ]
     append(gateway, key, events)
-    embed_due(worker)
-    assert chains_form.close_idle(worker, "acme", LATER) == 31
-    assert base.rows("select count(*) from lanes") == [(0,)]
-    assert base.rows("select count(*), count(distinct event_id) from chain_events") == [(31, 31)]
+    process_due(worker)
+    assert chains_form.close_idle_lanes(worker, "acme", LATER) == 31
+    assert scratch_db.rows("select count(*) from lanes") == [(0,)]
+    assert scratch_db.rows("select count(*), count(distinct event_id) from chain_events") == [
+        (31, 31)
+    ]
     assert scope
 
 
 def test_one_scope_s_many_lanes_wait_for_their_turn(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page holds many lanes of one scope and one of another's: that one comes second."""
-    many, other = spoken(gateway, base, worker, "agent:many", "agent:other")
-    crowd(base, many, 100)
+    many, other = spoken(gateway, scratch_db, worker, "agent:many", "agent:other")
+    crowd(scratch_db, many, 100)
     turns: list[UUID] = []
 
-    def closed(worker: Worker, access: Access, scope_id: UUID, *_: object) -> int:
+    def closed(worker: Worker, access: TenantDb, scope_id: UUID, *_: object) -> int:
         turns.append(scope_id)
         return 0
 
-    monkeypatch.setattr(chains_form, "_close_idle", closed)
-    chains_form.close_idle(worker, "acme", LATER)
+    monkeypatch.setattr(chains_form, "_close_lanes", closed)
+    chains_form.close_idle_lanes(worker, "acme", LATER)
     assert turns[:2] == [many, other]
     assert turns.count(many) == 6  # of 20 at most, of 101
 
 
 def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
-    gateway: Gateway, base: Base, worker: Worker
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     """Nor do they make a tenant one to be swept."""
-    (scope,) = spoken(gateway, base, worker, "agent:one")
-    access = worker.database.access(Asker.background("acme"))
+    (scope,) = spoken(gateway, scratch_db, worker, "agent:one")
+    access = worker.database.connect_as(Caller.background("acme"))
     space = worker.embedder.space
-    base.rows("update tenants set swept_for = %s, swept_at = %s", space, LATER)
-    found = store_lanes.idle(access, LATER, None, [], 9)
+    scratch_db.rows("update tenants set swept_for = %s, swept_at = %s", space, LATER)
+    found = store_lanes.list_idle(access, LATER, None, [], 9)
     assert [lane.scope_id for lane in found] == [scope]
-    assert store_lanes.idle(access, LATER, found[0], [], 9) == []
-    assert store_lanes.idle(access, LATER, None, [scope], 9) == []
-    assert jobs_store.tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
-    base.rows("update scopes set last_seq = last_seq + 1")
-    assert store_lanes.idle(access, LATER, None, [], 9) == []
-    assert jobs_store.tenants_to_sweep(worker.database.connection(), space, LATER) == []
+    assert store_lanes.list_idle(access, LATER, found[0], [], 9) == []
+    assert store_lanes.list_idle(access, LATER, None, [scope], 9) == []
+    assert jobs_store.list_tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
+    scratch_db.rows("update scopes set last_seq = last_seq + 1")
+    assert store_lanes.list_idle(access, LATER, None, [], 9) == []
+    assert jobs_store.list_tenants_to_sweep(worker.database.connection(), space, LATER) == []

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from strandline.aws.blobs import Blobs
-from strandline.background.embed import embed_scopes
+from strandline.aws.blobs import BlobStore
+from strandline.background.embed import process_scopes
 from strandline.db.database import Database
 from strandline.errors import Unavailable
 from strandline.jobs.context import EMBED_SECONDS, Worker
@@ -18,12 +18,12 @@ from strandline.local.aws import LocalAws
 from strandline.log import store_work
 from tests.strandline.services.stand_ins import (
     WordEmbedder,
-    embed_due,
-    refuse,
-    unavailable,
-    work_for,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
 )
-from tests.support import Base, Gateway, said
+from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
 UNEMBEDDED = (
@@ -39,28 +39,28 @@ def words() -> WordEmbedder:
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
     """With a minute to work."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), words, seconds=60)
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), words, seconds=60)
     database.close()
 
 
 def tell(gateway: Gateway, text: str, *who: str, tenant: str = "acme", **more: Any) -> Any:
     key = gateway.key(tenant)
-    event = said(text, *(who or (ALICE,)), **more)
+    event = user_message(text, *(who or (ALICE,)), **more)
     reply = gateway.call("POST", "/api/v1/events", event, key=key)
     assert reply.status == 201, reply.text
     return reply.body
 
 
-def missing(base: Base, space: str = "words/16") -> int:
+def missing(base: ScratchDatabase, space: str = "words/16") -> int:
     """Events without a row in event_vectors."""
     return base.rows(UNEMBEDDED, space)[0][0]
 
 
 def test_everything_is_embedded_whoevers_it_is(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for tenant in ("acme", "globex"):
         for n in range(5):
@@ -68,31 +68,31 @@ def test_everything_is_embedded_whoevers_it_is(
     tell(gateway, "a long log line " * 6000, ALICE)
     agents: dict[str, Any] = {"role": "agent", "speaker": "agent:helper"}
     tell(gateway, "Aye.", ALICE, "agent:helper", occurred_at="2026-05-08T13:56:00Z", **agents)
-    assert embed_due(worker) == 8
-    assert missing(base) == 0
-    assert base.rows("select count(*) from scope_work") == [(0,)]
-    assert "[8 May 2026] helper: Aye." in words.seen
-    assert max(map(len, words.seen)) < 5000, "of a large payload only the beginning"
+    assert process_due(worker) == 8
+    assert missing(scratch_db) == 0
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
+    assert "[8 May 2026] helper: Aye." in words.embedded_texts
+    assert max(map(len, words.embedded_texts)) < 5000, "of a large payload only the beginning"
     wrong = "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
-    assert base.rows(wrong + " where p.embedded_seq <> s.last_seq") == [(0,)]
+    assert scratch_db.rows(wrong + " where p.embedded_seq <> s.last_seq") == [(0,)]
 
 
 def test_embedding_twice_changes_nothing_and_asks_nobody(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for n in range(4):
         tell(gateway, f"turn {n}")
-    embed_due(worker)
+    process_due(worker)
     table = "select md5(string_agg(v::text, '' order by event_id)) from event_vectors v"
-    before, asked = base.rows(table), len(words.seen)
-    assert embed_due(worker) == 0
-    base.rows("update scope_progress set embedded_seq = 0 returning 1")
-    assert embed_due(worker) == 1
-    assert (base.rows(table), len(words.seen)) == (before, asked)
+    before, asked = scratch_db.rows(table), len(words.embedded_texts)
+    assert process_due(worker) == 0
+    scratch_db.rows("update scope_progress set embedded_seq = 0 returning 1")
+    assert process_due(worker) == 1
+    assert (scratch_db.rows(table), len(words.embedded_texts)) == (before, asked)
 
 
 def test_two_workers_at_once_do_it_once(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for n in range(24):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n % 12}")
@@ -100,50 +100,52 @@ def test_two_workers_at_once_do_it_once(
 
     def work() -> None:
         barrier.wait()
-        embed_due(worker)
+        process_due(worker)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert missing(base) == 0
-    assert len(words.seen) == 24, "a lease belongs to one of them"
+    assert missing(scratch_db) == 0
+    assert len(words.embedded_texts) == 24, "a lease belongs to one of them"
 
 
 def test_the_same_text_is_embedded_once(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     day: dict[str, Any] = {"occurred_at": "2026-05-08T13:56:00Z", "speaker": ALICE}
     for n in range(6):
         tell(gateway, "Ahoy!", ALICE, f"agent:{n % 3}", **day)
-    embed_due(worker)
-    assert words.seen == ["[8 May 2026] alice: Ahoy!"]
-    assert missing(base) == 0
+    process_due(worker)
+    assert words.embedded_texts == ["[8 May 2026] alice: Ahoy!"]
+    assert missing(scratch_db) == 0
     tell(gateway, "Ahoy!", ALICE, tenant="globex", **day)
-    embed_due(worker)
-    assert len(words.seen) == 2, "a cache is a tenant's own"
+    process_due(worker)
+    assert len(words.embedded_texts) == 2, "a cache is a tenant's own"
 
 
-def test_a_hint_embeds_its_scope_and_no_other(gateway: Gateway, base: Base, worker: Worker) -> None:
+def test_a_hint_embeds_its_scope_and_no_other(
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
+) -> None:
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
     tell(gateway, "there", ALICE, "agent:helper")
     for tenant, hinted in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
-        embed_scopes(worker, tenant, [hinted])
-    assert missing(base) == 2
-    embed_scopes(worker, "acme", [scope])
-    assert missing(base) == 1
-    embed_scopes(worker, "acme", [scope])
+        process_scopes(worker, tenant, [hinted])
+    assert missing(scratch_db) == 2
+    process_scopes(worker, "acme", [scope])
+    assert missing(scratch_db) == 1
+    process_scopes(worker, "acme", [scope])
 
 
 def test_a_refused_text_is_remembered_and_blocks_no_other(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for text in ("before", "the kraken", "after"):
         tell(gateway, text)
-    words.before = refuse("kraken")
-    assert embed_due(worker) == 1
-    kept = base.rows(
+    words.before_embed = refuse_texts("kraken")
+    assert process_due(worker) == 1
+    kept = scratch_db.rows(
         "select e.content, v.refusal, v.embedding is null from event_vectors v"
         " join events e using (tenant_id, event_id) order by e.seq"
     )
@@ -152,119 +154,121 @@ def test_a_refused_text_is_remembered_and_blocks_no_other(
         ("the kraken", "the model does not take this text", True),
         ("after", None, False),
     ]
-    assert base.rows("select count(*) from scope_work") == [(0,)]
-    asked = len(words.seen)
-    embed_due(worker)
-    assert len(words.seen) == asked, "a refusal is not asked for again"
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
+    asked = len(words.embedded_texts)
+    process_due(worker)
+    assert len(words.embedded_texts) == asked, "a refusal is not asked for again"
 
 
 def test_work_that_failed_waits_with_its_reason_while_others_are_done(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for who in ("agent:a", "agent:lost", "agent:z"):
         tell(gateway, f"of {who}", ALICE, who)
-    words.before = unavailable("agent:lost")
+    words.before_embed = fail_texts("agent:lost")
     due = "select attempts, last_error, due_at > now(), leased_until <= now() from scope_work"
-    assert embed_due(worker) == 2
+    assert process_due(worker) == 2
     reason = "embedding_unavailable: the endpoint does not answer"
-    assert base.rows(due) == [(1, reason, True, True)]
-    assert missing(base) == 1
-    base.rows("update scope_work set due_at = now() returning 1")
-    assert embed_due(worker) == 0
-    assert base.rows("select attempts from scope_work") == [(2,)]
-    base.rows("update scope_work set due_at = now() returning 1")
-    words.before = lambda texts: None
-    assert embed_due(worker) == 1
-    assert (missing(base), base.rows("select count(*) from scope_work")) == (0, [(0,)])
+    assert scratch_db.rows(due) == [(1, reason, True, True)]
+    assert missing(scratch_db) == 1
+    scratch_db.rows("update scope_work set due_at = now() returning 1")
+    assert process_due(worker) == 0
+    assert scratch_db.rows("select attempts from scope_work") == [(2,)]
+    scratch_db.rows("update scope_work set due_at = now() returning 1")
+    words.before_embed = lambda texts: None
+    assert process_due(worker) == 1
+    assert (missing(scratch_db), scratch_db.rows("select count(*) from scope_work")) == (0, [(0,)])
 
 
 def test_a_payload_that_is_gone_for_now_keeps_its_work(
-    gateway: Gateway, base: Base, worker: Worker, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, aws: LocalAws
 ) -> None:
     tell(gateway, "a long log line " * 6000, ALICE)
-    lost = replace(worker, blobs=Blobs("no-such-bucket"))
-    assert embed_due(lost) == 0
-    assert base.rows("select attempts, last_error like 'unavailable:%%' from scope_work") == [
+    lost = replace(worker, blobs=BlobStore("no-such-bucket"))
+    assert process_due(lost) == 0
+    assert scratch_db.rows("select attempts, last_error like 'unavailable:%%' from scope_work") == [
         (1, True)
     ]
-    base.rows("update scope_work set due_at = now() returning 1")
-    assert embed_due(worker) == 1
+    scratch_db.rows("update scope_work set due_at = now() returning 1")
+    assert process_due(worker) == 1
     assert aws.bucket
 
 
 def test_a_worker_that_died_leaves_a_lease_that_ends(
-    gateway: Gateway, base: Base, worker: Worker
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     tell(gateway, "turn")
-    base.rows("update scope_work set leased_until = now() + interval '1 minute' returning 1")
-    assert embed_due(worker) == 0
-    base.rows("update scope_work set leased_until = now() - interval '1 second' returning 1")
-    assert embed_due(worker) == 1
-    assert missing(base) == 0
+    scratch_db.rows("update scope_work set leased_until = now() + interval '1 minute' returning 1")
+    assert process_due(worker) == 0
+    scratch_db.rows("update scope_work set leased_until = now() - interval '1 second' returning 1")
+    assert process_due(worker) == 1
+    assert missing(scratch_db) == 0
 
 
 def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strandline.background.embed.BATCH", 2)
     for n in range(5):
         tell(gateway, f"turn {n}")
     hurried = replace(worker, deadline=time.monotonic() + 0.01)
-    scope = base.rows("select scope_id from scopes")[0][0]
-    assert hurried.out_of_time()
+    scope = scratch_db.rows("select scope_id from scopes")[0][0]
+    assert hurried.is_out_of_time()
     assert hurried.deadline < time.monotonic() + EMBED_SECONDS
-    embed_scopes(hurried, "acme", [scope])
-    assert missing(base) == 3
-    assert embed_due(worker) == 1
-    assert missing(base) == 0
+    process_scopes(hurried, "acme", [scope])
+    assert missing(scratch_db) == 3
+    assert process_due(worker) == 1
+    assert missing(scratch_db) == 0
 
 
-def test_work_that_nothing_names_is_found(gateway: Gateway, base: Base, worker: Worker) -> None:
+def test_work_that_nothing_names_is_found(
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
+) -> None:
     for n in range(3):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n}", tenant=("acme", "globex")[n % 2])
-    base.rows("delete from scope_work returning 1")
-    assert embed_due(worker) == 3
-    assert missing(base) == 0
+    scratch_db.rows("delete from scope_work returning 1")
+    assert process_due(worker) == 3
+    assert missing(scratch_db) == 0
 
 
 def test_another_space_is_filled_beside_the_old_one(
-    gateway: Gateway, base: Base, worker: Worker
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     for n in range(4):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n % 2}")
-    embed_due(worker)
+    process_due(worker)
     other = WordEmbedder("other/24", 24)
-    assert embed_due(replace(worker, embedder=other)) == 2
+    assert process_due(replace(worker, embedder=other)) == 2
     spaces = (
         "select space, vector_dims(embedding::vector), count(*) from event_vectors group by 1, 2"
     )
-    assert sorted(base.rows(spaces)) == [("other/24", 24, 4), ("words/16", 16, 4)]
+    assert sorted(scratch_db.rows(spaces)) == [("other/24", 24, 4), ("words/16", 16, 4)]
     tell(gateway, "turn 4", ALICE)
-    assert embed_due(worker) == 1
-    assert (missing(base), missing(base, "other/24")) == (0, 1)
-    assert embed_due(replace(worker, embedder=other)) == 1
+    assert process_due(worker) == 1
+    assert (missing(scratch_db), missing(scratch_db, "other/24")) == (0, 1)
+    assert process_due(replace(worker, embedder=other)) == 1
 
 
 def test_an_erased_event_is_passed_over_and_blocks_nobody(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for n in range(3):
         tell(gateway, f"turn {n}")
     tell(gateway, "of others", ALICE, "agent:helper")
-    base.rows(
+    scratch_db.rows(
         "update events set erased_at = now(), content = null, cid = null"
         " where content in ('turn 1', 'turn 2') returning 1"
     )
     started = time.monotonic()
-    assert embed_due(worker) == 2
+    assert process_due(worker) == 2
     assert time.monotonic() - started < 5
-    assert missing(base) == 2, "the erased ones have no vector"
-    assert len(words.seen) == 2
-    assert base.rows("select count(*) from scope_work") == [(0,)]
+    assert missing(scratch_db) == 2, "the erased ones have no vector"
+    assert len(words.embedded_texts) == 2
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
 def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
-    gateway: Gateway, base: Base, worker: Worker, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, words: WordEmbedder
 ) -> None:
     for n in range(2):
         tell(gateway, f"turn {n}")
@@ -274,18 +278,18 @@ def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
     )
 
     def erase_first(texts: Sequence[str]) -> None:
-        if not words.seen:
-            assert base.rows(erase) == [(1,)]
+        if not words.embedded_texts:
+            assert scratch_db.rows(erase) == [(1,)]
 
-    words.before = erase_first
-    assert embed_due(worker) == 0
-    base.rows("update scope_work set due_at = now() returning 1")
-    assert embed_due(worker) == 1
-    assert missing(base) == 1
+    words.before_embed = erase_first
+    assert process_due(worker) == 0
+    scratch_db.rows("update scope_work set due_at = now() returning 1")
+    assert process_due(worker) == 1
+    assert missing(scratch_db) == 1
 
 
 def test_an_append_at_the_end_of_a_lease_is_never_lost(
-    gateway: Gateway, base: Base, worker: Worker
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     """A hundred rounds of append against settle: in the end one sweep leaves nothing behind, even
     one that goes by the named work alone."""
@@ -294,14 +298,14 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
 
     def sweep() -> None:
         while not done.is_set():
-            embed_due(worker)
+            process_due(worker)
 
     thread = threading.Thread(target=sweep)
     thread.start()
     for n in range(100):
-        reply = gateway.call("POST", "/api/v1/events", said(f"turn {n}", ALICE), key=key)
+        reply = gateway.call("POST", "/api/v1/events", user_message(f"turn {n}", ALICE), key=key)
         assert reply.status == 201
-        unnamed = base.rows(
+        unnamed = scratch_db.rows(
             "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
             " where s.last_seq > p.embedded_seq and not exists (select from scope_work w"
             " where w.tenant_id = s.tenant_id and w.scope_id = s.scope_id)"
@@ -309,41 +313,41 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
         assert unnamed == [(0,)], "events past the last vector, and no work names them"
     done.set()
     thread.join()
-    embed_due(worker)
-    assert missing(base) == 0
-    assert base.rows("select count(*) from events") == [(100,)]
+    process_due(worker)
+    assert missing(scratch_db) == 0
+    assert scratch_db.rows("select count(*) from events") == [(100,)]
 
 
 def test_an_append_during_a_workers_last_step_is_embedded_by_it(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody hints at it: the scope's work was waiting still."""
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
-    settle = store_work.settle
+    settle = store_work.release_leases
 
     def late(access: Any, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
-        if missing(base) == 0 and base.rows("select count(*) from events") == [(1,)]:
+        if missing(scratch_db) == 0 and scratch_db.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
-        return settle(access, scope_ids, space, moved=moved)
+        return settle(access, scope_ids, space, made_progress=moved)
 
-    monkeypatch.setattr(store_work, "settle", late)
-    assert embed_scopes(worker, "acme", [scope]) == 0
-    assert base.rows("select count(*) from events") == [(2,)]
-    assert missing(base) == 0
+    monkeypatch.setattr(store_work, "release_leases", late)
+    assert process_scopes(worker, "acme", [scope]) == 0
+    assert scratch_db.rows("select count(*) from events") == [(2,)]
+    assert missing(scratch_db) == 0
 
 
 def test_one_tenants_trouble_stops_no_other(
-    gateway: Gateway, base: Base, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("acme", "zebra"):
         tell(gateway, "turn", tenant=tenant)
-    name = store_work.name_unembedded
+    name = store_work.enqueue_unfinished
 
     def trouble(access: Any, space: str) -> int:
         if access.asker.tenant == "acme":
             raise Unavailable
         return name(access, space)
 
-    monkeypatch.setattr(store_work, "name_unembedded", trouble)
-    assert embed_due(worker) == 1
-    assert missing(base) == 1
+    monkeypatch.setattr(store_work, "enqueue_unfinished", trouble)
+    assert process_due(worker) == 1
+    assert missing(scratch_db) == 1

@@ -10,22 +10,22 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.background import embed
 from strandline.chains import enrichment, fold
-from strandline.chains.form import drop, retry_enrichment
-from strandline.db.database import Asker, Database
+from strandline.chains.form import drop_chains, retry_enrichment
+from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
-from strandline.failures import recurs
+from strandline.failures import is_permanent_failure
 from strandline.jobs import store as jobs_store
-from strandline.jobs.context import NotYet, Overtaken, Worker
+from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker
 from strandline.llm.heuristic import cohesion, digest, names
-from strandline.llm.types import Said, Summary
+from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
-from tests.strandline.services.folds import ALICE, HELPER, Plain, append, state, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
-from tests.support import Base, Gateway
+from tests.strandline.services.folds import ALICE, HELPER, EchoTasks, append, dump_state, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -38,12 +38,12 @@ WIDE = {"similarity_low": -1.0, "similarity_high": 1.0}
 class Scope:
     """Alice's scope: every third minute somebody speaks, every tenth after half an hour."""
 
-    def __init__(self, gateway: Gateway, base: Base) -> None:
+    def __init__(self, gateway: Gateway, base: ScratchDatabase) -> None:
         self.gateway, self.base = gateway, base
         self.key = gateway.key(rights=("read", "write", "admin"))
         self.user = gateway.key(user=ALICE)
         self.at, self.count, self.id = START, 0, UUID(int=0)
-        tune(base, **WIDE, flush_events=6)
+        set_tuning(base, **WIDE, flush_events=6)
 
     def say(self, *texts: str, **more: Any) -> None:
         for text in texts:
@@ -73,16 +73,16 @@ class Scope:
 
 
 @pytest.fixture
-def scope(gateway: Gateway, base: Base) -> Scope:
+def scope(gateway: Gateway, scratch_db: ScratchDatabase) -> Scope:
     """An empty scope."""
-    return Scope(gateway, base)
+    return Scope(gateway, scratch_db)
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     """With the heuristic model and quick vectors."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64))
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64))
     database.close()
 
 
@@ -105,10 +105,10 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: Worker) -> Non
     scope.say(f"My link is {LINK}", "ok", *(f"and {LINK}{n}" for n in range(24)))
     topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
     assert topics.status == 200, topics.text
-    assert embed_due(worker) == 1
+    assert process_due(worker) == 1
     assert scope.folded() == (26, 26)
     assert scope.jobs() == []
-    assert worker.tally.counts["HeuristicFailures"] == 0, "mended at its cause"
+    assert worker.tally.counters["HeuristicFailures"] == 0, "mended at its cause"
     rows = scope.base.rows("select topic, length(topic) from chain_versions")
     assert rows, "chains are formed"
     assert all(size <= 200 for _, size in rows)
@@ -132,7 +132,7 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
         scope.say(*TALK, POISON, *TALK, *TALK)
         topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
         assert topics.status == 200, topics.text
-        embed_due(worker)
+        process_due(worker)
     assert scope.folded() == (16, 16)
     assert scope.jobs() == [("enrich", "failed", "heuristic_failed")]
     assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 1}
@@ -141,14 +141,14 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
     )
     ((job,), chain) = shown.body["jobs"], UUID(shown.body["jobs"][0]["ref"])
     assert job["reason"] == "heuristic_failed"
-    before = state(scope.base, "versions", "chains")
+    before = dump_state(scope.base, "versions", "chains")
     assert retry_enrichment(worker, "acme", chain, LATER) >= 2
-    after = state(scope.base, "versions", "chains", "links", "lanes")
+    after = dump_state(scope.base, "versions", "chains", "links", "lanes")
     assert after["versions"] != before["versions"], "it is said anew"
     assert [row for row in after["versions"] if '"fell_back": "heuristic_failed"' in row]
-    drop(worker.database.access(Asker.background("acme")), [scope.id])
-    embed_due(worker)
-    replay = state(scope.base, "versions", "chains", "links", "lanes")
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    process_due(worker)
+    replay = dump_state(scope.base, "versions", "chains", "links", "lanes")
     assert replay == after, "a replay says what failed, and then what the retry said"
 
 
@@ -158,15 +158,15 @@ def test_a_message_that_cannot_be_judged_goes_on(
     with monkeypatch.context() as broken:
         break_on_poison(broken, cohesion, "goes_on", ValueError)
         scope.say("the mooring", "aye", "the berth", "aye", POISON, POISON, "aye", "aye")
-        embed_due(worker)
+        process_due(worker)
     assert scope.folded() == (8, 8)
     assert ("continues", "failed", "heuristic_failed") in scope.jobs()
     kept = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
     assert ("true", "plain/1") in scope.base.rows(kept)
-    before = state(scope.base)
-    drop(worker.database.access(Asker.background("acme")), [scope.id])
-    embed_due(worker)
-    assert state(scope.base) == before
+    before = dump_state(scope.base)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    process_due(worker)
+    assert dump_state(scope.base) == before
 
 
 def test_what_fails_around_the_models_is_decided_too(
@@ -176,10 +176,10 @@ def test_what_fails_around_the_models_is_decided_too(
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(fold, "compare", broken)
-        faults.setattr(enrichment.quality, "density", broken)
+        faults.setattr(fold, "compare_topic", broken)
+        faults.setattr(enrichment.quality, "compute_density", broken)
         scope.say(*TALK, *TALK)
-        embed_due(worker)
+        process_due(worker)
     assert scope.folded() == (10, 10)
     kinds = {(kind, reason) for kind, _, reason in scope.jobs()}
     assert kinds == {("continues", "fold_failed"), ("enrich", "fold_failed")}
@@ -194,28 +194,28 @@ def test_what_fails_around_the_models_is_decided_too(
         chain,
     )
     assert topic != "Untitled"
-    before = state(scope.base)
-    drop(worker.database.access(Asker.background("acme")), [scope.id])
-    embed_due(worker)
-    assert state(scope.base) == before
+    before = dump_state(scope.base)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    process_due(worker)
+    assert dump_state(scope.base) == before
 
 
-class Unstorable(Plain):
+class Unstorable(EchoTasks):
     """A model whose answers the database does not take."""
 
-    def summarise(self, task: Any, said: Sequence[Said]) -> Any:
+    def summarise(self, task: Any, said: Sequence[PromptEvent]) -> Any:
         """With a character that no text column holds."""
         if any(POISON in one.text for one in said):
-            return self._done("summarise", Summary(summary="a\x00b", importance=0.9))
+            return self._make_result("summarise", Summary(summary="a\x00b", importance=0.9))
         return super().summarise(task, said)
 
 
 def test_an_answer_that_the_database_does_not_take_is_not_kept(
     scope: Scope, worker: Worker
 ) -> None:
-    odd = work_for(worker.database, worker.blobs, worker.embedder, Unstorable())
+    odd = make_worker(worker.database, worker.blobs, worker.embedder, Unstorable())
     scope.say(*TALK, POISON, *TALK)
-    embed_due(odd)
+    process_due(odd)
     assert scope.folded() == (11, 11)
     assert ("enrich", "failed", "fold_failed") in scope.jobs()
     formed = "select count(*) from decisions where kind = 'formed' and body ->> 'rejected' = %s"
@@ -230,18 +230,18 @@ def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
             raise ValueError("broken")
 
     assert isinstance(worker.embedder, WordEmbedder)
-    worker.embedder.before = broken
+    worker.embedder.before_embed = broken
     scope.say(*TALK, POISON, *TALK)
-    embed_due(worker)
+    process_due(worker)
     assert scope.folded() == (11, 11)
     assert ("embed", "failed", "embedding_refused") in scope.jobs()
     refusals = "select refusal from event_vectors where refusal is not null"
     assert scope.base.rows(refusals) == [("The embedding model failed: ValueError.",)]
-    worker.embedder.before = lambda texts: None
-    chains = state(scope.base, "chains", "versions", "links")
-    assert embed.retry_refused(worker, "acme", scope.id) == 1
+    worker.embedder.before_embed = lambda texts: None
+    chains = dump_state(scope.base, "chains", "versions", "links")
+    assert embed.retry_refused_vectors(worker, "acme", scope.id) == 1
     assert scope.base.rows(refusals) == []
-    assert state(scope.base, "chains", "versions", "links") == chains, "decided is decided"
+    assert dump_state(scope.base, "chains", "versions", "links") == chains, "decided is decided"
 
 
 @pytest.mark.parametrize(
@@ -255,15 +255,15 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
         raise failure
 
     assert isinstance(worker.embedder, WordEmbedder)
-    worker.embedder.before = away
+    worker.embedder.before_embed = away
     scope.say(*TALK)
-    embed_due(worker)
+    process_due(worker)
     refusals = "select count(*) from event_vectors where refusal is not null"
     assert scope.base.rows(refusals) == [(0,)]
     assert ("embed", "failed", "embedding_refused") not in scope.jobs()
     ((reason,),) = scope.base.rows("select last_error from scope_work")
     assert reason.startswith("embedding_unavailable: ")
-    worker.embedder.before = lambda texts: None
+    worker.embedder.before_embed = lambda texts: None
     stuck(worker, scope, 1)
     assert scope.folded() == (len(TALK), len(TALK))
 
@@ -278,14 +278,14 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
 
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
-    worker.embedder.before = broken
-    formed = enrichment.formed_without_model(START, 3, failure)
+    worker.embedder.before_embed = broken
+    formed = enrichment.make_placeholder_content(START, 3, failure)
     formed = formed.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
-        enrichment.vector_of(worker, formed, patient=True)
-    assert enrichment.vector_of(worker, formed, patient=False) is None
+        enrichment.embed_summary(worker, formed, waits_for_model=True)
+    assert enrichment.embed_summary(worker, formed, waits_for_model=False) is None
     harmless.add("probe")
-    assert enrichment.vector_of(worker, formed, patient=True) is None
+    assert enrichment.embed_summary(worker, formed, waits_for_model=True) is None
 
 
 def test_a_payload_that_is_gone_goes_by_its_name(
@@ -294,9 +294,9 @@ def test_a_payload_that_is_gone_goes_by_its_name(
     def gone(*_: object, **__: object) -> str:
         raise PayloadMissing
 
-    monkeypatch.setattr(worker.blobs, "head_text", gone)
+    monkeypatch.setattr(worker.blobs, "read_text_prefix", gone)
     scope.say("word " * 20_000, *TALK, *TALK)
-    embed_due(worker)
+    process_due(worker)
     assert scope.folded() == (11, 11)
 
 
@@ -304,7 +304,7 @@ def stuck(worker: Worker, scope: Scope, tries: int) -> None:
     """So many tries, one after the other, without the pauses between them."""
     for _ in range(tries):
         scope.base.rows("update scope_work set due_at = now(), leased_until = now()")
-        embed_due(replace(worker))
+        process_due(replace(worker))
 
 
 def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
@@ -315,7 +315,7 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
 
     scope.say(*TALK, *TALK)
     with monkeypatch.context() as faults:
-        faults.setattr(embed, "form", broken)
+        faults.setattr(embed, "fold_scope", broken)
         stuck(worker, scope, 4)
         assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
         stuck(worker, scope, 1)
@@ -326,10 +326,10 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
         assert "\nstrandline_scopes_stuck 1\n" in metrics
         stuck(worker, scope, 1)
         assert len(scope.jobs()) == 1, "the same failure"
-        assert max(due.stuck for due in worker.tally.due) == 1, "what the alarm looks at"
+        assert max(due.stuck for due in worker.tally.due_work) == 1, "what the alarm looks at"
         with pytest.raises(Unavailable):
-            embed.work_off_now(worker, "acme", scope.id)
-    embed.work_off_now(worker, "acme", scope.id)
+            embed.process_scope_now(worker, "acme", scope.id)
+    embed.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 10)
     assert scope.jobs() == [("fold", "done", "")]
     assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
@@ -337,14 +337,14 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
 
 def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker) -> None:
     scope.say("word")
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     for _ in range(5):
-        assert store_work.lease(access, None, 1), "taken, and never heard of again"
+        assert store_work.lease_scopes(access, None, 1), "taken, and never heard of again"
         scope.base.rows("update scope_work set leased_until = now()")
     assert scope.health()["background"]["scopes_stuck"] == 1
-    assert store_work.lease(access, None, 1)[0].attempts == 5
+    assert store_work.lease_scopes(access, None, 1)[0].attempts == 5
     scope.base.rows("update scope_work set leased_until = now()")
-    embed_due(worker)
+    process_due(worker)
     assert scope.jobs() == [("fold", "done", "")], "said, and mended by this try"
     assert scope.base.rows("select advice from jobs") == [("",)]
 
@@ -352,15 +352,15 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker)
 def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: Worker) -> None:
     """A worker that was killed has it until its lease ends: nothing was tried."""
     scope.say(*TALK, *TALK)
-    access = worker.database.access(Asker.background("acme"))
-    assert store_work.lease(access, [scope.id], 1)
+    access = worker.database.connect_as(Caller.background("acme"))
+    assert store_work.lease_scopes(access, [scope.id], 1)
     with pytest.raises(Unavailable, match="being worked on"):
-        embed.work_off_now(worker, "acme", scope.id)
+        embed.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 0)
     scope.base.rows("update scope_work set leased_until = now()")
-    embed.work_off_now(worker, "acme", scope.id)
+    embed.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 10)
-    embed.work_off_now(worker, "acme", scope.id)  # there is none left
+    embed.process_scope_now(worker, "acme", scope.id)  # there is none left
 
 
 def test_a_retry_that_fails_is_one_more_attempt(
@@ -370,15 +370,15 @@ def test_a_retry_that_fails_is_one_more_attempt(
         raise psycopg.errors.UndefinedColumn("ours")
 
     scope.say(*TALK, *TALK)
-    monkeypatch.setattr(embed, "form", broken)
+    monkeypatch.setattr(embed, "fold_scope", broken)
     stuck(worker, scope, 5)
     attempts = "select attempts, job_id, state, reason from jobs where kind = 'fold'"
     ((before, job_id, _, reason),) = scope.base.rows(attempts)
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     with access.transaction():
         assert jobs_store.requeue(access, job_id, "run", START)
     with pytest.raises(Unavailable):
-        embed.work_off_now(worker, "acme", scope.id)
+        embed.process_scope_now(worker, "acme", scope.id)
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]
     stuck(worker, scope, 1)
     assert scope.base.rows(attempts) == [(before + 2, job_id, "failed", reason)]
@@ -403,8 +403,8 @@ OnnxFailure.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
         (psycopg.errors.UniqueViolation(), False),
         (psycopg.errors.UndefinedColumn(), False),
         (Unavailable(), False),
-        (NotYet("rate_limited", 1), False),
-        (Overtaken(), False),
+        (Deferred("rate_limited", 1), False),
+        (ConcurrentUpdate(), False),
         (TimeoutError(), False),
         (ConnectionError(), False),
         (MemoryError(), False),
@@ -414,4 +414,4 @@ OnnxFailure.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
     ],
 )
 def test_what_time_may_mend_is_never_decided(error: Exception, again: bool) -> None:
-    assert recurs(error) is again
+    assert is_permanent_failure(error) is again

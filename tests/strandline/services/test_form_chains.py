@@ -10,35 +10,35 @@ from uuid import UUID
 
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
 from strandline.chains import store as chains_store
-from strandline.chains.form import close_idle, drop, form, retry_enrichment
-from strandline.db.database import Access, Asker, Database
+from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
-from strandline.jobs.context import Overtaken, Worker
-from strandline.llm.heuristic.model import Twin
+from strandline.jobs.context import ConcurrentUpdate, Worker
+from strandline.llm.heuristic.model import HeuristicModel
 from strandline.local.aws import LocalAws
 from tests.strandline.services.folds import (
     ALICE,
     HELPER,
     START,
-    Chat,
-    Plain,
-    Scripted,
+    EchoTasks,
+    EventGenerator,
+    RandomTasks,
     append,
+    dump_state,
     hashes,
-    state,
-    tune,
+    set_tuning,
 )
 from tests.strandline.services.stand_ins import (
     WordEmbedder,
-    embed_due,
-    refuse,
-    unavailable,
-    work_for,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
 )
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 """Long after everything was recorded: who waits by our clock has waited enough."""
@@ -52,21 +52,21 @@ def words() -> WordEmbedder:
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws, words: WordEmbedder) -> Iterator[Worker]:
     """With a minute to work, and a model that finds everything worth keeping."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), words, Plain())
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), words, EchoTasks())
     database.close()
 
 
 class Log:
     """Alice's scope with her helper, a minute between any two events."""
 
-    def __init__(self, gateway: Gateway, base: Base) -> None:
+    def __init__(self, gateway: Gateway, base: ScratchDatabase) -> None:
         self.gateway, self.base, self.key = gateway, base, gateway.key()
         self.at = START
         self.scope = UUID(int=0)
-        tune(base)
+        set_tuning(base)
 
     def say(self, text: str, role: str = "user", *, minutes: float = 1, **more: Any) -> None:
         self.at += timedelta(minutes=minutes)
@@ -98,14 +98,14 @@ class Log:
 
 
 @pytest.fixture
-def log(gateway: Gateway, base: Base) -> Log:
+def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     """An empty log."""
-    return Log(gateway, base)
+    return Log(gateway, scratch_db)
 
 
 def fold(worker: Worker, log: Log, now: datetime | None = None) -> bool:
-    access = worker.database.access(Asker.background("acme"))
-    return form(worker, access, log.scope, now or datetime.now(UTC))
+    access = worker.database.connect_as(Caller.background("acme"))
+    return fold_scope(worker, access, log.scope, now or datetime.now(UTC))
 
 
 def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Worker) -> None:
@@ -114,7 +114,7 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
     log.say(HARBOUR)
     log.say(BREAD)
     log.say("flour first", "agent")
-    assert embed_due(worker) == 1
+    assert process_due(worker) == 1
     assert log.chains() == [("break", [1, 2, 3])]
     assert log.base.rows("select count(*) from scope_work") == [(0,)]
     ((kept,),) = log.base.rows("select to_jsonb(v) from chain_versions v")
@@ -127,7 +127,7 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
     assert log.base.rows("select session_id, folded_seq, open ->> 'after' from lanes") == [
         ("", 5, "3")
     ]
-    counts = worker.tally.counts
+    counts = worker.tally.counters
     assert (counts["ChainsFormed"], counts["GateBreak"], counts["GateContinue"]) == (1, 1, 1)
     assert counts["EventsFolded"] == 5
 
@@ -136,20 +136,20 @@ def test_interleaved_sessions_do_not_break_each_others_topics(log: Log, worker: 
     for _ in range(4):
         log.say(HARBOUR, session_id="s-1")
         log.say(BREAD, session_id="s-2")
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == []
     log.say(BREAD, session_id="s-1")
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1, 3, 5, 7])]
 
 
 def test_twenty_open_events_close_the_older_half(log: Log, worker: Worker) -> None:
     for _ in range(19):
         log.say("at work", "agent", type="action")
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == []
     log.say("at work", "agent", type="action")
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("force", list(range(1, 11)))]
 
 
@@ -160,33 +160,33 @@ def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
     log.say(HARBOUR, minutes=-300)
     log.say(HARBOUR, minutes=30)
     log.say(HARBOUR, minutes=30.1)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("gap", [1, 2, 3])]
 
 
 def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: Worker) -> None:
     log.say(HARBOUR, session_id="s-1")
     log.say(BREAD, session_id="s-2")
-    embed_due(worker)
-    assert close_idle(worker, "acme", datetime.now(UTC) + timedelta(minutes=29)) == 0
-    assert close_idle(worker, "acme", datetime.now(UTC) + timedelta(minutes=31)) == 2
+    process_due(worker)
+    assert close_idle_lanes(worker, "acme", datetime.now(UTC) + timedelta(minutes=29)) == 0
+    assert close_idle_lanes(worker, "acme", datetime.now(UTC) + timedelta(minutes=31)) == 2
     assert log.chains() == [("idle", [1]), ("idle", [2])]
     assert log.decided("idle") == [("idle", 1, 2), ("idle", 2, 2)]
     assert log.base.rows("select count(*) from lanes") == [(0,)]
-    assert close_idle(worker, "acme", NOW) == 0
+    assert close_idle_lanes(worker, "acme", NOW) == 0
     log.say(BREAD, session_id="s-1")
-    embed_due(worker)
+    process_due(worker)
     assert log.decided("continues") == [], "after the silence nothing is compared"
 
 
 def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: Worker) -> None:
     """An event that nobody folded yet may be what was said: the lane waits for it."""
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     log.say(HARBOUR)
     hidden = WordEmbedder("words/64", 64)
-    hidden.before = unavailable()
-    assert close_idle(replace(worker, embedder=hidden), "acme", datetime.now(UTC)) == 0
+    hidden.before_embed = fail_texts()
+    assert close_idle_lanes(replace(worker, embedder=hidden), "acme", datetime.now(UTC)) == 0
     assert log.chains() == []
 
 
@@ -194,13 +194,13 @@ def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_nex
     log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     with monkeypatch.context() as planted:
-        planted.setattr("strandline.chains.fold.enrich", _raise)
-        close_idle(worker, "acme", NOW)
+        planted.setattr("strandline.chains.fold.enrich_run", _raise)
+        close_idle_lanes(worker, "acme", NOW)
     assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
     log.say(BREAD)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("idle", [1])]
 
 
@@ -213,7 +213,7 @@ def test_flows_are_never_cut(log: Log, worker: Worker) -> None:
     log.say(BREAD, metadata={"workflow_id": "wf", "execution_id": 7})
     log.say(HARBOUR, metadata={"execution_id": 7})
     log.say(BREAD, metadata={"execution_id": 8})
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1, 2, 3])]
 
 
@@ -221,47 +221,47 @@ def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
     log: Log, worker: Worker, words: WordEmbedder
 ) -> None:
     log.say(HARBOUR)
-    words.before = refuse("kraken")
+    words.before_embed = refuse_texts("kraken")
     log.say("the kraken")
     log.say(BREAD)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == []
     assert log.decided("vector_given_up") == [("vector_given_up", 2, 2)]
-    words.before = unavailable()
+    words.before_embed = fail_texts()
     log.say("nobody has said this before")
-    embed_due(worker)
+    process_due(worker)
     assert log.base.rows("select folded_seq, last_seq from scopes") == [(3, 4)]
     assert not fold(worker, log, datetime.now(UTC) + timedelta(hours=23))
     assert fold(worker, log, datetime.now(UTC) + timedelta(hours=25))
     assert log.decided("vector_given_up")[1:] == [("vector_given_up", 4, 4)]
-    words.before = lambda texts: None
+    words.before_embed = lambda texts: None
     log.base.rows("update scope_work set due_at = now() returning 1")
     log.say(BREAD)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [], "a vector that comes later serves search and changes no chain"
 
 
 def test_a_gray_pair_is_asked_about_once(log: Log, worker: Worker) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1)
-    model = Scripted()
-    asked = work_for(worker.database, worker.blobs, worker.embedder, model)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1)
+    model = RandomTasks()
+    asked = make_worker(worker.database, worker.blobs, worker.embedder, model)
     for _ in range(6):
         log.say(HARBOUR)
         log.say(BREAD)
-    embed_due(asked)
-    assert model.asked.count("continues") == 11
-    before = state(log.base)
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    process_due(asked)
+    assert model.calls.count("continues") == 11
+    before = dump_state(log.base)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     assert hashes(log.base) == []
-    embed_due(asked)
-    assert model.asked.count("continues") == 11
-    assert state(log.base) == before
+    process_due(asked)
+    assert model.calls.count("continues") == 11
+    assert dump_state(log.base) == before
 
 
 def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: Worker) -> None:
     for text in (HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1, 3]), ("break", [2])]
     versions = log.base.rows(
         "select version, merged, event_count, last_seq, made_at_seq from chain_versions"
@@ -272,14 +272,14 @@ def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: Worker) -> None:
         "select seq, since_version from chain_events where seq in (1, 3) order by seq"
     ) == [(1, 1), (3, 2)]
     assert log.base.rows("select count(*) from chain_vectors") == [(2,)]
-    assert worker.tally.counts["ChainsMerged"] == 1
+    assert worker.tally.counters["ChainsMerged"] == 1
 
 
 def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: Worker) -> None:
-    tune(log.base, merged_events=2)
+    set_tuning(log.base, merged_events=2)
     for text in (HARBOUR, BREAD, HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1, 3]), ("break", [2, 4]), ("break", [5])]
 
 
@@ -287,7 +287,7 @@ def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: Worker) -> N
     for who in (HELPER, "agent:other"):
         for text in (HARBOUR, BREAD):
             log.say(text, participants=[ALICE, who], occurred_at=START.isoformat())
-    embed_due(worker)
+    process_due(worker)
     assert log.base.rows("select count(*) from chains where version = 1") == [(2,)]
 
 
@@ -296,13 +296,13 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
 ) -> None:
     from strandline.chains import quality
 
-    def reject(*_: object, **__: object) -> quality.Judged:
-        return quality.Judged(0.1, "too thin")
+    def reject(*_: object, **__: object) -> quality.QualityVerdict:
+        return quality.QualityVerdict(0.1, "too thin")
 
-    monkeypatch.setattr(quality, "judge", reject)
+    monkeypatch.setattr(quality, "judge_quality", reject)
     for text in (HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
-    embed_due(worker)
+    process_due(worker)
     assert (
         log.base.rows(
             "select c.status, v.rejected, v.quality from chains c join chain_versions v"
@@ -311,7 +311,7 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
         == [("rejected", "too thin", 0.1)] * 3
     )
     assert log.base.rows("select count(*) from chain_vectors") == [(0,)]
-    assert worker.tally.counts["ChainsRejected"] == 3
+    assert worker.tally.counters["ChainsRejected"] == 3
     found = log.gateway.call(
         "POST", "/api/v1/recall", {"query": "mooring"}, key=log.gateway.key(user=ALICE)
     )
@@ -319,16 +319,16 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
 
 
 def test_a_model_that_fails_leaves_a_job_and_the_twins_result(log: Log, worker: Worker) -> None:
-    failing = work_for(
-        worker.database, worker.blobs, worker.embedder, Scripted(fell_back="breaker_open")
+    failing = make_worker(
+        worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="breaker_open")
     )
     log.say(HARBOUR)
     log.say(BREAD, minutes=31)
-    embed_due(failing)
+    process_due(failing)
     jobs = "select kind, state, reason, ref = (select chain_id::text from chains) from jobs"
     assert log.base.rows(jobs) == [("enrich", "failed", "breaker_open", True)]
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
-    embed_due(failing)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    process_due(failing)
     assert log.base.rows("select attempts from jobs") == [(1,)], "a replay fails at nothing"
 
 
@@ -337,18 +337,20 @@ def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
 ) -> None:
     log.say(HARBOUR)
     log.say(BREAD)
-    embed_due(worker)
+    process_due(worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
-    moody = work_for(worker.database, worker.blobs, worker.embedder, Scripted(moody=True))
+    moody = make_worker(
+        worker.database, worker.blobs, worker.embedder, RandomTasks(is_unrepeatable=True)
+    )
     assert retry_enrichment(moody, "acme", chain, NOW) == 2
     assert retry_enrichment(moody, "acme", chain, NOW) == 3
     log.say(HARBOUR)
     log.say(BREAD)
-    embed_due(moody)
+    process_due(moody)
     before = hashes(log.base)
     assert [version for name, version, _ in before if name == str(chain)][:3] == [1, 2, 3]
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
-    embed_due(moody)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    process_due(moody)
     assert hashes(log.base) == before
     with pytest.raises(NotFound):
         retry_enrichment(moody, "acme", UUID(int=7), NOW)
@@ -360,25 +362,25 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
     """The chain got its next version just after it was looked at."""
     for text in (HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
-    embed_due(worker)
+    process_due(worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
-    real, looks = chains_store.head, list[UUID]()
+    real, looks = chains_store.read_head, list[UUID]()
 
-    def head(access: Access, chain_id: UUID) -> chains_store.Head | None:
+    def head(access: TenantDb, chain_id: UUID) -> chains_store.ChainHead | None:
         found = real(access, chain_id)
         looks.append(chain_id)
         if len(looks) == 2:
             for text in (HARBOUR, BREAD):
                 log.say(text, occurred_at=START.isoformat())
-            embed_due(replace(worker))
+            process_due(replace(worker))
         return found
 
-    monkeypatch.setattr(chains_store, "head", head)
+    monkeypatch.setattr(chains_store, "read_head", head)
     assert retry_enrichment(worker, "acme", chain, NOW) == 3
     before = hashes(log.base)
     assert [version for name, version, _ in before if name == str(chain)] == [1, 2, 3]
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
-    embed_due(worker)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    process_due(worker)
     assert hashes(log.base) == before
 
 
@@ -388,19 +390,19 @@ def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
     for _ in range(12):
         log.say("at work", "agent")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.background.embed.form", not_folded)
-        embed_due(worker)
-    go = chains_fold.Fold.go
+        patch.setattr("strandline.background.embed.fold_scope", not_folded)
+        process_due(worker)
+    go = chains_fold.Fold.run
 
     def overtaken(self: chains_fold.Fold, turns: Any) -> bool:
         through = go(self, turns[:1])
         if len(turns) > 1:
-            raise Overtaken
+            raise ConcurrentUpdate
         return through
 
-    monkeypatch.setattr(chains_fold.Fold, "go", overtaken)
+    monkeypatch.setattr(chains_fold.Fold, "run", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(chains_fold.Fold, "go", _overtaken)
+    monkeypatch.setattr(chains_fold.Fold, "run", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)
@@ -412,41 +414,41 @@ def not_folded(*_: object) -> bool:
 
 
 def _overtaken(*_: object) -> bool:
-    raise Overtaken
+    raise ConcurrentUpdate
 
 
 def test_the_twin_is_asked_here_and_now(
     log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads are for waiting."""
-    real, threads = Twin.summarise, list[str]()
+    real, threads = HeuristicModel.summarise, list[str]()
 
-    def summarise(self: Twin, said: Any) -> Any:
+    def summarise(self: HeuristicModel, said: Any) -> Any:
         threads.append(threading.current_thread().name)
         return real(self, said)
 
-    monkeypatch.setattr(Twin, "summarise", summarise)
+    monkeypatch.setattr(HeuristicModel, "summarise", summarise)
     log.say(HARBOUR)
     log.say(BREAD, minutes=31)
-    embed_due(work_for(worker.database, worker.blobs, worker.embedder))
+    process_due(make_worker(worker.database, worker.blobs, worker.embedder))
     assert threads == [threading.current_thread().name]
 
 
 def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of_the_scope(
     log: Log, worker: Worker
 ) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1)
-    failing = work_for(
-        worker.database, worker.blobs, worker.embedder, Scripted(fell_back="budget_spent")
+    set_tuning(log.base, similarity_low=-1, similarity_high=1)
+    failing = make_worker(
+        worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="budget_spent")
     )
     for text in (HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text)
-    embed_due(failing)
+    process_due(failing)
     rows = "select kind, state, reason, ref, scope_id, attempts from jobs where kind = 'continues'"
     expected = [("continues", "failed", "budget_spent", str(log.scope), log.scope, 3)]
     assert log.base.rows(rows) == expected
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
-    embed_due(failing)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    process_due(failing)
     assert log.base.rows(rows) == expected, "a replay fails at nothing"
 
 
@@ -455,17 +457,17 @@ def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
 ) -> None:
     log.say(HARBOUR)
     log.say(HARBOUR)
-    embed_due(worker)
-    words.before = unavailable()
+    process_due(worker)
+    words.before_embed = fail_texts()
     log.say("at work", "agent", minutes=31)
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     with pytest.raises(EmbeddingUnavailable):
-        form(worker, access, log.scope, datetime.now(UTC))
+        fold_scope(worker, access, log.scope, datetime.now(UTC))
     assert log.chains() == []
-    assert form(worker, access, log.scope, datetime.now(UTC) + timedelta(hours=25))
+    assert fold_scope(worker, access, log.scope, datetime.now(UTC) + timedelta(hours=25))
     assert log.chains() == [("gap", [1, 2])]
     assert log.base.rows("select reason from jobs") == [("no_vector",)]
-    words.before = lambda texts: None
+    words.before_embed = lambda texts: None
     ((chain,),) = log.base.rows("select chain_id from chains")
     retry_enrichment(worker, "acme", chain, NOW)
     assert log.base.rows("select count(*) from chain_vectors") == [(1,)]
@@ -475,7 +477,7 @@ def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: Worker) -
     old = datetime(2024, 1, 1, tzinfo=UTC)
     log.say(HARBOUR, occurred_at=old.isoformat())
     log.say(BREAD, occurred_at=(old + timedelta(minutes=1)).isoformat())
-    embed_due(worker)
+    process_due(worker)
     assert log.base.rows(
         "select last_event_at < '2024-02-01', created_at > now() - interval '1 hour',"
         " cold_at > now() + interval '6 days' from chains"
@@ -485,42 +487,44 @@ def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: Worker) -
 def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
     log: Log, worker: Worker
 ) -> None:
-    tune(log.base, flush_events=4, merged_events=2)
+    set_tuning(log.base, flush_events=4, merged_events=2)
     for _ in range(6):
         log.say("at work", "agent")
-    embed_due(worker)
-    tune(log.base, flush_events=8, merged_events=2)
+    process_due(worker)
+    set_tuning(log.base, flush_events=8, merged_events=2)
     for _ in range(8):
         log.say("at work", "agent")
-    embed_due(worker)
-    before = state(log.base)
+    process_due(worker)
+    before = dump_state(log.base)
     assert log.decided("settings") == [("settings", 1, 1), ("settings", 7, 7)]
     assert [held for _, held in log.chains()] == [[1, 2], [3, 4], [5, 6, 7, 8]]
-    tune(log.base, flush_events=20)
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
-    embed_due(worker)
-    assert state(log.base) == before
+    set_tuning(log.base, flush_events=20)
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    process_due(worker)
+    assert dump_state(log.base) == before
 
 
-def test_two_workers_on_one_scope_agree(gateway: Gateway, base: Base, worker: Worker) -> None:
+def test_two_workers_on_one_scope_agree(
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
+) -> None:
     key = gateway.key()
-    tune(base)
-    scopes = append(gateway, key, Chat(3).more(1, 120))
+    set_tuning(scratch_db)
+    scopes = append(gateway, key, EventGenerator(3).generate(1, 120))
     embed = WordEmbedder("words/64", 64)
-    moody = Scripted(moody=True)
-    workers = [work_for(worker.database, worker.blobs, embed, moody) for _ in range(2)]
-    base.rows("update scope_work set due_at = now() returning 1")
-    embed_due(work_for(worker.database, worker.blobs, embed, moody))
-    drop(worker.database.access(Asker.background("acme")), [UUID(scopes[0])])
-    base.rows("delete from decisions returning 1")
-    base.rows("update scopes set settled_seq = 0 returning 1")
+    moody = RandomTasks(is_unrepeatable=True)
+    workers = [make_worker(worker.database, worker.blobs, embed, moody) for _ in range(2)]
+    scratch_db.rows("update scope_work set due_at = now() returning 1")
+    process_due(make_worker(worker.database, worker.blobs, embed, moody))
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
+    scratch_db.rows("delete from decisions returning 1")
+    scratch_db.rows("update scopes set settled_seq = 0 returning 1")
     barrier, failures = threading.Barrier(2), list[BaseException]()
 
     def run(mine: Worker) -> None:
-        access = mine.database.access(Asker.background("acme"))
+        access = mine.database.connect_as(Caller.background("acme"))
         barrier.wait()
         try:
-            form(mine, access, UUID(scopes[0]), datetime.now(UTC))
+            fold_scope(mine, access, UUID(scopes[0]), datetime.now(UTC))
         except BaseException as error:
             failures.append(error)
 
@@ -529,11 +533,15 @@ def test_two_workers_on_one_scope_agree(gateway: Gateway, base: Base, worker: Wo
         thread.start()
     for thread in threads:
         thread.join()
-    form(workers[0], worker.database.access(Asker.background("acme")), UUID(scopes[0]), NOW)
-    before = hashes(base)
+    fold_scope(
+        workers[0], worker.database.connect_as(Caller.background("acme")), UUID(scopes[0]), NOW
+    )
+    before = hashes(scratch_db)
     assert len(before) > 5
-    assert base.rows("select folded_seq = last_seq from scopes") == [(True,)]
-    drop(worker.database.access(Asker.background("acme")), [UUID(scopes[0])])
-    form(workers[0], worker.database.access(Asker.background("acme")), UUID(scopes[0]), NOW)
-    assert hashes(base) == before
+    assert scratch_db.rows("select folded_seq = last_seq from scopes") == [(True,)]
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
+    fold_scope(
+        workers[0], worker.database.connect_as(Caller.background("acme")), UUID(scopes[0]), NOW
+    )
+    assert hashes(scratch_db) == before
     assert json.dumps(before)

@@ -6,36 +6,36 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
-from strandline.chains.form import close_idle, drop, retry_enrichment
-from strandline.db.database import Asker, Database
-from strandline.jobs.context import NotYet, Worker
-from strandline.llm.types import Continues, Done, Said, Task
+from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.db.database import Caller, Database
+from strandline.jobs.context import Deferred, Worker
+from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import Plain, hashes, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, unavailable, work_for
+from tests.strandline.services.folds import EchoTasks, hashes, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, fail_texts, make_worker, process_due
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 STARS, TAXES = "telescope nebula lens mirror", "tax invoice ledger audit"
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     """With a minute to work."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), Plain())
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
     database.close()
 
 
 @pytest.fixture
-def log(gateway: Gateway, base: Base) -> Log:
+def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     """An empty log, whose every message is asked about."""
-    return Log(gateway, base)
+    return Log(gateway, scratch_db)
 
 
-class Ahead(Plain):
+class Ahead(EchoTasks):
     """A model that says what it was shown: yes where what comes after speaks of bread."""
 
     def __init__(self) -> None:
@@ -43,30 +43,34 @@ class Ahead(Plain):
         self.shown: list[tuple[list[int], int, list[int]]] = []
 
     def continues(
-        self, task: Task, before: Sequence[Said], message: Said, after: Sequence[Said]
-    ) -> Done[Continues]:
+        self,
+        task: TaskContext,
+        before: Sequence[PromptEvent],
+        message: PromptEvent,
+        after: Sequence[PromptEvent],
+    ) -> ModelResult[Continues]:
         """Yes, if so."""
         seqs = [one.seq for one in before], message.seq, [one.seq for one in after]
         self.shown.append(seqs)
-        return self._done("continues", Continues(continues="bread" in str(after)))
+        return self._make_result("continues", Continues(continues="bread" in str(after)))
 
 
 def asked_ahead(worker: Worker) -> tuple[Worker, Ahead]:
     model = Ahead()
-    return replace(worker, reasoner=model), model
+    return replace(worker, llm=model), model
 
 
 def test_a_message_is_judged_by_what_comes_after_it(worker: Worker, log: Log) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, "on with bread", HARBOUR):
         log.say(text)
-        embed_due(worker)
+        process_due(worker)
     assert model.shown == [([1], 2, [3, 4])]
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     assert model.shown[1:] == [([1, 2], 3, [4, 5]), ([3], 4, [5, 6])]
     assert log.chains() == [("break", [1, 2]), ("break", [3])]
     assert log.decided("continues") == [
@@ -77,12 +81,12 @@ def test_a_message_is_judged_by_what_comes_after_it(worker: Worker, log: Log) ->
 
 
 def test_a_silence_ends_the_waiting(worker: Worker, log: Log) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
         log.say(text)
     log.say(TAXES, minutes=31)
-    embed_due(worker)
+    process_due(worker)
     assert model.shown == [([1], 2, [3]), ([2], 3, [])]
     assert log.chains() == [("break", [1]), ("break", [2]), ("gap", [3])]
 
@@ -92,11 +96,11 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
     worker: Worker, log: Log, deaths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last messages close several runs, each in a commit of its own; a replay does the same."""
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     worker, _ = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS, TAXES):
         log.say(text)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == []
     commit, made = chains_fold.Fold.commit, 0
 
@@ -109,15 +113,15 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
 
     with monkeypatch.context() as patch:
         patch.setattr(chains_fold.Fold, "commit", dying)
-        close_idle(worker, "acme", NOW)
-    close_idle(worker, "acme", NOW)
+        close_idle_lanes(worker, "acme", NOW)
+    close_idle_lanes(worker, "acme", NOW)
     expected = [("break", [1]), ("break", [2]), ("break", [3]), ("idle", [4])]
     assert log.chains() == expected
     before = hashes(log.base)
     other, model = asked_ahead(worker)
-    access = worker.database.access(Asker.background("acme"))
-    tune(log.base, ahead_events=0)
-    drop(access, [log.scope])
+    access = worker.database.connect_as(Caller.background("acme"))
+    set_tuning(log.base, ahead_events=0)
+    drop_chains(access, [log.scope])
     fold(other, log, NOW)
     assert log.chains() == expected
     assert hashes(log.base) == before
@@ -125,23 +129,23 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
 
 
 def test_who_judges_at_once_from_now_on_judges_what_waited(worker: Worker, log: Log) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
         log.say(text)
-    embed_due(worker)
+    process_due(worker)
     assert model.shown == []
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=0)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=0)
     log.say(TAXES)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1]), ("break", [2]), ("break", [3])]
     assert [message for _, message, _ in model.shown] == [2, 3, 4]
-    tune(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     assert [message for _, message, _ in model.shown] == [2, 3, 4], "once each"
     before = hashes(log.base)
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     fold(worker, log)
     assert hashes(log.base) == before
 
@@ -152,25 +156,25 @@ GRAY = {"similarity_low": -1, "similarity_high": 1}
 
 def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
     """A turn of the worker in which the model may not be asked about its nth run."""
-    enrich, runs = chains_fold.enrich, 0
+    enrich, runs = chains_fold.enrich_run, 0
 
     def limited(*given: Any, **more: Any) -> Any:
         nonlocal runs
         runs += 1
         if runs == nth:
-            raise NotYet("rate_limited", 5)
+            raise Deferred("rate_limited", 5)
         return enrich(*given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold, "enrich", limited)
-        embed_due(worker)
+        patch.setattr(chains_fold, "enrich_run", limited)
+        process_due(worker)
 
 
 def again(worker: Worker, log: Log) -> None:
     """The worker's next turn, in which nothing fails."""
     log.base.rows("update scope_work set due_at = now(), leased_until = '-infinity' returning 1")
     before = worker.tally.failures
-    embed_due(worker)
+    process_due(worker)
     assert worker.tally.failures == before
 
 
@@ -182,7 +186,7 @@ def same_when_folded_again(
     for batch in batches:
         other, model = asked_ahead(worker)
         monkeypatch.setattr("strandline.chains.form._BATCH", batch)
-        drop(worker.database.access(Asker.background("acme")), [log.scope])
+        drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
         fold(other, log)
         assert log.chains() == expected
         assert hashes(log.base) == before
@@ -193,14 +197,14 @@ def test_what_was_answered_before_it_waits_is_not_asked_again(
     worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant, or a release, lets messages wait of which one is answered, and not folded yet."""
-    tune(log.base, **GRAY, ahead_events=0)
+    set_tuning(log.base, **GRAY, ahead_events=0)
     worker, model = asked_ahead(worker)
     log.say(HARBOUR)
-    embed_due(worker)
+    process_due(worker)
     log.say(BREAD)
     waiting(1, monkeypatch, worker)
     assert [message for _, message, _ in model.shown] == [2]
-    tune(log.base, **GRAY, ahead_events=3)
+    set_tuning(log.base, **GRAY, ahead_events=3)
     for text in (STARS, TAXES, HARBOUR):
         again(worker, log)
         log.say(text)
@@ -213,12 +217,12 @@ def test_what_was_answered_before_it_waits_is_not_asked_again(
 def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
     worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(log.base, **GRAY, ahead_events=3)
+    set_tuning(log.base, **GRAY, ahead_events=3)
     worker, _ = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
         log.say(text)
-    embed_due(worker)
-    tune(log.base, **GRAY, ahead_events=0)
+    process_due(worker)
+    set_tuning(log.base, **GRAY, ahead_events=0)
     log.say(TAXES)
     waiting(2, monkeypatch, worker)
     assert log.chains() == [("break", [1])]
@@ -234,7 +238,7 @@ def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
     worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
 ) -> None:
     """Half of what waited is judged, and a chain of it said anew; then thresholds change."""
-    tune(log.base, **GRAY, ahead_events=3)
+    set_tuning(log.base, **GRAY, ahead_events=3)
     worker, _ = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
         log.say(text)
@@ -242,9 +246,9 @@ def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
     waiting(2, monkeypatch, worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold, "enrich", _rate_limited)
+        patch.setattr(chains_fold, "enrich_run", _rate_limited)
         assert retry_enrichment(worker, "acme", chain, NOW) == 2
-    tune(log.base, **GRAY, ahead_events=3, gap_minutes=gap)
+    set_tuning(log.base, **GRAY, ahead_events=3, gap_minutes=gap)
     for text in (HARBOUR, BREAD, STARS, TAXES):
         again(worker, log)
         log.say(text)
@@ -254,19 +258,19 @@ def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
 
 
 def _rate_limited(*_: object, **__: object) -> None:
-    raise NotYet("rate_limited", 5)
+    raise Deferred("rate_limited", 5)
 
 
 def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
     worker: Worker, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune(log.base, **GRAY, ahead_events=3)
+    set_tuning(log.base, **GRAY, ahead_events=3)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS, TAXES, HARBOUR):
         log.say(text)
-    embed_due(worker)
+    process_due(worker)
     assert log.chains() == [("break", [1])]
-    drop(worker.database.access(Asker.background("acme")), [log.scope])
+    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     log.base.rows(
         "update events set erased_at = now(), content = null, cid = null where seq = 5 returning 1"
     )
@@ -280,16 +284,16 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
 
 def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(worker: Worker, log: Log) -> None:
     """Not its settings either: the space that it waits for may be given up meanwhile."""
-    tune(log.base, **GRAY, ahead_events=0)
+    set_tuning(log.base, **GRAY, ahead_events=0)
     worker, _ = asked_ahead(worker)
     log.say(HARBOUR)
     log.say(BREAD)
-    embed_due(worker)
-    tune(log.base, **GRAY, ahead_events=0, flush_events=19)
+    process_due(worker)
+    set_tuning(log.base, **GRAY, ahead_events=0, flush_events=19)
     away = WordEmbedder("words/64", 64)
-    away.before = unavailable()
+    away.before_embed = fail_texts()
     log.say("nobody said this before")
-    embed_due(replace(worker, embedder=away))
+    process_due(replace(worker, embedder=away))
     assert log.decided("settings") == [("settings", 1, 1)]
     other = replace(worker, embedder=WordEmbedder("words/16", 16))
     again(other, log)
@@ -300,12 +304,12 @@ def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(worker: Worker
 def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(worker: Worker, log: Log) -> None:
     """Chains of earlier releases are the same again, to their content hashes: these name the
     settings, and the mark at which a chain was made."""
-    tune(log.base, **GRAY, ahead_events=0)
+    set_tuning(log.base, **GRAY, ahead_events=0)
     worker, _ = asked_ahead(worker)
     log.say(HARBOUR)
     log.say(BREAD)
     log.say(STARS, minutes=31)
-    embed_due(worker)
+    process_due(worker)
     made = log.base.rows(
         "select closed_by, made_at_seq, settings ? 'ahead_events' from chain_versions"
         " order by made_at_seq"

@@ -11,74 +11,76 @@ import pytest
 from psycopg import sql
 
 from strandline.db import migrate as db_migrate
-from strandline.db.migrate import Migration, migrate, migrations, missing, prepare_roles
+from strandline.db.migrate import Migration, list_migrations, list_pending, migrate, prepare_roles
 from strandline.errors import Misconfigured
 from strandline.local.postgres import EmbeddedPostgres
-from tests.support import PASSWORDS, Base, fresh_name
+from tests.support import PASSWORDS, ScratchDatabase, unique_name
 
 ONE = Migration(1, "0001_make_one.sql", "create table one (a int); insert into one values (1);")
 TWO = Migration(2, "0002_make_two.sql", "create table two (a int);")
 
 
 @pytest.fixture
-def empty(server: EmbeddedPostgres) -> Iterator[Base]:
+def empty(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database with roles and extensions, and no table."""
-    name = fresh_name()
+    name = unique_name()
     with psycopg.connect(server.dsn(), autocommit=True) as administrator:
         administrator.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
-    yield Base(server, name)
+    yield ScratchDatabase(server, name)
     server.drop_database(name)
 
 
-def run(base: Base, wanted: list[Migration] | None = None) -> list[str]:
+def run(base: ScratchDatabase, wanted: list[Migration] | None = None) -> list[str]:
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
         return migrate(owner, wanted)
 
 
-def tables(base: Base) -> set[str]:
+def tables(base: ScratchDatabase) -> set[str]:
     return {
         name for (name,) in base.rows("select tablename from pg_tables where schemaname = 'public'")
     }
 
 
-def test_every_migration_runs_as_a_role_without_superuser_rights(empty: Base) -> None:
+def test_every_migration_runs_as_a_role_without_superuser_rights(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         rights = owner.execute(
             "select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb from pg_roles"
             " where rolname = current_user"
         ).fetchone()
         assert rights == (False, False, False, False)
-        assert migrate(owner) == [file.name for file in migrations()]
+        assert migrate(owner) == [file.name for file in list_migrations()]
     assert {"events", "scopes", "api_keys", "schema_migrations"} <= tables(empty)
 
 
-def test_a_second_run_applies_nothing(empty: Base) -> None:
+def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:
     assert run(empty)
     before = empty.rows("select * from schema_migrations order by number")
     assert run(empty) == []
     assert empty.rows("select * from schema_migrations order by number") == before
 
 
-def test_what_was_applied_is_recorded_with_its_checksum(empty: Base) -> None:
+def test_what_was_applied_is_recorded_with_its_checksum(empty: ScratchDatabase) -> None:
     run(empty)
     recorded = empty.rows("select number, name, checksum from schema_migrations order by number")
-    assert recorded == [(file.number, file.name, file.checksum) for file in migrations()]
+    assert recorded == [(file.number, file.name, file.checksum) for file in list_migrations()]
     assert all(len(checksum) == 64 for _, _, checksum in recorded)
 
 
 def test_files_are_numbered_from_one_without_a_gap() -> None:
-    assert [file.number for file in migrations()] == list(range(1, len(migrations()) + 1))
+    assert [file.number for file in list_migrations()] == list(range(1, len(list_migrations()) + 1))
 
 
-def test_only_what_is_missing_is_applied(empty: Base) -> None:
+def test_only_what_is_missing_is_applied(empty: ScratchDatabase) -> None:
     assert run(empty, [ONE]) == [ONE.name]
     assert run(empty, [ONE, TWO]) == [TWO.name]
     assert empty.rows("select count(*) from one") == [(1,)]
 
 
-def test_an_altered_file_that_was_applied_is_refused_before_anything_runs(empty: Base) -> None:
+def test_an_altered_file_that_was_applied_is_refused_before_anything_runs(
+    empty: ScratchDatabase,
+) -> None:
     run(empty, [ONE])
     altered = ONE._replace(text=ONE.text + " ")
     with pytest.raises(Misconfigured, match=ONE.name):
@@ -86,13 +88,13 @@ def test_an_altered_file_that_was_applied_is_refused_before_anything_runs(empty:
     assert "two" not in tables(empty)
 
 
-def test_a_database_newer_than_the_release_is_refused(empty: Base) -> None:
+def test_a_database_newer_than_the_release_is_refused(empty: ScratchDatabase) -> None:
     run(empty, [ONE, TWO])
     with pytest.raises(Misconfigured, match=TWO.name):
         run(empty, [ONE])
 
 
-def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: Base) -> None:
+def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchDatabase) -> None:
     broken = Migration(2, "0002_break.sql", "create table half (a int); select 1 / 0;")
     with pytest.raises(psycopg.errors.DivisionByZero):
         run(empty, [ONE, broken, TWO._replace(number=3)])
@@ -102,7 +104,7 @@ def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: Base) ->
     assert run(empty, [ONE, TWO]) == [TWO.name]
 
 
-def test_a_file_and_its_record_are_one_transaction(empty: Base) -> None:
+def test_a_file_and_its_record_are_one_transaction(empty: ScratchDatabase) -> None:
     """What fails here is the record: the file has put one in its place."""
     text = "create table half (a int); insert into schema_migrations values (2, 'mine', 'mine');"
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -111,7 +113,7 @@ def test_a_file_and_its_record_are_one_transaction(empty: Base) -> None:
     assert empty.rows("select number from schema_migrations") == [(1,)]
 
 
-def test_a_failed_run_lets_go_of_its_lock(empty: Base) -> None:
+def test_a_failed_run_lets_go_of_its_lock(empty: ScratchDatabase) -> None:
     broken = Migration(1, "0001_break.sql", "select 1 / 0;")
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -123,7 +125,7 @@ def test_a_failed_run_lets_go_of_its_lock(empty: Base) -> None:
         assert locks == [(0,)]
 
 
-def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: Base) -> None:
+def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: ScratchDatabase) -> None:
     start, applied = threading.Barrier(4), list[list[str]]()
 
     def work() -> None:
@@ -135,20 +137,20 @@ def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: Base)
         thread.start()
     for thread in threads:
         thread.join()
-    names = [file.name for file in migrations()]
+    names = [file.name for file in list_migrations()]
     assert sorted(name for one in applied for name in one) == names
     assert empty.rows("select count(*) from schema_migrations") == [(len(names),)]
 
 
-def test_roles_are_prepared_again_without_harm(empty: Base) -> None:
+def test_roles_are_prepared_again_without_harm(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.admin_url, autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     assert run(empty, [ONE]) == [ONE.name]
 
 
-def test_what_was_stored_before_bytes_were_counted_is_counted(empty: Base) -> None:
+def test_what_was_stored_before_bytes_were_counted_is_counted(empty: ScratchDatabase) -> None:
     """0008 counts tenant by tenant, as the owner: a payload once, for who brought it first."""
-    run(empty, migrations()[:7])
+    run(empty, list_migrations()[:7])
     event = """
         insert into events (tenant_id, event_id, scope_id, seq, participants, channel, role, type,
             origin, writer, content, blob_cid, blob_size, recorded_at, cid)
@@ -193,20 +195,20 @@ alter table planted force row level security;
 
 
 @pytest.fixture
-def rows(base: Base) -> list[Migration]:
+def rows(scratch_db: ScratchDatabase) -> list[Migration]:
     """This release with a long migration over 10 batches in each of two tenants, and one behind it.
     Gives its files."""
-    number = len(migrations())
+    number = len(list_migrations())
     files = [
-        *migrations(),
+        *list_migrations(),
         ONE._replace(number=number + 1, text=PLANTED),
         LONG._replace(number=number + 2),
         TWO._replace(number=number + 3),
     ]
-    assert run(base, files[:-2]) == [ONE.name]
+    assert run(scratch_db, files[:-2]) == [ONE.name]
     for tenant in ("acme", "beta"):
-        base.rows("insert into tenants (tenant_id) values (%s)", tenant)
-        base.rows(
+        scratch_db.rows("insert into tenants (tenant_id) values (%s)", tenant)
+        scratch_db.rows(
             "insert into planted (tenant_id, n) select %s, generate_series(1, %s)",
             tenant,
             10 * BATCH,
@@ -214,7 +216,7 @@ def rows(base: Base) -> list[Migration]:
     return files
 
 
-def doubled(base: Base) -> int:
+def doubled(base: ScratchDatabase) -> int:
     wrong = base.rows("select count(*) from planted where doubled <> 2 * n or touched > 1")
     assert wrong == [(0,)]
     return base.rows("select count(*) from planted where doubled is not null")[0][0]
@@ -224,7 +226,7 @@ def batches(
     monkeypatch: pytest.MonkeyPatch, then: Callable[[psycopg.Connection[Any], int], None]
 ) -> None:
     """Let `then` happen in the midst of each batch, told its number."""
-    batch, counted = db_migrate._batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
+    batch, counted = db_migrate._run_batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
 
     def counting(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
         with owner.transaction():
@@ -232,19 +234,19 @@ def batches(
             then(owner, next(counted))
         return touched
 
-    monkeypatch.setattr(db_migrate, "_batch", counting)
+    monkeypatch.setattr(db_migrate, "_run_batch", counting)
 
 
 def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_it(
-    base: Base, rows: list[Migration]
+    scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
-    assert run(base, rows) == [LONG.name, TWO.name]
-    assert doubled(base) == 20 * BATCH
-    assert run(base, rows) == []
+    assert run(scratch_db, rows) == [LONG.name, TWO.name]
+    assert doubled(scratch_db) == 20 * BATCH
+    assert run(scratch_db, rows) == []
 
 
 def test_a_long_migration_ends_in_time_and_is_gone_on_with(
-    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = time.monotonic() + 1000
 
@@ -255,38 +257,42 @@ def test_a_long_migration_ends_in_time_and_is_gone_on_with(
 
     with monkeypatch.context() as clock:
         batches(clock, at_its_end)
-        with psycopg.connect(base.owner_url, autocommit=True) as owner:
-            assert migrate(owner, rows, until=over) == []
-            assert [file.name for file in missing(owner, rows)] == [LONG.name, TWO.name]
+        with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
+            assert migrate(owner, rows, deadline=over) == []
+            assert [file.name for file in list_pending(owner, rows)] == [LONG.name, TWO.name]
         clock.undo()
-    assert doubled(base) == 5 * BATCH
-    assert "two" not in tables(base)
-    assert run(base, rows) == [LONG.name, TWO.name]
-    assert doubled(base) == 20 * BATCH
+    assert doubled(scratch_db) == 5 * BATCH
+    assert "two" not in tables(scratch_db)
+    assert run(scratch_db, rows) == [LONG.name, TWO.name]
+    assert doubled(scratch_db) == 20 * BATCH
 
 
 def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
-    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(owner: psycopg.Connection[Any], number: int) -> None:
         if number == 14:
-            assert base.rows("select pg_terminate_backend(%s, 5000)", owner.info.backend_pid)
+            assert scratch_db.rows("select pg_terminate_backend(%s, 5000)", owner.info.backend_pid)
 
     with monkeypatch.context() as deadly:
         batches(deadly, kill)
         with pytest.raises(psycopg.OperationalError):
-            run(base, rows)
-    assert doubled(base) == 12 * BATCH  # acme's ten and the look that found none left; beta's two
-    assert run(base, rows) == [LONG.name, TWO.name]
-    assert doubled(base) == 20 * BATCH
+            run(scratch_db, rows)
+    assert (
+        doubled(scratch_db) == 12 * BATCH
+    )  # acme's ten and the look that found none left; beta's two
+    assert run(scratch_db, rows) == [LONG.name, TWO.name]
+    assert doubled(scratch_db) == 20 * BATCH
 
 
-def test_two_runs_of_a_long_migration_share_it(base: Base, rows: list[Migration]) -> None:
+def test_two_runs_of_a_long_migration_share_it(
+    scratch_db: ScratchDatabase, rows: list[Migration]
+) -> None:
     start, applied = threading.Barrier(2), list[str]()
 
     def work() -> None:
         start.wait()
-        applied.extend(run(base, rows))
+        applied.extend(run(scratch_db, rows))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -295,39 +301,41 @@ def test_two_runs_of_a_long_migration_share_it(base: Base, rows: list[Migration]
         thread.join()
     assert set(applied) == {LONG.name, TWO.name}
     assert applied.count(TWO.name) == 1
-    assert doubled(base) == 20 * BATCH
+    assert doubled(scratch_db) == 20 * BATCH
     number = "select count(*) from schema_migrations where name = %s"
-    assert base.rows(number, LONG.name) == base.rows(number, TWO.name) == [(1,)]
+    assert scratch_db.rows(number, LONG.name) == scratch_db.rows(number, TWO.name) == [(1,)]
 
 
 def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
-    base: Base, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code of the release before serves meanwhile; the tenant's name comes before all others."""
 
     def enter(owner: psycopg.Connection[Any], number: int) -> None:
         del owner
         if number == 15:
-            base.rows("insert into tenants (tenant_id) values ('aardvark')")
-            base.rows("insert into planted (tenant_id, n) values ('aardvark', 1)")
+            scratch_db.rows("insert into tenants (tenant_id) values ('aardvark')")
+            scratch_db.rows("insert into planted (tenant_id, n) values ('aardvark', 1)")
 
     batches(monkeypatch, enter)
-    assert run(base, rows) == [LONG.name, TWO.name]
-    assert doubled(base) == 20 * BATCH + 1
+    assert run(scratch_db, rows) == [LONG.name, TWO.name]
+    assert doubled(scratch_db) == 20 * BATCH + 1
 
 
-def test_a_release_waits_for_no_more_than_a_batch(base: Base, rows: list[Migration]) -> None:
+def test_a_release_waits_for_no_more_than_a_batch(
+    scratch_db: ScratchDatabase, rows: list[Migration]
+) -> None:
     """While one run is at a long file another applies what is short and before it."""
-    with psycopg.connect(base.owner_url, autocommit=True) as slow, slow.transaction():
-        db_migrate._batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
+    with psycopg.connect(scratch_db.owner_url, autocommit=True) as slow, slow.transaction():
+        db_migrate._run_batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
         done = list[list[str]]()
-        other = threading.Thread(target=lambda: done.append(run(base, rows)))
+        other = threading.Thread(target=lambda: done.append(run(scratch_db, rows)))
         other.start()
         other.join(0.3)
         assert other.is_alive()
     other.join()
     assert done == [[LONG.name, TWO.name]]
-    assert doubled(base) == 20 * BATCH
+    assert doubled(scratch_db) == 20 * BATCH
 
 
 @pytest.mark.parametrize(
@@ -339,20 +347,22 @@ def test_a_release_waits_for_no_more_than_a_batch(base: Base, rows: list[Migrati
     ids=["two statements", "no number of rows"],
 )
 def test_a_long_migration_must_say_what_it_touched(
-    base: Base, rows: list[Migration], text: str
+    scratch_db: ScratchDatabase, rows: list[Migration], text: str
 ) -> None:
     rows[-2] = rows[-2]._replace(text=f"-- long: planted\n{text}")
     with pytest.raises(Misconfigured, match=LONG.name):
-        run(base, rows)
-    assert doubled(base) == 0
+        run(scratch_db, rows)
+    assert doubled(scratch_db) == 0
 
 
-def test_an_owner_who_sees_no_tenant_is_noticed(base: Base, rows: list[Migration]) -> None:
-    (policy,) = base.rows(
+def test_an_owner_who_sees_no_tenant_is_noticed(
+    scratch_db: ScratchDatabase, rows: list[Migration]
+) -> None:
+    (policy,) = scratch_db.rows(
         "select policyname from pg_policies where tablename = 'tenants'"
         " and 'strandline_owner' = any (roles)"
     )
-    base.rows(f'drop policy "{policy[0]}" on tenants')
+    scratch_db.rows(f'drop policy "{policy[0]}" on tenants')
     with pytest.raises(Misconfigured, match=LONG.name):
-        run(base, rows)
-    assert "two" not in tables(base)
+        run(scratch_db, rows)
+    assert "two" not in tables(scratch_db)

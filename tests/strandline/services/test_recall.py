@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from strandline.resources import Service
-from tests.strandline.services.stand_ins import WordEmbedder, slow, unavailable
-from tests.support import Gateway, Reply, said
+from strandline.resources import Resources
+from tests.strandline.services.stand_ins import WordEmbedder, delay, fail_texts
+from tests.support import Gateway, Reply, user_message
 
 ALICE, BOB, CAROL, HELPER = "user:alice", "user:bob", "user:carol", "agent:helper"
 
 
 def tell(gateway: Gateway, key: str, text: str, *who: str, **more: object) -> Any:
-    reply = gateway.call("POST", "/api/v1/events", said(text, *(who or (ALICE,)), **more), key=key)
+    reply = gateway.call(
+        "POST", "/api/v1/events", user_message(text, *(who or (ALICE,)), **more), key=key
+    )
     assert reply.status == 201, reply.text
     return reply.body
 
@@ -32,7 +34,7 @@ def texts(reply: Reply) -> list[str]:
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
     """Give the query function another embedder."""
-    service: Service = importlib.import_module("functions.query.handler").service
+    service: Resources = importlib.import_module("functions.query.handler").service
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
 
 
@@ -49,7 +51,7 @@ def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
 def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     tell(gateway, key, "Old news of the lighthouse.")
-    gateway.tick()
+    gateway.sweep()
     receipt = tell(gateway, key, "Fresh mackerel.")
     hits = recall(gateway, key, "zyzzyva").body["hits"]
     fresh = [hit for hit in hits if hit["score"]["fresh_rank"] is not None]
@@ -61,7 +63,7 @@ def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
     told = tell(gateway, key, "My dog has to see the vet on Thursday.")
     for other in ("The invoice is overdue.", "Rain all day.", "The compiler crashed again."):
         tell(gateway, key, other)
-    gateway.tick()
+    gateway.sweep()
     best = recall(gateway, key, "appointment with the animal doctor").body["hits"][0]
     assert best["event"]["event_id"] == told["event_id"]
     assert (best["score"]["vector_rank"], best["score"]["fresh_rank"]) == (1, None)
@@ -71,7 +73,7 @@ def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
 def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     told = tell(gateway, key, "The buoy is out.", occurred_at="2026-05-08T13:56:00Z")
-    gateway.tick()
+    gateway.sweep()
     reply = recall(gateway, key, "Is the buoy out?")
     (hit,) = reply.body["hits"]
     for name in ("event_id", "cid", "scope_id", "seq", "recorded_at"):
@@ -98,7 +100,7 @@ def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
             assert found == {who for who in groups if set(asked) <= set(who)}
 
     check()  # by words and freshness
-    gateway.tick()
+    gateway.sweep()
     check()  # by vectors too
 
 
@@ -127,7 +129,7 @@ def test_every_filter_holds_on_every_leg(gateway: Gateway, embedded: bool) -> No
     seen: dict[str, object] = {"type": "observation", "metadata": {"pier": 3}}
     tell(gateway, key, "tide three", *who, occurred_at=day(3), **seen)
     if embedded:
-        gateway.tick()
+        gateway.sweep()
     for question in ("tide", "zyzzyva"):
         for narrowing, expected in FILTERS:
             reply = recall(gateway, key, question, participants=[ALICE], **narrowing)
@@ -151,17 +153,18 @@ def test_what_others_store_changes_nothing_of_mine(
     for n in range(12):
         tell(gateway, key, f"{n}: the tide turns by the harbour", ALICE, f"agent:{n % 2}")
     if embedded:
-        gateway.tick()
+        gateway.sweep()
     before = [recall(gateway, key, question, limit=100).body["hits"] for question in questions]
     assert all(len(hits) == 12 for hits in before)
     foreign = [
-        said("tide tide tide harbour master zyzzyva", BOB, f"agent:{n % 5}") for n in range(50)
+        user_message("tide tide tide harbour master zyzzyva", BOB, f"agent:{n % 5}")
+        for n in range(50)
     ]
     bob = gateway.key(stranger, user=BOB)
     reply = gateway.call("POST", "/api/v1/events/batch", {"events": foreign}, key=bob)
     assert reply.body["stored"] == 50
     if embedded:
-        gateway.tick()
+        gateway.sweep()
     assert before == [recall(gateway, key, q, limit=100).body["hits"] for q in questions]
 
 
@@ -199,11 +202,11 @@ def test_no_question_is_too_odd(gateway: Gateway) -> None:
             body = recall(gateway, key, query, limit=100).body
             found = [hit["event"]["event_id"] for hit in body["hits"]]
             assert (found, body["degraded"]) == ([event_id], []), (query[:40], answered)
-        gateway.tick()
+        gateway.sweep()
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds"), [(slow(2.0), 1.6), (unavailable(), 0.9)], ids=["slow", "failing"]
+    ("before", "seconds"), [(delay(2.0), 1.6), (fail_texts(), 0.9)], ids=["slow", "failing"]
 )
 def test_without_a_query_vector_words_answer_and_say_so(
     gateway: Gateway,
@@ -213,9 +216,9 @@ def test_without_a_query_vector_words_answer_and_say_so(
 ) -> None:
     key = gateway.key(user=ALICE)
     told = tell(gateway, key, "The buoy is out.", ALICE)
-    gateway.tick()
+    gateway.sweep()
     embedder = WordEmbedder()
-    embedder.before = before
+    embedder.before_embed = before
     use(monkeypatch, embedder)
     started = time.monotonic()
     reply = recall(gateway, key, "Where is the buoy?")
@@ -236,7 +239,7 @@ def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
         hits = recall(gateway, key, "lighthouse lens", participants=[ALICE]).body["hits"]
         by_words = [h["event"]["event_id"] for h in hits if h["score"]["text_rank"] is not None]
         assert by_words[1:] == [answer["event_id"]], "after the question itself"
-        gateway.tick()
+        gateway.sweep()
 
 
 def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gateway) -> None:
@@ -250,13 +253,13 @@ def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gatew
         assert len(piece) <= 16 * 1024
         assert hit["event"]["content"] is None
         assert hit["event"]["blob"]["size"] == len(text.encode())
-        gateway.tick()
+        gateway.sweep()
 
 
 def test_a_hundred_large_hits_still_fit_an_answer(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for _ in range(5):  # 60 KB each, and short enough in characters to be one piece
-        events = [said("🌊" * 15_000 + " tide", ALICE) for _ in range(20)]
+        events = [user_message("🌊" * 15_000 + " tide", ALICE) for _ in range(20)]
         reply = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key)
         assert reply.body["failed"] == 0
     reply = recall(gateway, key, "tide", limit=100)
@@ -276,7 +279,7 @@ def test_a_broken_model_degrades_recall_and_nothing_else(
         raise RuntimeError("a fault that no error of ours names")
 
     embedder = WordEmbedder()
-    embedder.before = broken
+    embedder.before_embed = broken
     use(monkeypatch, embedder)
     reply = recall(gateway, key, "Where is the buoy?")
     assert (reply.status, reply.body["degraded"]) == (200, ["no_query_vector"])

@@ -11,17 +11,17 @@ from uuid import UUID
 import pytest
 
 from strandline import cli
-from strandline.aws.blobs import Blobs
+from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls, store_garbage, store_recalls
-from strandline.chains.form import close_idle, drop, retry_enrichment
-from strandline.config import settings
-from strandline.db.database import Access, Asker, Database
+from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.folds import ALICE, Plain, append, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
-from tests.support import Base, Gateway
+from tests.strandline.services.folds import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 NOW = datetime.now(UTC)
@@ -33,17 +33,17 @@ USE = (
 
 
 @pytest.fixture
-def worker(base: Base, aws: LocalAws) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     """With a minute to work."""
-    database = Database(base.url)
-    yield work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), Plain())
+    database = Database(scratch_db.url)
+    yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
     database.close()
 
 
 @pytest.fixture
-def access(worker: Worker) -> Access:
+def access(worker: Worker) -> TenantDb:
     """Background work in one tenant."""
-    return worker.database.access(Asker.background("acme"))
+    return worker.database.connect_as(Caller.background("acme"))
 
 
 def say(gateway: Gateway, session: str, text: str) -> UUID:
@@ -53,41 +53,47 @@ def say(gateway: Gateway, session: str, text: str) -> UUID:
 
 
 @pytest.fixture
-def scope(gateway: Gateway, base: Base, worker: Worker, access: Access) -> UUID:
+def scope(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, access: TenantDb) -> UUID:
     """Three chains: one recalled, one archived, one archived and then said anew."""
     gateway.key()
-    tune(base)
+    set_tuning(scratch_db)
     scope = say(gateway, "s-0", "harbour mooring")
     for n, text in enumerate(("sourdough flour", "nebula lens"), 1):
         assert say(gateway, f"s-{n}", text) == scope
-    embed_due(worker)
-    assert close_idle(worker, "acme", LATER) == 3
-    found = base.rows("select chain_id, scope_id, participants from chains order by chain_id")
+    process_due(worker)
+    assert close_idle_lanes(worker, "acme", LATER) == 3
+    found = scratch_db.rows("select chain_id, scope_id, participants from chains order by chain_id")
     for days in (1, 3):
-        store_recalls.record(access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days))
+        store_recalls.record_chains(
+            access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days)
+        )
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
-    base.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
+    scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
     with access.transaction():
-        assert store_garbage.archive(access, NOW, 10) == 2
-    assert fold_recalls.rewarm(access, 10, DEFAULTS) == 3  # their moments as they were
+        assert store_garbage.archive_cold_chains(access, NOW, 10) == 2
+    assert (
+        fold_recalls.recompute_heat_times(access, 10, DEFAULTS) == 3
+    )  # their moments as they were
     retry_enrichment(worker, "acme", found[2][0], LATER)
     return scope
 
 
-def test_use_is_carried_over(base: Base, worker: Worker, access: Access, scope: UUID) -> None:
-    before = base.rows(USE)
+def test_use_is_carried_over(
+    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, scope: UUID
+) -> None:
+    before = scratch_db.rows(USE)
     assert [(status, strength, n) for _, status, strength, *_, n in before] == [
         ("active", 2.25, 1),
         ("archived", 1.0, 0),
         ("archived", 1.0, 0),
     ]
     for _ in range(2):
-        drop(access, [scope])
-        assert base.rows("select count(*) from chains") == [(0,)]
-        assert base.rows("select count(*) from recalls where folded_at is null") == [(0,)]
-        embed_due(worker)
-        assert base.rows("select count(*) from chain_use") == [(0,)]
-    after = base.rows(USE)
+        drop_chains(access, [scope])
+        assert scratch_db.rows("select count(*) from chains") == [(0,)]
+        assert scratch_db.rows("select count(*) from recalls where folded_at is null") == [(0,)]
+        process_due(worker)
+        assert scratch_db.rows("select count(*) from chain_use") == [(0,)]
+    after = scratch_db.rows(USE)
     hour = timedelta(hours=1)
     for one, other in zip(before, after, strict=True):
         assert [*one[:6], one[8]] == [*other[:6], other[8]]
@@ -97,57 +103,65 @@ def test_use_is_carried_over(base: Base, worker: Worker, access: Access, scope: 
 
 
 def test_a_recall_while_it_was_dropped_counts_after(
-    base: Base, worker: Worker, access: Access, scope: UUID
+    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, scope: UUID
 ) -> None:
-    (chain_id, *_), *_ = base.rows(USE)
-    drop(access, [scope])
+    (chain_id, *_), *_ = scratch_db.rows(USE)
+    drop_chains(access, [scope])
     given = (chain_id, scope, ["agent:a", ALICE])
-    store_recalls.record(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
+    store_recalls.record_chains(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
-    embed_due(worker)
+    process_due(worker)
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
-    assert base.rows("select strength from chains where chain_id = %s", chain_id) == [(3.375,)]
+    assert scratch_db.rows("select strength from chains where chain_id = %s", chain_id) == [
+        (3.375,)
+    ]
 
 
 def test_an_operator_s_refold_has_a_sweep_begin(
-    base: Base, gateway: Gateway, scope: UUID, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    scope: UUID,
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_RUNS_URL", aws.runs_url)
+    monkeypatch.setenv("STRANDLINE_RUNS_URL", aws.job_queue_url)
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "10")
-    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
+    assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
     with closing(client("sqs")) as sqs:
-        (message,) = sqs.receive_message(QueueUrl=aws.runs_url).get("Messages", [])
-        sqs.delete_message(QueueUrl=aws.runs_url, ReceiptHandle=message["ReceiptHandle"])
+        (message,) = sqs.receive_message(QueueUrl=aws.job_queue_url).get("Messages", [])
+        sqs.delete_message(QueueUrl=aws.job_queue_url, ReceiptHandle=message["ReceiptHandle"])
     wish = json.loads(message["Body"])
     assert wish["job"] == "sweeper"
     ahead = datetime.fromisoformat(wish["at"]) - datetime.now(UTC)
     assert ahead <= timedelta(seconds=20)
 
 
-def command(base: Base, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+def command(base: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", base.url)
-    settings.cache_clear()
+    get_settings.cache_clear()
     return cli.main(["refold", *arguments])
 
 
 def test_an_operator_has_chains_folded_again(
-    base: Base,
+    scratch_db: ScratchDatabase,
     gateway: Gateway,
     scope: UUID,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before: list[Any] = base.rows("select chain_id from chains order by 1")
-    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(uuid.uuid4())) == 1
+    before: list[Any] = scratch_db.rows("select chain_id from chains order by 1")
+    assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(uuid.uuid4())) == 1
     assert "no scope" in capsys.readouterr().err
-    assert len(base.rows("select from chains")) == 3
-    assert command(base, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
+    assert len(scratch_db.rows("select from chains")) == 3
+    assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
     assert "1 scopes" in capsys.readouterr().out
-    assert base.rows("select count(*) from chains") == [(0,)]
-    gateway.tick()
-    assert base.rows("select chain_id from chains order by 1") == before
-    assert command(base, monkeypatch, "--tenant", "acme") == 0
-    gateway.tick()
-    assert base.rows("select chain_id from chains order by 1") == before
-    trail = base.rows("select target from audit_log where route = 'console refold' order by 1")
+    assert scratch_db.rows("select count(*) from chains") == [(0,)]
+    gateway.sweep()
+    assert scratch_db.rows("select chain_id from chains order by 1") == before
+    assert command(scratch_db, monkeypatch, "--tenant", "acme") == 0
+    gateway.sweep()
+    assert scratch_db.rows("select chain_id from chains order by 1") == before
+    trail = scratch_db.rows(
+        "select target from audit_log where route = 'console refold' order by 1"
+    )
     assert trail == [({},), ({"scope_id": str(scope)},)]

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.blobs import Blobs
-from strandline.background.embed import embed_scopes
+from strandline.aws.blobs import BlobStore
+from strandline.background.embed import process_scopes
 from strandline.chains import enrichment
-from strandline.chains.form import close_idle, form, retry_enrichment
-from strandline.config import Settings
-from strandline.db.database import Asker, Database
+from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichment
+from strandline.config import ServiceSettings
+from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.jobs.context import Worker
 from strandline.llm.choice import make_provider
 from strandline.llm.openai_chat import ChatModel
-from strandline.llm.tasks import Reasoner
+from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
-from tests.strandline.services.folds import Plain, Scripted, tune
-from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
+from tests.strandline.services.folds import EchoTasks, RandomTasks, set_tuning
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
-from tests.support import KEY_SECRET, Base, Gateway
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 type Make = Callable[..., Worker]
 WORK = (
@@ -35,16 +35,16 @@ WORK = (
 
 
 @pytest.fixture
-def log(gateway: Gateway, base: Base) -> Log:
+def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     """Where every pair is gray: each user's message but the first is a question."""
-    log = Log(gateway, base)
-    tune(base, similarity_low=-1, similarity_high=1)
+    log = Log(gateway, scratch_db)
+    set_tuning(scratch_db, similarity_low=-1, similarity_high=1)
     return log
 
 
 @pytest.fixture
-def database(base: Base) -> Iterator[Database]:
-    with closing(Database(base.url)) as database:
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    with closing(Database(scratch_db.url)) as database:
         yield database
 
 
@@ -61,7 +61,7 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
     opened: list[ChatModel] = []
 
     def make(calls: int, seconds: float = 110, **given: Any) -> Worker:
-        settings = Settings.model_validate(
+        settings = ServiceSettings.model_validate(
             {
                 "database_url": "",
                 "bucket": "",
@@ -76,16 +76,16 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
         model = make_provider(settings)
         assert isinstance(model, ChatModel)
         opened.append(model)
-        reasoner = Reasoner(database, settings, model)
+        reasoner = LlmTasks(database, settings, model)
         embedder = WordEmbedder("words/64", 64)
-        return work_for(database, Blobs(aws.bucket), embedder, reasoner, seconds=seconds)
+        return make_worker(database, BlobStore(aws.bucket), embedder, reasoner, seconds=seconds)
 
     yield make
     for model in opened:
         model.close()
 
 
-def next_minute(base: Base) -> None:
+def next_minute(base: ScratchDatabase) -> None:
     base.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
     base.rows("update scope_work set due_at = now()")
 
@@ -117,7 +117,7 @@ def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
     reached: list[int] = []
     for _ in range(3):
         worker = make(5)
-        embed_due(worker)
+        process_due(worker)
         reached.append(folded(log))
         assert worker.tally.failures == 0
         if log.base.rows("select from scope_work"):
@@ -139,12 +139,12 @@ def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
         log.say((HARBOUR, BREAD)[n % 2])
     provider.script = [completion('{"continues": true}')] * 3
     provider.script += [completion('{"continues": false}')]
-    embed_due(make(4))
+    process_due(make(4))
     assert folded(log) == 4
     assert [seq for _, seq, _ in log.decided("continues")] == [2, 3, 4, 5]
     assert log.chains() == []
     next_minute(log.base)
-    embed_due(make(4))
+    process_due(make(4))
     assert log.chains() == [("break", [1, 2, 3, 4])]
     assert len(provider.requests) == 4 + 3
     assert by(log) == {"openai:tiny"}
@@ -155,37 +155,39 @@ def test_a_hint_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
-    assert embed_scopes(worker, "acme", [log.scope]) == 0
+    assert process_scopes(worker, "acme", [log.scope]) == 0
     assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
-    assert 0 < worker.tally.later[log.scope] <= 60, "and another is sent for when it may go on"
+    assert 0 < worker.tally.retry_delays[log.scope] <= 60, (
+        "and another is sent for when it may go on"
+    )
 
 
 def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> None:
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
-    embed_due(worker)
-    access = worker.database.access(Asker.background("acme"))
+    process_due(worker)
+    access = worker.database.connect_as(Caller.background("acme"))
     now = datetime.now(UTC)
-    assert not form(worker, access, log.scope, now + timedelta(minutes=59))
+    assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59))
     assert folded(log) == 5
-    assert form(worker, access, log.scope, now + timedelta(minutes=61))
+    assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61))
     assert by(log) == {"openai:tiny", "twin/3"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
 
 def test_patience_is_a_tenants_own(log: Log, make: Make) -> None:
-    tune(log.base, similarity_low=-1, similarity_high=1, model_patience_minutes=0)
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, model_patience_minutes=0)
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
-    embed_due(make(4))
+    process_due(make(4))
     assert folded(log) == 7
 
 
 def test_a_minute_too_small_for_any_run_is_not_waited_for(log: Log, make: Make) -> None:
     for n in range(5):
         log.say((HARBOUR, BREAD)[n % 2])
-    embed_due(make(3))
+    process_due(make(3))
     assert folded(log) == 5
 
 
@@ -193,7 +195,7 @@ def test_a_retry_waits_too_and_writes_nothing_meanwhile(log: Log, make: Make) ->
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     worker = make(4)
-    embed_due(worker)
+    process_due(worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
     with pytest.raises(Unavailable, match="rate_limited"):
         retry_enrichment(worker, "acme", chain, NOW)
@@ -213,13 +215,13 @@ def test_a_run_is_not_begun_that_might_not_be_finished(
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     hurried = make(50, seconds=40)
-    assert embed_scopes(hurried, "acme", [log.scope]) == 1, "the hint is to come again"
+    assert process_scopes(hurried, "acme", [log.scope]) == 1, "the hint is to come again"
     assert (folded(log), log.decided("formed"), provider.requests) == (1, [], [])
     assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]
     assert hurried.tally.failures == 0
-    assert hurried.tally.later == {}, "its own message comes again"
+    assert hurried.tally.retry_delays == {}, "its own message comes again"
     log.base.rows("update scope_work set due_at = now()")
-    embed_due(make(50))
+    process_due(make(50))
     assert log.chains() == [("gap", [1])]
     assert by(log) == {"openai:tiny"}
 
@@ -233,41 +235,41 @@ def test_the_end_of_our_time_decides_nothing(
     provider.script = [Says(b"", hold=stay_silent)]
     monkeypatch.setattr(enrichment, "_MARGIN_SECONDS", 16.5)
     worker = make(50, seconds=18)
-    access = worker.database.access(Asker.background("acme"))
+    access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.background.embed.form", not_folded)
-        embed_due(worker)
-    assert not form(worker, access, log.scope, NOW)
+        patch.setattr("strandline.background.embed.fold_scope", not_folded)
+        process_due(worker)
+    assert not fold_scope(worker, access, log.scope, NOW)
     assert len(provider.requests) == 1
     assert (folded(log), log.decided("continues")) == (1, [])
-    assert worker.tally.waits[log.scope].out_of_time
+    assert worker.tally.deferrals[log.scope].is_out_of_time
     provider.let_go.set()
     monkeypatch.undo()
     patient = make(50)
-    assert form(patient, access, log.scope, NOW)
+    assert fold_scope(patient, access, log.scope, NOW)
     assert by(log) == {"openai:tiny"}
-    assert log.scope not in patient.tally.waits
+    assert log.scope not in patient.tally.deferrals
 
 
 def test_what_was_decided_to_happen_is_left_for_another_time(
     log: Log, database: Database, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes decided idle by a worker that died are closed by one that has time for it."""
-    words, blobs = WordEmbedder("words/64", 64), Blobs(aws.bucket)
+    words, blobs = WordEmbedder("words/64", 64), BlobStore(aws.bucket)
     for name in ("s-1", "s-2", "s-3"):
         log.say(HARBOUR, session_id=name)
-    worker = work_for(database, blobs, words, Plain())
-    embed_due(worker)
+    worker = make_worker(database, blobs, words, EchoTasks())
+    process_due(worker)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.chains.fold.enrich", _die)
-        close_idle(worker, "acme", NOW)
+        patch.setattr("strandline.chains.fold.enrich_run", _die)
+        close_idle_lanes(worker, "acme", NOW)
     assert len(log.decided("idle")) == 3
-    access = database.access(Asker.background("acme"))
-    hurried = work_for(database, blobs, words, Plain(), seconds=10)
-    assert not form(hurried, access, log.scope, NOW)
+    access = database.connect_as(Caller.background("acme"))
+    hurried = make_worker(database, blobs, words, EchoTasks(), seconds=10)
+    assert not fold_scope(hurried, access, log.scope, NOW)
     assert log.chains() == []
-    assert hurried.tally.waits[log.scope].out_of_time
-    assert form(worker, access, log.scope, NOW)
+    assert hurried.tally.deferrals[log.scope].is_out_of_time
+    assert fold_scope(worker, access, log.scope, NOW)
     assert len(log.base.rows("select from chain_events")) == 3
     assert log.base.rows("select from lanes") == []
 
@@ -284,7 +286,7 @@ def test_a_model_that_is_slow_by_its_own_time_is_the_twins_case(
     log.say(BREAD)
     provider.script = [Says(b"", hold=stay_silent)]
     started = time.monotonic()
-    embed_due(make(50, llm_seconds=0.6))
+    process_due(make(50, llm_seconds=0.6))
     assert time.monotonic() - started < 30
     assert folded(log) == 2
     assert log.base.rows("select kind, reason from jobs") == [("continues", "late")]
@@ -295,6 +297,8 @@ def test_without_a_provider_no_time_is_kept_for_one(
 ) -> None:
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
-    embed_due(work_for(database, Blobs(aws.bucket), WordEmbedder("words/64", 64), seconds=20))
+    process_due(
+        make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), seconds=20)
+    )
     assert log.chains() == [("gap", [1])]
-    assert Scripted.run_seconds == 0
+    assert RandomTasks.max_run_seconds == 0

@@ -15,12 +15,12 @@ from typing import Any, Literal, LiteralString, cast
 import psycopg
 from psycopg import Connection, errors, sql
 
-from strandline.aws.blobs import Blobs
-from strandline.chains.form import close_idle
-from strandline.config import settings
-from strandline.db.database import Asker, Database
-from tests.strandline.services.stand_ins import WordEmbedder, work_for
-from tests.support import APP, Base, Gateway, said
+from strandline.aws.blobs import BlobStore
+from strandline.chains.form import close_idle_lanes
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database
+from tests.strandline.services.stand_ins import WordEmbedder, make_worker
+from tests.support import APP, Gateway, ScratchDatabase, user_message
 
 type Verb = Literal["select", "update", "delete", "insert"]
 VERBS: tuple[Verb, ...] = ("select", "update", "delete", "insert")
@@ -28,7 +28,7 @@ PEOPLE = ("user:alice", "user:bob")
 TENANTS = ("acme", "globex")
 
 ASKERS = tuple(
-    Asker(tenant, tuple(sorted(viewer)), writer)
+    Caller(tenant, tuple(sorted(viewer)), writer)
     for tenant in (*TENANTS, "nobody", "acme' or true --")
     for viewer in (
         (),
@@ -52,7 +52,7 @@ class Row:
     """The columns that the application may read, as JSON."""
     full: Mapping[str, Any]
 
-    def belongs_to(self, asker: Asker) -> bool:
+    def belongs_to(self, asker: Caller) -> bool:
         """The rule of isolation, in our own words."""
         if self.full["tenant_id"] != asker.tenant:
             return False
@@ -139,7 +139,7 @@ def viewer_text(viewer: Sequence[str]) -> str:
 
 
 def breaches(
-    connection: Connection[Any], table: Table, verb: Verb, asker: Asker, chance: random.Random
+    connection: Connection[Any], table: Table, verb: Verb, asker: Caller, chance: random.Random
 ) -> Iterator[str]:
     """One statement without any predicate, as `asker`: what of it the rule does not allow, and
     what the rule allows and the database does not. Everything is rolled back."""
@@ -165,7 +165,7 @@ def forgeries(connection: Connection[Any], table: Table) -> list[str]:
     scopes that are of others than they say; everything is rolled back. Bob's own row, said as it
     is, must get past the policies."""
     found: list[str] = []
-    bob = Asker("acme", ("user:bob",), "user:bob")
+    bob = Caller("acme", ("user:bob",), "user:bob")
     of_scopes = [row for row in table.rows if row.full["scope_id"] is not None]
     foreign = next(row for row in of_scopes if not row.belongs_to(bob) and _of(row, bob.tenant))
     other = next(row for row in of_scopes if not _of(row, bob.tenant))
@@ -195,7 +195,7 @@ def _of(row: Row, tenant: str) -> bool:
 
 
 def _inserted(
-    connection: Connection[Any], table: Table, asker: Asker, full: Mapping[str, Any]
+    connection: Connection[Any], table: Table, asker: Caller, full: Mapping[str, Any]
 ) -> bool:
     """Whether the policies let this row pass, whatever the constraints say then."""
     with connection.transaction(force_rollback=True):
@@ -281,19 +281,19 @@ def all_breaches(
     return found
 
 
-def populate(gateway: Gateway, base: Base) -> None:
+def populate(gateway: Gateway, base: ScratchDatabase) -> None:
     """Rows in every table, of two tenants, and in each of two principals with scopes of their own
     and shared ones. The same keys, sessions and payloads everywhere: what meets, meets here."""
     for tenant in TENANTS:
         for person in PEOPLE:
             _speak(gateway, tenant, person, gateway.key(tenant, person))
         _speak(gateway, tenant, None, gateway.key(tenant))
-    gateway.tick()
+    gateway.sweep()
     _close_lanes(base)
     for tenant in TENANTS:  # so that every scope has work waiting again
         for who in _scopes(None):
             reply = gateway.call(
-                "POST", "/api/v1/events", said("late", *who), key=gateway.key(tenant)
+                "POST", "/api/v1/events", user_message("late", *who), key=gateway.key(tenant)
             )
             assert reply.status == 201
     with psycopg.connect(base.admin_url) as administrator:
@@ -349,12 +349,12 @@ def populate(gateway: Gateway, base: Base) -> None:
             administrator.execute(rates_and_ledger)
 
 
-def _close_lanes(base: Base) -> None:
+def _close_lanes(base: ScratchDatabase) -> None:
     """Every lane becomes a chain: nobody will have said anything for years."""
     with closing(Database(base.url)) as database:
-        worker = work_for(database, Blobs(settings().bucket), WordEmbedder())
+        worker = make_worker(database, BlobStore(get_settings().bucket), WordEmbedder())
         for tenant in TENANTS:
-            assert close_idle(worker, tenant, datetime(2040, 1, 1, tzinfo=UTC)) > 0
+            assert close_idle_lanes(worker, tenant, datetime(2040, 1, 1, tzinfo=UTC)) > 0
 
 
 def _scopes(person: str | None) -> list[list[str]]:
@@ -377,14 +377,16 @@ def _speak(gateway: Gateway, tenant: str, person: str | None, key: str) -> None:
         first = gateway.call(
             "POST",
             "/api/v1/events",
-            said(f"the harbour of {who[0]}", *who, source_event_key=f"key-{place}", **session),
+            user_message(
+                f"the harbour of {who[0]}", *who, source_event_key=f"key-{place}", **session
+            ),
             key=key,
         )
         assert first.status == 201, first.text
         cited = [{"event_id": first.body["event_id"], "weight": 0.5}]
         batch = [
-            said("the tide comes", *who, edges=cited, **session),
-            said(f"{'a long log line. ' * 4200}{tenant}", *who, speaker=speaker),
+            user_message("the tide comes", *who, edges=cited, **session),
+            user_message(f"{'a long log line. ' * 4200}{tenant}", *who, speaker=speaker),
         ]
         reply = gateway.call("POST", "/api/v1/events/batch", {"events": batch}, key=key)
         assert reply.body["failed"] == 0, reply.text

@@ -14,7 +14,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from tests.strandline.store.isolation import Row, ask, rows, viewer_text
 from tests.strandline.store.test_isolation_functions import plain_item
 from tests.strandline.store.world import World
-from tests.support import Base, fresh_name
+from tests.support import ScratchDatabase, unique_name
 
 # One citing row a table: what the application would insert about an event of alice's.
 CITING = {
@@ -44,23 +44,23 @@ ERASE = "update events set erased_at = now(), content = null, cid = null where e
 
 
 @pytest.fixture(scope="module")
-def broken(world: World, server: EmbeddedPostgres) -> Iterator[Base]:
+def broken(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """One copy of the populated database for all of these tests."""
-    name = fresh_name()
+    name = unique_name()
     server.clone_database(world.base.name, name)
-    yield Base(server, name)
+    yield ScratchDatabase(server, name)
     server.drop_database(name)
 
 
 @pytest.fixture
-def admin(broken: Base) -> Iterator[Connection[Any]]:
+def admin(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
     """Erasure, until it is built: the superuser."""
     with psycopg.connect(broken.admin_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-def app(broken: Base) -> Iterator[Connection[Any]]:
+def app(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The application, which would rather be told than wait."""
     with psycopg.connect(broken.url, autocommit=True, prepare_threshold=None) as connection:
         connection.execute("set lock_timeout = '150ms'")

@@ -12,7 +12,7 @@ import pytest
 from psycopg import Connection, errors, sql
 
 from strandline import participants
-from strandline.db.database import Asker
+from strandline.db.database import Caller
 from tests.strandline.store.isolation import (
     TABLES_OF_A_SCOPE,
     VERBS,
@@ -27,20 +27,20 @@ from tests.strandline.store.isolation import (
     viewer_text,
 )
 from tests.strandline.store.test_isolation_functions import appended_in_breach, searched_in_breach
-from tests.support import Base
+from tests.support import ScratchDatabase
 
-ALICE = Asker("acme", ("user:alice",), "user:alice")
+ALICE = Caller("acme", ("user:alice",), "user:alice")
 
 
 @pytest.fixture
-def admin(copy: Base) -> Iterator[Connection[Any]]:
+def admin(copy: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The superuser: sees the truth, plants the faults."""
     with psycopg.connect(copy.admin_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
-def app(copy: Base) -> Iterator[Connection[Any]]:
+def app(copy: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The application role."""
     with psycopg.connect(copy.url, autocommit=True, prepare_threshold=None) as connection:
         yield connection
@@ -83,9 +83,9 @@ def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any
 
 
 def test_no_foreign_row_is_read_changed_or_inserted(
-    admin: Connection[Any], app: Connection[Any], tenth: Callable[[int], int]
+    admin: Connection[Any], app: Connection[Any], scaled: Callable[[int], int]
 ) -> None:
-    assert all_breaches(app, tables(admin), tenth(20000)) == []
+    assert all_breaches(app, tables(admin), scaled(20000)) == []
 
 
 def of_scopes(admin: Connection[Any]) -> list[Table]:
@@ -114,7 +114,7 @@ def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
         ]
         members = sorted(set(who))
         tenant = chance.choice(("acme", "a", "a-1"))
-        made = participants.scope_id(tenant, members)
+        made = participants.derive_scope_id(tenant, members)
         flipped = uuid.UUID(int=made.int ^ 1 << chance.randrange(128))
         ((same, other, others_tenant, fewer),) = app.execute(
             "select is_scope_of(%(id)s, %(tenant)s, %(who)s),"
@@ -162,7 +162,9 @@ def test_a_view_and_a_join_are_as_tight_as_their_tables(
 # teeth -------------------------------------------------------------------------------------------
 
 
-def test_the_owner_is_held_by_force_and_seen_without_it(copy: Base, admin: Connection[Any]) -> None:
+def test_the_owner_is_held_by_force_and_seen_without_it(
+    copy: ScratchDatabase, admin: Connection[Any]
+) -> None:
     among = [t for t in tables(admin, "strandline_owner") if t.name in ("events", "event_keys")]
     with psycopg.connect(copy.owner_url, autocommit=True) as owner:
         assert all_breaches(owner, among, 40, verbs=("select",)) == []

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from strandline.cursors import Position
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.log import store as log_store
 from strandline.log import store_scopes
-from tests.support import Base
+from tests.support import ScratchDatabase
 
 PEOPLE = [*(f"user:{name}" for name in "abcdef"), "agent:x", "agent:y"]
 OLD = "user:old"
@@ -145,11 +145,11 @@ order by e.recorded_at desc, e.scope_id desc, e.seq desc
 
 
 @pytest.fixture
-def marks(base: Base) -> list[str]:
+def marks(scratch_db: ScratchDatabase) -> list[str]:
     """Fill the database; gives snapshots of its beginning, middle and end."""
     people = {"people": PEOPLE}
     found: list[str] = []
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute("set session_replication_role = replica")
         administrator.execute("select setseed(0.3)")
         for statement in _FILL.split(";\n"):
@@ -166,7 +166,7 @@ def _snapshot(connection: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in connection.execute("select pg_current_snapshot()::text").fetchall()]
 
 
-def asks(base: Base, marks: list[str], cases: int) -> list[Ask]:
+def asks(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
     """Lists drawn at random: views small and wide, a cursor at some event, of some snapshot."""
     chance = random.Random(5)
     places: list[tuple[datetime, UUID, int]] = base.rows(
@@ -186,15 +186,15 @@ def asks(base: Base, marks: list[str], cases: int) -> list[Ask]:
     ]
 
 
-def differing(base: Base, drawn: list[Ask]) -> Iterator[str]:
+def differing(base: ScratchDatabase, drawn: list[Ask]) -> Iterator[str]:
     """Lists that are not what the plain statement says, or that miscount what follows."""
     with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as administrator:
         for ask in drawn:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(log_store, "FEW", ask.few)
-                rows = log_store.newest(
-                    database.access(Asker("acme", ask.viewer)),
-                    narrowing=ask.narrowing,
+                patch.setattr(log_store, "MAX_LISTED_SCOPES", ask.few)
+                rows = log_store.list_newest(
+                    database.connect_as(Caller("acme", ask.viewer)),
+                    filters=ask.narrowing,
                     scope_id=ask.scope_id,
                     text=ask.text,
                     after=ask.after,
@@ -217,7 +217,7 @@ def _params(ask: Ask) -> dict[str, object]:
         "viewer": list(ask.viewer),
         "scope_id": ask.scope_id,
         "text": ask.text,
-        "mark": ask.after and ask.after.mark,
+        "mark": ask.after and ask.after.pg_snapshot,
         "at": ask.after and ask.after.at,
         "after": ask.after and ask.after.row_id,
         "seq": ask.after and ask.after.seq,
@@ -225,10 +225,10 @@ def _params(ask: Ask) -> dict[str, object]:
 
 
 def test_every_list_is_what_a_plain_statement_says(
-    base: Base, marks: list[str], tenth: Callable[[int], int]
+    scratch_db: ScratchDatabase, marks: list[str], scaled: Callable[[int], int]
 ) -> None:
-    drawn = asks(base, marks, tenth(4000))
-    assert list(differing(base, drawn)) == []
+    drawn = asks(scratch_db, marks, scaled(4000))
+    assert list(differing(scratch_db, drawn)) == []
 
 
 _FAULTS = {
@@ -248,27 +248,31 @@ _FAULTS = {
 
 
 @pytest.mark.parametrize("fault", _FAULTS)
-def test_a_list_that_is_wrong_is_noticed(base: Base, marks: list[str], fault: str) -> None:
+def test_a_list_that_is_wrong_is_noticed(
+    scratch_db: ScratchDatabase, marks: list[str], fault: str
+) -> None:
     name, right, wrong = _FAULTS[fault]
-    (definition,) = base.rows(f"select pg_get_functiondef('{name}'::regproc)")[0]
+    (definition,) = scratch_db.rows(f"select pg_get_functiondef('{name}'::regproc)")[0]
     assert definition.count(right) == 1, definition
-    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+    with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute(definition.replace(right, wrong).encode())
-    assert next(differing(base, asks(base, marks, 400)), None)
+    assert next(differing(scratch_db, asks(scratch_db, marks, 400)), None)
 
 
-def test_every_list_of_scopes_is_what_a_plain_statement_says(base: Base, marks: list[str]) -> None:
+def test_every_list_of_scopes_is_what_a_plain_statement_says(
+    scratch_db: ScratchDatabase, marks: list[str]
+) -> None:
     del marks
     reference = (
         "select scope_id from scopes where tenant_id = 'acme' and participants @> %s::text[]"
         " order by created_at desc, scope_id desc"
     )
     for viewer in VIEWERS:
-        expected = [row[0] for row in base.rows(reference, list(viewer))]
-        with closing(Database(base.url)) as database:
-            access, seen = database.access(Asker("acme", viewer)), list[UUID]()
+        expected = [row[0] for row in scratch_db.rows(reference, list(viewer))]
+        with closing(Database(scratch_db.url)) as database:
+            access, seen = database.connect_as(Caller("acme", viewer)), list[UUID]()
             after: Position | None = None
-            while rows := store_scopes.newest(access, after, 7):
+            while rows := store_scopes.list_newest(access, after, 7):
                 seen += [row.scope_id for row in rows]
-                after = Position(rows[-1].mark, rows[-1].created_at, rows[-1].scope_id)
+                after = Position(rows[-1].pg_snapshot, rows[-1].created_at, rows[-1].scope_id)
         assert seen == expected, viewer

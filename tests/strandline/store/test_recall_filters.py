@@ -13,11 +13,11 @@ import pytest
 from pgvector import HalfVector
 from psycopg.rows import class_row
 
-from strandline.db.database import Asker, Database
+from strandline.db.database import Caller, Database
 from strandline.log import words_index
-from strandline.recall.store import fused
-from tests.prove.crowd import COMMON, DIMENSIONS, HELPER, NARROW, SPACE, TENANT, WIDE, lay_down
-from tests.support import Base
+from strandline.recall.store import search_ranked
+from tests.prove.crowd import COMMON, DIMENSIONS, HELPER, NARROW, SPACE, TENANT, WIDE, fill_tenant
+from tests.support import ScratchDatabase
 
 VIEWERS = ((WIDE,), (NARROW,), (HELPER,), (HELPER, WIDE), ("user:nobody",), ())
 VECTOR = [random.Random(7).gauss(0, 1) for _ in range(DIMENSIONS)]
@@ -124,7 +124,7 @@ def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -
     legs = (
         words[: words_index.CANDIDATES],
         vectors[: words_index.CANDIDATES],
-        fresh[: words_index.FRESH],
+        fresh[: words_index.MAX_FRESH],
     )
     places = [{row.event_id: place for place, row in enumerate(leg, 1)} for leg in legs]
     erased = {row.event_id for row in seen if row.erased_at is not None}
@@ -138,7 +138,7 @@ def score(ranks: tuple[int | None, ...]) -> float:
     """What the ranks add up to."""
     weights = (words_index.TEXT_WEIGHT, words_index.VECTOR_WEIGHT, words_index.FRESH_WEIGHT)
     pairs = zip(weights, ranks, strict=True)
-    return sum(weight / (words_index.K + rank) for weight, rank in pairs if rank is not None)
+    return sum(weight / (words_index.RRF_K + rank) for weight, rank in pairs if rank is not None)
 
 
 def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
@@ -158,7 +158,7 @@ def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
     return {name: pool[name]() for name in chance.sample(sorted(pool), chance.randint(0, 3))}
 
 
-def differing(base: Base, filters: int = 25, seed: int = 5) -> Iterator[str]:
+def differing(base: ScratchDatabase, filters: int = 25, seed: int = 5) -> Iterator[str]:
     """Askers and filters for whom recall differs from what it should be."""
     chance = random.Random(seed)
     question = f"the {COMMON} by word1 and word2"
@@ -168,14 +168,14 @@ def differing(base: Base, filters: int = 25, seed: int = 5) -> Iterator[str]:
         everything = rows.fetchall()
     with closing(Database(base.url)) as database:
         for viewer in VIEWERS:
-            access = database.access(Asker(TENANT, viewer))
+            access = database.connect_as(Caller(TENANT, viewer))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
-                hits = fused(
+                hits = search_ranked(
                     access,
                     question=question,
                     vector=VECTOR,
                     space=SPACE,
-                    narrowing=narrowing,
+                    filters=narrowing,
                     limit=10_000,
                 ).rows
                 wanted = expected(everything, viewer, narrowing)
@@ -186,15 +186,15 @@ def differing(base: Base, filters: int = 25, seed: int = 5) -> Iterator[str]:
 
 
 @pytest.fixture
-def varied(base: Base) -> Base:
+def varied(scratch_db: ScratchDatabase) -> ScratchDatabase:
     """Four thousand events of which no two filters give the same."""
-    lay_down(base, 4_000, 400)
-    base.rows(_VARIED)
-    base.rows("analyze")
-    return base
+    fill_tenant(scratch_db, 4_000, 400)
+    scratch_db.rows(_VARIED)
+    scratch_db.rows("analyze")
+    return scratch_db
 
 
-def test_any_filter_gives_what_a_look_at_everything_would(varied: Base) -> None:
+def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabase) -> None:
     assert list(differing(varied)) == []
 
 
@@ -214,7 +214,7 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: Base) -> None:
     ],
 )
 def test_a_leg_that_gives_other_events_is_noticed(
-    varied: Base, function: str, part: str, instead: str
+    varied: ScratchDatabase, function: str, part: str, instead: str
 ) -> None:
     ((definition,),) = varied.rows("select pg_get_functiondef(%s::regproc)", function)
     assert part in definition

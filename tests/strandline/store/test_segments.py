@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from strandline.cursors import Position
-from strandline.db.database import Access, Asker, Database, Look
+from strandline.db.database import Caller, Database, SnapshotRead, TenantDb
 from strandline.sessions import store_chains
-from strandline.sessions.store_chains import Segment
+from strandline.sessions.store_chains import SessionChain
 from tests.prove.test_plans import Explained, nodes, rows_read
-from tests.support import Base, Gateway
+from tests.support import Gateway, ScratchDatabase
 
 SCOPE = UUID(int=1)
 LAY = (
@@ -43,15 +43,15 @@ JOIN = (
 
 
 @pytest.fixture
-def alice(base: Base, gateway: Gateway) -> Iterator[Access]:
+def alice(scratch_db: ScratchDatabase, gateway: Gateway) -> Iterator[TenantDb]:
     """Who asks, in a tenant that is there."""
     gateway.key()
-    database = Database(base.url)
-    yield database.access(Asker("acme", ("user:alice",), "user:alice"))
+    database = Database(scratch_db.url)
+    yield database.connect_as(Caller("acme", ("user:alice",), "user:alice"))
     database.close()
 
 
-def lay(base: Base, chains: int, sessions: int) -> None:
+def lay(base: ScratchDatabase, chains: int, sessions: int) -> None:
     given = {"scope": SCOPE, "chains": chains, "sessions": sessions}
     with psycopg.connect(base.admin_url) as administrator:
         for statement in LAY:
@@ -61,28 +61,30 @@ def lay(base: Base, chains: int, sessions: int) -> None:
 
 
 def page(
-    access: Access, name: str, seen: Look[Segment] | None = None, limit: int = 10
-) -> Look[Segment]:
+    access: TenantDb, name: str, seen: SnapshotRead[SessionChain] | None = None, limit: int = 10
+) -> SnapshotRead[SessionChain]:
     after = None
     if seen is not None:
         last = seen.rows[:limit][-1]
-        after = Position(seen.mark, last.last_event_at, last.chain_id, last.shown_at_seq)
-    return store_chains.of_session(
+        after = Position(seen.pg_snapshot, last.last_event_at, last.chain_id, last.shown_at_seq)
+    return store_chains.list_session_chains(
         access, name, SCOPE, statuses=["active"], after=after, limit=limit
     )
 
 
-def ids(rows: Sequence[Segment], limit: int = 10) -> list[UUID]:
+def ids(rows: Sequence[SessionChain], limit: int = 10) -> list[UUID]:
     return [row.chain_id for row in rows[:limit]]
 
 
 @pytest.mark.parametrize("sessions", [1, 50])
-def test_no_more_is_read_than_is_shown(base: Base, alice: Access, sessions: int) -> None:
+def test_no_more_is_read_than_is_shown(
+    scratch_db: ScratchDatabase, alice: TenantDb, sessions: int
+) -> None:
     """Of 5,000 chains of one session or of fifty: its own, and no event of any."""
-    lay(base, 5000, sessions)
-    explained = Explained(base)
-    access = explained.database.access(alice.asker)
-    seen: list[Look[Segment]] = []
+    lay(scratch_db, 5000, sessions)
+    explained = Explained(scratch_db)
+    access = explained.database.connect_as(alice.caller)
+    seen: list[SnapshotRead[SessionChain]] = []
     for _ in range(2):
         plans = explained.plans(
             lambda: seen.append(page(access, "s-0", seen[-1] if seen else None))
@@ -94,17 +96,19 @@ def test_no_more_is_read_than_is_shown(base: Base, alice: Access, sessions: int)
     assert len({*ids(seen[0].rows), *ids(seen[1].rows)}) == 20
 
 
-def test_further_pages_show_what_the_first_could_see(base: Base, alice: Access) -> None:
+def test_further_pages_show_what_the_first_could_see(
+    scratch_db: ScratchDatabase, alice: TenantDb
+) -> None:
     """Chains that grew, or came into the session, between two pages stay where they were."""
-    lay(base, 60, 2)
+    lay(scratch_db, 60, 2)
     whole = ids(page(alice, "s-0", limit=50).rows, 50)
     assert len(whole) == 30
     first = page(alice, "s-0")
     grown: Any = whole[15]
-    (other,) = base.rows("select chain_id from chains where session_id = 's-1' limit 1")
+    (other,) = scratch_db.rows("select chain_id from chains where session_id = 's-1' limit 1")
     for chain, session in ((grown, "s-0"), (whole[2], "s-0"), (other[0], "s-0")):
-        base.rows(JOIN[0], session, 999, "2026-06-01", chain)
-        base.rows(JOIN[1], "2026-06-01", chain)
+        scratch_db.rows(JOIN[0], session, 999, "2026-06-01", chain)
+        scratch_db.rows(JOIN[1], "2026-06-01", chain)
     second = page(alice, "s-0", first)
     third = page(alice, "s-0", second)
     shown = [*ids(first.rows), *ids(second.rows), *ids(third.rows)]

@@ -5,33 +5,33 @@ from dataclasses import dataclass
 
 import pytest
 
-from strandline.config import settings
+from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.strandline.store.isolation import populate
-from tests.support import KEY_SECRET, TEMPLATE, Base, Gateway, fresh_name, wire_handlers
+from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 
 
 @dataclass(frozen=True)
 class World:
     """A database that holds something of everybody in every table; nobody is connected to it."""
 
-    base: Base
+    base: ScratchDatabase
 
 
 @pytest.fixture(scope="module")
 def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterator[World]:
     """Filled through the gateway, once a module."""
-    name = fresh_name()
+    name = unique_name()
     server.clone_database(TEMPLATE, name)
-    base = Base(server, name)
+    base = ScratchDatabase(server, name)
     with pytest.MonkeyPatch.context() as patch:
         services = wire_handlers(
             {
                 "STRANDLINE_DATABASE_URL": base.url,
                 "STRANDLINE_BUCKET": aws.bucket,
-                "STRANDLINE_QUEUE_URL": aws.queue_url,
+                "STRANDLINE_QUEUE_URL": aws.work_queue_url,
                 "STRANDLINE_KEY_SECRET": KEY_SECRET,
             },
             patch,
@@ -41,15 +41,15 @@ def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterat
         populate(gateway, base)
         for database in [gateway.database, *(service.database for service in services)]:
             database.close()
-    settings.cache_clear()
+    get_settings.cache_clear()
     yield World(base)
     server.drop_database(name)
 
 
 @pytest.fixture
-def copy(world: World, server: EmbeddedPostgres) -> Iterator[Base]:
+def copy(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """The populated database, to be broken."""
-    name = fresh_name()
+    name = unique_name()
     server.clone_database(world.base.name, name)
-    yield Base(server, name)
+    yield ScratchDatabase(server, name)
     server.drop_database(name)

@@ -4,135 +4,155 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from strandline.llm.heuristic.words import listed
+from strandline.llm.heuristic.words import word_list
 from strandline.llm.types import EntityKind
 
-_NICK = range(3, 5)
+_NICKNAME_LENGTHS = range(3, 5)
 """Letters of a short form of a first name: Raf, Kath."""
-_CUT = 2
+_MIN_LETTERS_CUT = 2
 """Letters at least that it lacks: Jan is not Jana."""
 
 
-def aliases(kinds: Mapping[str, EntityKind]) -> dict[str, str | None]:
+def find_aliases(kinds: Mapping[str, EntityKind]) -> dict[str, str | None]:
     """Names that are parts of longer ones, or the same written otherwise, each with the one that it
     stands for; None where it may stand for several."""
-    wholes = _Wholes(kinds)
-    found: dict[str, str | None] = {}
-    for short in kinds:
-        if of := wholes.of(short):
-            found[short] = wholes.single(of)
-    return found
+    name_index = _NameIndex(kinds)
+    full_names: dict[str, str | None] = {}
+    for name in kinds:
+        if longer_names := name_index.longer_names(name):
+            full_names[name] = name_index.resolve_single(longer_names)
+    return full_names
 
 
-class _Wholes:
+class _NameIndex:
     """Of which names others are parts. Each is compared only with those that begin or end as it
     does, and names that are folded alike are one: all with all would take minutes for a text of
     thousands of names."""
 
     def __init__(self, kinds: Mapping[str, EntityKind]) -> None:
         self._kinds = kinds
-        self._folded = {name: _folded(name) for name in kinds}
-        self._best = {self._folded[name]: name for name in sorted(kinds, key=_worth)}
+        self._normalized = {name: _normalize(name) for name in kinds}
+        self._best_spelling = {
+            self._normalized[name]: name for name in sorted(kinds, key=_spelling_rank)
+        }
         """The best spelling of each folded name."""
-        self._forward = sorted(self._best)
-        self._backward = sorted(low[::-1] for low in self._best)
-        self._firsts = sorted((_first(low), low) for low in self._best)
-        self._longer: dict[tuple[str, bool, bool], tuple[str, ...]] = {}
-        self._single: dict[tuple[str, ...], str | None] = {}
+        self._sorted_names = sorted(self._best_spelling)
+        self._sorted_reversed = sorted(name[::-1] for name in self._best_spelling)
+        self._by_first_word = sorted((_first_word(name), name) for name in self._best_spelling)
+        self._longer_cache: dict[tuple[str, bool, bool], tuple[str, ...]] = {}
+        self._single_cache: dict[tuple[str, ...], str | None] = {}
 
-    def of(self, short: str) -> tuple[str, ...]:
+    def longer_names(self, name: str) -> tuple[str, ...]:
         """Folded names that a name is a part of; its own, where it has a better spelling."""
-        low, kind, small = self._folded[short], self._kinds[short], short.islower()
-        key = low, kind == "place", small
-        if key not in self._longer:
-            near = sorted(self._near(low))
-            self._longer[key] = tuple(one for one in near if _is_of(low, one, kind, small=small))
-        return self._longer[key] if self._best[low] == short else (*self._longer[key], low)
+        part, kind, is_lower_case = self._normalized[name], self._kinds[name], name.islower()
+        key = part, kind == "place", is_lower_case
+        if key not in self._longer_cache:
+            candidates = sorted(self._candidates(part))
+            self._longer_cache[key] = tuple(
+                whole
+                for whole in candidates
+                if _is_short_form(part, whole, kind, is_lower_case=is_lower_case)
+            )
+        return (
+            self._longer_cache[key]
+            if self._best_spelling[part] == name
+            else (*self._longer_cache[key], part)
+        )
 
-    def single(self, lows: tuple[str, ...]) -> str | None:
+    def resolve_single(self, names: tuple[str, ...]) -> str | None:
         """The best spelling of the one of which all others are parts, if there is one; those that
         are part of a further name are passed over, unless all are."""
-        if lows not in self._single:
-            apart = [low for low in lows if not self.of(self._best[low])] or lows
-            longest = max(apart, key=len)
-            alone = all(low in longest for low in apart)
-            self._single[lows] = self._best[longest] if alone else None
-        return self._single[lows]
+        if names not in self._single_cache:
+            independent = [
+                name for name in names if not self.longer_names(self._best_spelling[name])
+            ] or names
+            longest = max(independent, key=len)
+            is_unambiguous = all(name in longest for name in independent)
+            self._single_cache[names] = self._best_spelling[longest] if is_unambiguous else None
+        return self._single_cache[names]
 
-    def _near(self, low: str) -> set[str]:
+    def _candidates(self, part: str) -> set[str]:
         """All that `_is_of` may find, and a few more."""
-        _, _, bearer = low.partition(" ")
-        exact = low[:-1], low[:-1] + "'s", low + "'s"
-        heads = (low + " ", low[:-1] + " ") if low.endswith("s") else (low + " ",)
-        tails = (" " + low, "/" + low, *([" " + bearer] if bearer else ()))
-        near = {one for one in exact if one in self._best}
-        near |= {one for head in heads for one in _opening(self._forward, head)}
-        near |= {one[::-1] for tail in tails for one in _opening(self._backward, tail[::-1])}
-        if len(low) in _NICK:
-            for place in range(bisect_left(self._firsts, (low, "")), len(self._firsts)):
-                first, one = self._firsts[place]
-                if not first.startswith(low):
+        _, _, surname = part.partition(" ")
+        exact_matches = part[:-1], part[:-1] + "'s", part + "'s"
+        prefixes = (part + " ", part[:-1] + " ") if part.endswith("s") else (part + " ",)
+        suffixes = (" " + part, "/" + part, *([" " + surname] if surname else ()))
+        candidates = {whole for whole in exact_matches if whole in self._best_spelling}
+        candidates |= {
+            whole for prefix in prefixes for whole in _with_prefix(self._sorted_names, prefix)
+        }
+        candidates |= {
+            whole[::-1]
+            for suffix in suffixes
+            for whole in _with_prefix(self._sorted_reversed, suffix[::-1])
+        }
+        if len(part) in _NICKNAME_LENGTHS:
+            for index in range(
+                bisect_left(self._by_first_word, (part, "")), len(self._by_first_word)
+            ):
+                first, whole = self._by_first_word[index]
+                if not first.startswith(part):
                     break
-                near.add(one)
-        return near - {low}
+                candidates.add(whole)
+        return candidates - {part}
 
 
-def _opening(names: Sequence[str], head: str) -> Iterator[str]:
+def _with_prefix(names: Sequence[str], prefix: str) -> Iterator[str]:
     """Of names in order those that begin so."""
-    for place in range(bisect_left(names, head), len(names)):
-        if not names[place].startswith(head):
+    for index in range(bisect_left(names, prefix), len(names)):
+        if not names[index].startswith(prefix):
             return
-        yield names[place]
+        yield names[index]
 
 
-def _first(low: str) -> str:
-    return next(iter(low.split()), "")
+def _first_word(name: str) -> str:
+    return next(iter(name.split()), "")
 
 
-def _folded(name: str) -> str:
+def _normalize(name: str) -> str:
     """As somebody in haste writes it: in small letters, without marks on them."""
     letters = unicodedata.normalize("NFKD", name.lower())
-    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    title, dot, bearer = bare.partition(". ")
-    return f"{title} {bearer}" if dot and title in listed("titles") else bare
+    unaccented = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    title, dot, surname = unaccented.partition(". ")
+    return f"{title} {surname}" if dot and title in word_list("titles") else unaccented
 
 
-def _worth(name: str) -> tuple[bool, bool, str]:
+def _spelling_rank(name: str) -> tuple[bool, bool, str]:
     """Of two spellings the one with capitals is better, if it is not all capitals."""
     return not name.islower(), not name.isupper(), name
 
 
-def _is_of(low: str, like: str, kind: EntityKind, *, small: bool) -> bool:
-    """Whether a folded name, `small` as it was written, is a part of another."""
-    if low.endswith("s") and like in {low[:-1], low[:-1] + "'s"}:
+def _is_short_form(part: str, whole: str, kind: EntityKind, *, is_lower_case: bool) -> bool:
+    """Whether a folded name, `is_lower_case` as it was written, is a part of another."""
+    if part.endswith("s") and whole in {part[:-1], part[:-1] + "'s"}:
         return True  # of who has what follows: nunos
-    if like == low + "'s":
+    if whole == part + "'s":
         return True
-    owner = small and low.endswith("s") and like.startswith(low[:-1] + " ")
-    return owner or _is_part(low, like, kind) or _is_nick(low, like)
+    is_genitive = is_lower_case and part.endswith("s") and whole.startswith(part[:-1] + " ")
+    return is_genitive or _is_part(part, whole, kind) or _is_nickname(part, whole)
 
 
-def _is_part(low: str, like: str, kind: EntityKind) -> bool:
+def _is_part(part: str, whole: str, kind: EntityKind) -> bool:
     """The beginning or the end of it. What one is in is a place of its own, though somebody is
     called after it: Torvik, and the Chor Torvik; and who has a title is no firm."""
-    title, _, bearer = low.partition(" ")
-    titled = bool(bearer) and title in listed("titles")
-    if titled and "&" in like:
+    title, _, surname = part.partition(" ")
+    has_title = bool(surname) and title in word_list("titles")
+    if has_title and "&" in whole:
         return False
-    first = _first(like)
-    if like.startswith(low + " ") or like.endswith("/" + low):
+    first = _first_word(whole)
+    if whole.startswith(part + " ") or whole.endswith("/" + part):
         return True
-    if titled:
-        other = first in listed("titles") and first != title
-        return like.endswith(" " + bearer) and not other
-    if bearer and len(title) == 2 and title[1] == ".":  # an initial
-        return like.endswith(" " + bearer) and like.startswith(title[0])
-    if kind == "place" and like.endswith(" " + low):
-        return first in listed("places") | listed("titles")
-    return like.endswith(" " + low)
+    if has_title:
+        has_other_title = first in word_list("titles") and first != title
+        return whole.endswith(" " + surname) and not has_other_title
+    if surname and len(title) == 2 and title[1] == ".":  # an initial
+        return whole.endswith(" " + surname) and whole.startswith(title[0])
+    if kind == "place" and whole.endswith(" " + part):
+        return first in word_list("places") | word_list("titles")
+    return whole.endswith(" " + part)
 
 
-def _is_nick(low: str, like: str) -> bool:
-    first = _first(like)
-    longer = first.isalpha() and len(first) >= len(low) + _CUT
-    return len(low) in _NICK and longer and first.startswith(low)
+def _is_nickname(part: str, whole: str) -> bool:
+    first = _first_word(whole)
+    is_longer = first.isalpha() and len(first) >= len(part) + _MIN_LETTERS_CUT
+    return len(part) in _NICKNAME_LENGTHS and is_longer and first.startswith(part)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from strandline.llm.heuristic.words import GENITIVE, listed, ordinary
+from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 from strandline.llm.types import EntityKind
 
 VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
@@ -29,34 +29,38 @@ _DATE = re.compile(
 )
 
 
-def codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
+def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
     """Versions, paths, order numbers and the like."""
-    standards = listed("standards")
+    standards = word_list("standards")
     for words in parts:
-        for place, word in enumerate(words):
+        for index, word in enumerate(words):
             if word.isalpha() and word.lower() not in standards:
                 continue
             word = GENITIVE.sub("", word)
             if VERSION.fullmatch(word):
                 yield word, "product"
-            elif _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_word(word):
-                before = words[place - 1] if place and word[0].isdigit() else ""
-                name = f"{before} {word}" if before.isalpha() and before.isupper() else word
+            elif (
+                _CODE.fullmatch(word) and not _DATE.fullmatch(word) and not _is_numbered_word(word)
+            ):
+                previous = words[index - 1] if index and word[0].isdigit() else ""
+                name = f"{previous} {word}" if previous.isalpha() and previous.isupper() else word
                 yield name, "product" if _MODEL.fullmatch(word) else "other"
             elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"
             elif word.lower() in standards:
                 yield word, "technology"
-            elif _COMPOUND.fullmatch(word) and _is_label(words, place):
+            elif _COMPOUND.fullmatch(word) and _has_label(words, index):
                 yield word, "other"
 
 
-def _is_label(words: Sequence[str], place: int) -> bool:
+def _has_label(words: Sequence[str], index: int) -> bool:
     """What is called so: the flag route-all, branch is fix-hem."""
-    before = [word.lower() for word in words[max(0, place - 3) : place] if word not in _BETWEEN]
-    while before and before[-1] in {"is", "called", "named"}:
-        before.pop()
-    return bool(before) and before[-1].removesuffix("s") in listed("labelled")
+    words_before = [
+        word.lower() for word in words[max(0, index - 3) : index] if word not in _BETWEEN
+    ]
+    while words_before and words_before[-1] in {"is", "called", "named"}:
+        words_before.pop()
+    return bool(words_before) and words_before[-1].removesuffix("s") in word_list("labelled")
 
 
 def _is_file(path: str) -> bool:
@@ -64,19 +68,23 @@ def _is_file(path: str) -> bool:
     if path[0].isdigit() and "_" not in path:
         return False
     *before, last = path.split(".")
-    return last.lower() in listed("endings") or not (ordinary(last) and all(map(ordinary, before)))
+    return last.lower() in word_list("endings") or not (
+        is_ordinary(last) and all(map(is_ordinary, before))
+    )
 
 
-def _is_word(code: str) -> bool:
+def _is_numbered_word(code: str) -> bool:
     """A word of order or place with a figure behind it, such as under-19s."""
-    return "-" in code and any(code.split("-")[0] in listed(words) for words in ("stop", "openers"))
+    return "-" in code and any(
+        code.split("-")[0] in word_list(words) for words in ("stop", "openers")
+    )
 
 
-def acronym(word: str) -> bool:
+def is_acronym(word: str) -> bool:
     """A few capitals that are not said loudly."""
     return (
         2 <= len(word) <= 6
         and word.isalpha()
         and word.isupper()
-        and word.lower() not in listed("shouted")
+        and word.lower() not in word_list("shouted")
     )

@@ -14,16 +14,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from strandline.llm.heuristic.words import (
-    band,
-    bare,
-    listed,
-    ordinary,
-    plain,
-    sentences,
-    stems,
-    tokens,
+    frequency_band,
+    is_ordinary,
+    iter_stems,
+    normalize_word,
+    split_sentences,
+    strip_genitive,
+    tokenize,
+    word_list,
 )
-from strandline.llm.types import Said
+from strandline.llm.types import PromptEvent
 
 _SHIFTS = re.compile(
     r"""\b(?:by\ the\ way | btw | next | unrelated | separately | also | anyway | another | now
@@ -60,27 +60,27 @@ _NEWS = re.compile(
 )
 """What happened, came, or is wanted."""
 _NEWS_WORDS = 10
-_SETTLED = re.compile(
+_DONE = re.compile(
     r"\b(?:noted|recorded|understood|logged|set|booked|confirmed|entered|stored|kept|saved|done"
     r"|updated|marked|added|blocked|ordered|sent|on record|stays? (?:here|between)|reminder"
     r"|i['’]ll|i will|i['’]ve (?:put|added|set|marked|moved|blocked))\b",  # noqa: RUF001
     re.IGNORECASE,
 )
 """How an agent ends a matter: it is done, or it will be."""
-_RECENT = 4
+_RECENT_EVENTS = 4
 """Events whose words a message is compared with: in all of a long run it would find any word."""
 _WORD = re.compile(r"[A-Za-z'’]+")  # noqa: RUF001
 _JITTER_MINUTES = 0.2
 """Added to a pause before its logarithm is taken: seconds say nothing."""
 _FIRST_WORDS = 5
-_LEANING_WORDS = 12
-_GROWN = 8
+_LATER_FIRST_WORDS = 12
+_MATURE_EVENTS = 8
 """Events from which a topic is no younger than any other."""
-_ASKING = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
-_RARITY = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
+_QUESTION_WORDS = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
+_RARITY_BY_BAND = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
 """What a stem tells by itself, by how common it is (`words.band`): about the negative logarithm of
 its share in English, less that of a word in every second sentence."""
-_LITTLE = 10.0
+_MIN_LATER_RARITY = 10.0
 """Rarity beside which shares of what came after are taken: of a short "ok" none is large."""
 
 
@@ -89,69 +89,69 @@ class Cues(NamedTuple):
 
     age: float
     """ln of the topic's events so far, up to 8."""
-    pause: float
+    log_pause: float
     """ln of the minutes since the last of them."""
-    again: bool
+    same_speaker: bool
     """Who spoke last speaks again."""
-    opened: bool
+    opener_speaks: bool
     """Who opened the topic speaks."""
-    answers: bool
+    answers_question: bool
     """Somebody else had asked."""
-    settled: bool
+    agent_settled: bool
     """An agent has just told that something is done, or will be."""
-    replied: float
+    last_length: float
     """ln(1 + words of what was said last)."""
-    replies: bool
+    opens_as_reply: bool
     """Its first word answers: "yes", "then", "both"."""
-    shifts: bool
+    opens_with_shift: bool
     """It opens with a phrase such as "by the way"."""
-    news: bool
+    tells_news: bool
     """It begins with what happened or is wanted: somebody rang, a letter came."""
-    stranger: bool
+    has_new_name: bool
     """Among its first three words is one that is neither of every day nor said before: a name."""
     points_back: bool
     """Its first words lean on something said: "it", "that", "those"."""
-    leans: int
+    leaning_words: int
     """Words that lean on what was said, such as "him" and "I'll", among its first five"""
-    leans_later: int
+    leaning_words_later: int
     """and among its first twelve."""
-    turns: int
+    turning_words: int
     """Words that bring something up, such as "has" and "how", among its first five."""
-    thing: bool
+    says_thing: bool
     """"Thing" is one of them."""
-    approves: bool
+    opens_with_thanks: bool
     """It opens with thanks or praise."""
-    asks: bool
+    asks_question: bool
     """It asks, in any of its sentences."""
-    asks_what: bool
+    opens_with_question_word: bool
     """It begins with a question word."""
-    new: float
+    new_rarity: float
     """What it says that was not said lately."""
-    shared: float
+    shared_rarity: float
     """What it says that was said in this topic."""
-    after: int
+    later_events: int
     """How many events after it are known."""
-    after_agent: bool
+    next_is_agent: bool
     """An agent speaks next."""
-    after_settled: bool
+    next_settles: bool
     """and tells that something is done, or will be."""
-    after_same: bool
+    next_same_speaker: bool
     """Whoever says it speaks next too."""
-    after_asks: bool
+    next_asks: bool
     """What is said next asks."""
-    after_pause: float
+    next_log_pause: float
     """ln of the minutes until then."""
-    after_length: float
+    next_length: float
     """ln(1 + words of it)."""
-    after_recent: float
+    later_recent_share: float
     """Share of what comes after that was said just before the message."""
-    after_back: float
+    later_topic_share: float
     """Share of it that was said in this topic, and not in the message."""
-    next_replies: bool
+    next_user_replies: bool
     """The next user's message opens with an answer,"""
-    next_shifts: bool
+    next_user_shifts: bool
     """turns to something else,"""
-    next_news: bool
+    next_user_tells_news: bool
     """or tells news."""
 
 
@@ -194,88 +194,102 @@ WEIGHTS = (
 BIAS = -6.87
 
 
-def goes_on(before: Sequence[Said], message: Said, after: Sequence[Said]) -> bool:
+def continues_topic(
+    before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+) -> bool:
     """Whether `message` goes on with the topic of the events `before` it, as those `after` show."""
-    return not before or BIAS + math.sumprod(WEIGHTS, cues(before, message, after)) < 0
+    return not before or BIAS + math.sumprod(WEIGHTS, compute_cues(before, message, after)) < 0
 
 
-def cues(before: Sequence[Said], message: Said, after: Sequence[Said]) -> Cues:
+def compute_cues(
+    before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+) -> Cues:
     """What `goes_on` weighs; `before` holds an event at least."""
     last, text = before[-1], message.text
-    recent, here, later = _stems(before[-_RECENT:]), _stems([message]), _stems(after)
-    said = _stems(before, here | later)
-    told = _LITTLE + _rarity(later)
-    words = _first_words(text)
-    answers = last.speaker != message.speaker and _asks(last.text)
-    following = after[0] if after else None
-    user = next((one.text for one in after if one.role == "user"), "")
+    recent_stems, message_stems, later_stems = (
+        _stems_of_events(before[-_RECENT_EVENTS:]),
+        _stems_of_events([message]),
+        _stems_of_events(after),
+    )
+    topic_stems = _stems_of_events(before, message_stems | later_stems)
+    later_rarity = _MIN_LATER_RARITY + _rarity(later_stems)
+    first_words = _first_words(text)
+    answers_question = last.speaker != message.speaker and _ends_with_question(last.text)
+    next_event = after[0] if after else None
+    next_user_text = next((event.text for event in after if event.role == "user"), "")
     return Cues(
-        age=math.log(min(len(before), _GROWN)),
-        pause=_pause(last, message),
-        again=last.speaker == message.speaker,
-        opened=before[0].speaker == message.speaker,
-        answers=answers,
-        settled=not answers and _settles(last),
-        replied=math.log1p(len(tokens(last.text))),
-        replies=_replies(text),
-        shifts=_shifts(text),
-        news=_tells_news(text),
-        stranger=_names_somebody(text, before[-_RECENT:]),
-        points_back=not listed("pointers").isdisjoint(words[:_OPENING_WORDS]),
-        leans=_of(words[:_FIRST_WORDS], "leaning"),
-        leans_later=_of(words, "leaning"),
-        turns=_of(words[:_FIRST_WORDS], "turning"),
-        thing="thing" in words[:_FIRST_WORDS],
-        approves=not listed("approving").isdisjoint(words[:1]),
-        asks="?" in text,
-        asks_what=not _ASKING.isdisjoint(words[:1]),
-        new=math.log1p(_rarity(here - recent)),
-        shared=math.log1p(_rarity(here & said)),
-        after=len(after),
-        after_agent=following is not None and following.role != "user",
-        after_settled=following is not None and _settles(following),
-        after_same=following is not None and following.speaker == message.speaker,
-        after_asks=following is not None and following.text.rstrip().endswith("?"),
-        after_pause=_pause(message, following) if following else 0.0,
-        after_length=math.log1p(len(tokens(following.text))) if following else 0.0,
-        after_recent=_rarity(later & recent) / told,
-        after_back=_rarity((later & said) - here) / told,
-        next_replies=_replies(user),
-        next_shifts=_shifts(user),
-        next_news=_tells_news(user),
+        age=math.log(min(len(before), _MATURE_EVENTS)),
+        log_pause=_log_pause(last, message),
+        same_speaker=last.speaker == message.speaker,
+        opener_speaks=before[0].speaker == message.speaker,
+        answers_question=answers_question,
+        agent_settled=not answers_question and _settles(last),
+        last_length=math.log1p(len(tokenize(last.text))),
+        opens_as_reply=_replies(text),
+        opens_with_shift=_shifts(text),
+        tells_news=_tells_news(text),
+        has_new_name=_has_new_name(text, before[-_RECENT_EVENTS:]),
+        points_back=not word_list("pointers").isdisjoint(first_words[:_OPENING_WORDS]),
+        leaning_words=_count_listed(first_words[:_FIRST_WORDS], "leaning"),
+        leaning_words_later=_count_listed(first_words, "leaning"),
+        turning_words=_count_listed(first_words[:_FIRST_WORDS], "turning"),
+        says_thing="thing" in first_words[:_FIRST_WORDS],
+        opens_with_thanks=not word_list("approving").isdisjoint(first_words[:1]),
+        asks_question="?" in text,
+        opens_with_question_word=not _QUESTION_WORDS.isdisjoint(first_words[:1]),
+        new_rarity=math.log1p(_rarity(message_stems - recent_stems)),
+        shared_rarity=math.log1p(_rarity(message_stems & topic_stems)),
+        later_events=len(after),
+        next_is_agent=next_event is not None and next_event.role != "user",
+        next_settles=next_event is not None and _settles(next_event),
+        next_same_speaker=next_event is not None and next_event.speaker == message.speaker,
+        next_asks=next_event is not None and next_event.text.rstrip().endswith("?"),
+        next_log_pause=_log_pause(message, next_event) if next_event else 0.0,
+        next_length=math.log1p(len(tokenize(next_event.text))) if next_event else 0.0,
+        later_recent_share=_rarity(later_stems & recent_stems) / later_rarity,
+        later_topic_share=_rarity((later_stems & topic_stems) - message_stems) / later_rarity,
+        next_user_replies=_replies(next_user_text),
+        next_user_shifts=_shifts(next_user_text),
+        next_user_tells_news=_tells_news(next_user_text),
     )
 
 
-def _stems(said: Sequence[Said], among: frozenset[str] | None = None) -> frozenset[str]:
-    """Stems of what was said; `among`: of these alone, which a long run has many others than."""
-    each = (_stems_of(one.text) for one in said)
-    return frozenset[str]().union(*(each if among is None else (one & among for one in each)))
+def _stems_of_events(
+    events: Sequence[PromptEvent], allowed: frozenset[str] | None = None
+) -> frozenset[str]:
+    """Stems of what was said; `allowed`: of these alone, which a long run has many others than."""
+    stem_sets = (_stems_of(item.text) for item in events)
+    return frozenset[str]().union(
+        *(stem_sets if allowed is None else (item & allowed for item in stem_sets))
+    )
 
 
 @functools.lru_cache(maxsize=512)
 def _stems_of(text: str) -> frozenset[str]:
     """What is open in a lane is looked at again for each message: 500 texts at most."""
-    return frozenset(stems(text))
+    return frozenset(iter_stems(text))
 
 
-def _rarity(found: Iterable[str]) -> float:
-    return sum(_RARITY[band(stem)] for stem in sorted(found))  # sums of floats are told by order
+def _rarity(stems_found: Iterable[str]) -> float:
+    return sum(
+        _RARITY_BY_BAND[frequency_band(stem)] for stem in sorted(stems_found)
+    )  # sums of floats are told by order
 
 
-def _settles(said: Said) -> bool:
-    return said.role != "user" and bool(_SETTLED.search(said.text))
+def _settles(event: PromptEvent) -> bool:
+    return event.role != "user" and bool(_DONE.search(event.text))
 
 
-def _of(words: Sequence[str], name: str) -> int:
-    return sum(word in listed(name) for word in words)
+def _count_listed(words: Sequence[str], list_name: str) -> int:
+    return sum(word in word_list(list_name) for word in words)
 
 
 def _first_words(text: str) -> list[str]:
-    return [plain(found[0]) for found in islice(_WORD.finditer(text), _LEANING_WORDS)]
+    return [normalize_word(match[0]) for match in islice(_WORD.finditer(text), _LATER_FIRST_WORDS)]
 
 
 def _replies(text: str) -> bool:
-    return not listed("replies").isdisjoint(_first_words(text)[:1])
+    return not word_list("replies").isdisjoint(_first_words(text)[:1])
 
 
 def _shifts(text: str) -> bool:
@@ -287,18 +301,22 @@ def _tells_news(text: str) -> bool:
     return bool(_NEWS.search(" ".join(text.split()[:_NEWS_WORDS])))
 
 
-def _names_somebody(text: str, recent: Sequence[Said]) -> bool:
-    said = " ".join(one.text for one in recent).lower()
-    first = [word for found in islice(_WORD.finditer(text), 3) if len(word := found[0]) > 2]
-    return any(not ordinary(word) and bare(word) not in said for word in first)
+def _has_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
+    recent_text = " ".join(event.text for event in recent).lower()
+    first_words = [word for match in islice(_WORD.finditer(text), 3) if len(word := match[0]) > 2]
+    return any(
+        not is_ordinary(word) and strip_genitive(word) not in recent_text for word in first_words
+    )
 
 
-def _pause(one: Said, other: Said) -> float:
+def _log_pause(earlier: PromptEvent, later: PromptEvent) -> float:
     """Between two events; clocks that go back show no time."""
-    return math.log(_JITTER_MINUTES + max(0.0, (other.at - one.at).total_seconds() / 60))
+    return math.log(
+        _JITTER_MINUTES + max(0.0, (later.said_at - earlier.said_at).total_seconds() / 60)
+    )
 
 
-def _asks(text: str) -> bool:
+def _ends_with_question(text: str) -> bool:
     """Whether the last sentence is a question."""
-    found = sentences(text)
-    return bool(found) and found[-1].rstrip("\"'”’)").endswith(("?", "？", "؟"))  # noqa: RUF001
+    parts = split_sentences(text)
+    return bool(parts) and parts[-1].rstrip("\"'”’)").endswith(("?", "？", "؟"))  # noqa: RUF001

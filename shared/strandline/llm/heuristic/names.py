@@ -9,115 +9,132 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from strandline.llm.heuristic.aliases import aliases
-from strandline.llm.heuristic.codes import acronym, codes
-from strandline.llm.heuristic.lines import Line, lines, whole
-from strandline.llm.heuristic.lowercase_names import small
-from strandline.llm.heuristic.spans import name_like, spans
-from strandline.llm.heuristic.spelling import derived
-from strandline.llm.heuristic.words import listed, ordinary
-from strandline.llm.types import Entity, EntityKind, Said
+from strandline.llm.heuristic.aliases import find_aliases
+from strandline.llm.heuristic.codes import find_codes, is_acronym
+from strandline.llm.heuristic.lines import Line, find_whole_names, split_lines
+from strandline.llm.heuristic.lowercase_names import find_lower_case_names
+from strandline.llm.heuristic.spans import find_spans, is_name_like
+from strandline.llm.heuristic.spelling import is_derived
+from strandline.llm.heuristic.words import is_ordinary, word_list
+from strandline.llm.types import Entity, EntityKind, PromptEvent
 
-_MOST = 40
+_MAX_ENTITIES = 40
 """Entities given of a run."""
-_HEAVY = 0.3
+_MAX_CAPITAL_SHARE = 0.3
 """Share of words inside sentences with a capital from which capitals say nothing."""
-_FEW = 8
+_MIN_CAPITALS = 8
 """Of so few nothing is concluded."""
 
 
-def named(said: Sequence[Said]) -> list[Entity]:
+def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
     """Entities of a run, the most mentioned first, each once under its longest name."""
-    parts = lines(said)
-    speakers = {one.speaker.split(":", 1)[-1].lower() for one in said if one.speaker}
+    sentence_lines = split_lines(events)
+    speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     counts: Counter[str] = Counter()
     kinds: dict[str, EntityKind] = {}
-    for name, kind in _mentions(said, parts, speakers):
+    for name, kind in _find_mentions(events, sentence_lines, speakers):
         counts[name] += 1
         if kinds.get(name, "other") == "other":
             kinds[name] = kind
-    for short, whole_name in aliases(kinds).items():
-        times, kind = counts.pop(short), kinds[short]
+    for name_part, whole_name in find_aliases(kinds).items():
+        count, kind = counts.pop(name_part), kinds[name_part]
         if whole_name is not None:  # of several it is one of them, and nobody else
-            counts[whole_name] += times
+            counts[whole_name] += count
             kinds[whole_name] = kind if kinds[whole_name] == "other" else kinds[whole_name]
-    return [Entity(name=name[:200], kind=kinds[name]) for name, _ in counts.most_common(_MOST)]
+    return [
+        Entity(name=name[:200], kind=kinds[name]) for name, _ in counts.most_common(_MAX_ENTITIES)
+    ]
 
 
-def _mentions(
-    said: Sequence[Said], parts: Sequence[Line], speakers: set[str]
+def _find_mentions(
+    events: Sequence[PromptEvent], sentence_lines: Sequence[Line], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
-    for name in whole(said):
+    for name in find_whole_names(events):
         yield name, "other"
-    yield from codes([line.words for line in parts])
-    written = list(_capitals(parts, speakers))
-    yield from written
-    told = {word.lower() for name, _ in written for word in name.split()}
-    for name in small(parts, speakers, told):
+    yield from find_codes([line.words for line in sentence_lines])
+    capital_names = list(_find_capital_names(sentence_lines, speakers))
+    yield from capital_names
+    name_words = {word.lower() for name, _ in capital_names for word in name.split()}
+    for name in find_lower_case_names(sentence_lines, speakers, name_words):
         yield name, "other"
 
 
-def _capitals(parts: Sequence[Line], speakers: set[str]) -> Iterator[tuple[str, EntityKind]]:
-    found = [(span, line) for line in parts for span in spans(line.words)]
-    lower = {
+def _find_capital_names(
+    sentence_lines: Sequence[Line], speakers: set[str]
+) -> Iterator[tuple[str, EntityKind]]:
+    spans_and_lines = [(span, line) for line in sentence_lines for span in find_spans(line.words)]
+    lower_words = {
         word
-        for line in parts
+        for line in sentence_lines
         for word in line.words
-        if word.islower() and (not line.small or ordinary(word))
+        if word.islower() and (not line.is_lower_case or is_ordinary(word))
     }
-    inside = {word.lower() for span, _ in found if not span.opens for word in span.words}
-    inside |= speakers
-    heavy = _capitals_say_nothing(parts)
-    for span, line in found:
+    known_words = {
+        word.lower()
+        for span, _ in spans_and_lines
+        if not span.opens_sentence
+        for word in span.words
+    }
+    known_words |= speakers
+    says_nothing = _capitals_say_nothing(sentence_lines)
+    for span, line in spans_and_lines:
         words = span.words
         first = words[0].lower()
-        if span.opens and len(words) > 1 and _is_due(words, lower, inside):
-            words = words[2:] if words[1] in listed("links") else words[1:]
+        if (
+            span.opens_sentence
+            and len(words) > 1
+            and _has_sentence_capital(words, lower_words, known_words)
+        ):
+            words = words[2:] if words[1] in word_list("links") else words[1:]
             first = ""
         name = re.sub(r" (?=['’] )", "", " ".join(words))  # noqa: RUF001
-        told = not first or first in inside or _strange(name, lower)
-        told = told or (span.marked and first not in lower and not _many(first))
-        if _is_loud(name, lower, line) or name.lower() in listed("peoples"):
+        is_name = not first or first in known_words or _is_unknown(name, lower_words)
+        is_name = is_name or (span.is_marked and first not in lower_words and not _is_plural(first))
+        if _is_shouted(name, lower_words, line) or name.lower() in word_list("peoples"):
             continue
         if name.lower() in speakers:
             yield name, "person"
-        elif len(words) > 1 or (told and not heavy):
-            yield name, "technology" if acronym(name) else span.kind
+        elif len(words) > 1 or (is_name and not says_nothing):
+            yield name, "technology" if is_acronym(name) else span.kind
 
 
-def _is_loud(name: str, lower: set[str], line: Line) -> bool:
+def _is_shouted(name: str, lower_words: set[str], line: Line) -> bool:
     """A word of every day in capitals, of which short ones may be an abbreviation, unless they are
     of somebody who has no other use for capitals."""
     word = name.lower()
-    long = len(name) > 3 or line.small
-    return name.isupper() and (word in lower or (long and ordinary(name)))
+    is_long = len(name) > 3 or line.is_lower_case
+    return name.isupper() and (word in lower_words or (is_long and is_ordinary(name)))
 
 
-def _many(word: str) -> bool:
+def _is_plural(word: str) -> bool:
     """Ordinary things, more than one: Reminders went out; Sixty-six came."""
-    return (word.endswith("s") or "-" in word) and ordinary(word)
+    return (word.endswith("s") or "-" in word) and is_ordinary(word)
 
 
-def _strange(name: str, lower: set[str]) -> bool:
+def _is_unknown(name: str, lower_words: set[str]) -> bool:
     """No word of every day, nor made like one: its capital is its own."""
     word = name.lower()
-    return not (word in lower or ordinary(word) or derived(word))
+    return not (word in lower_words or is_ordinary(word) or is_derived(word))
 
 
-def _is_due(words: Sequence[str], lower: set[str], inside: set[str]) -> bool:
+def _has_sentence_capital(
+    words: Sequence[str], lower_words: set[str], known_words: set[str]
+) -> bool:
     """The first capital is the sentence's, not the name's: Invoice Halberg."""
     first, second = words[0].lower(), words[1].lower()
-    if first in inside or any(
-        first in listed(heads) for heads in ("titles", "places", "companies", "ventures")
+    if first in known_words or any(
+        first in word_list(heads) for heads in ("titles", "places", "companies", "ventures")
     ):
         return False
-    if second == "&" or second in listed("stop"):
+    if second == "&" or second in word_list("stop"):
         return False
-    if first in lower or first in listed("does") or first in listed("fond"):
+    if first in lower_words or first in word_list("does") or first in word_list("fond"):
         return True
-    return ordinary(first) and (second in listed("links") or not ordinary(second))
+    return is_ordinary(first) and (second in word_list("links") or not is_ordinary(second))
 
 
-def _capitals_say_nothing(parts: Sequence[Line]) -> bool:
-    inner = [word for line in parts for word in line.words[1:] if word[0].isalpha()]
-    return sum(name_like(word) for word in inner) > max(_FEW, _HEAVY * len(inner))
+def _capitals_say_nothing(sentence_lines: Sequence[Line]) -> bool:
+    inner_words = [word for line in sentence_lines for word in line.words[1:] if word[0].isalpha()]
+    return sum(is_name_like(word) for word in inner_words) > max(
+        _MIN_CAPITALS, _MAX_CAPITAL_SHARE * len(inner_words)
+    )

@@ -24,15 +24,15 @@ _ENDING = re.compile(
 )
 """Of another form of a word. What has another ending, and the same stem, may be a name: Dominic."""
 
-_TURNED = {"i": "y", "e": "i", "l": "i", "y": "i"}
+_CHANGED_LETTERS = {"i": "y", "e": "i", "l": "i", "y": "i"}
 """A stem's last letter, and what it was in some of its words: apply, closing, ability, skies."""
 _LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
 """Letters that words have behind a stem of so many; behind longer ones, ten."""
 
-_STEM = 4
+_MIN_STEM_LETTERS = 4
 """Letters of a word whose other forms are told by their stem alone."""
 
-_LONG = 64
+_MAX_LISTED_LETTERS = 64
 """Letters that no listed word has: longer ones are not remembered, which would take megabytes."""
 
 
@@ -42,167 +42,173 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...
 
 
-def tokens(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Words and identifiers in order, in lower case, with straight apostrophes."""
-    return [plain(word) for word in WORD.findall(text)]
+    return [normalize_word(word) for word in WORD.findall(text)]
 
 
-def plain(word: str) -> str:
+def normalize_word(word: str) -> str:
     """A word in lower case, with straight apostrophes."""
     return word.replace("’", "'").lower()  # noqa: RUF001
 
 
-def bare(word: str) -> str:
+def strip_genitive(word: str) -> str:
     """A word in lower case and without its genitive."""
-    return plain(word).removesuffix("'s")
+    return normalize_word(word).removesuffix("'s")
 
 
-def stems(text: str) -> Iterator[str]:
+def iter_stems(text: str) -> Iterator[str]:
     """Stems of the words that carry a topic, in order. Where words are written without spaces, as
     in Chinese, each pair of letters counts as one."""
-    stop = listed("stop")
-    for token in map(bare, WORD.findall(text)):
+    stop_words = word_list("stop")
+    for token in map(strip_genitive, WORD.findall(text)):
         if _UNSPACED.search(token):
-            yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
+            yield from (token[index : index + 2] for index in range(max(1, len(token) - 1)))
         elif (
-            token not in stop and not token.isdecimal() and (len(token) > 2 or not token.isalpha())
+            token not in stop_words
+            and not token.isdecimal()
+            and (len(token) > 2 or not token.isalpha())
         ):
             yield stem(token)
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """A text's sentences and lines, trimmed; none is empty."""
-    return [part for found in _SENTENCE.split(text) if (part := found.strip())]
+    return [part for piece in _SENTENCE.split(text) if (part := piece.strip())]
 
 
 def stem(word: str) -> str:
     """An English word without its endings; words with other letters as they are."""
     if not word.isascii():
         return word
-    return _stem(word) if len(word) <= _LONG else _english().stemWord(word)
+    return _stem_cached(word) if len(word) <= _MAX_LISTED_LETTERS else _get_stemmer().stemWord(word)
 
 
 @functools.lru_cache(maxsize=50_000)
-def _stem(word: str) -> str:
-    return _english().stemWord(word)
+def _stem_cached(word: str) -> str:
+    return _get_stemmer().stemWord(word)
 
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
-def _english() -> _Stemmer:
+def _get_stemmer() -> _Stemmer:
     """This thread's: a stemmer keeps the word that it is at in itself."""
-    stemmer = cast("_Stemmer | None", getattr(_of_thread, "english", None))
+    stemmer = cast("_Stemmer | None", getattr(_thread_local, "english", None))
     if stemmer is None:
         import snowballstemmer  # 30 languages at once: not before a text is there
 
         stemmer = cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
-        _of_thread.english = stemmer
+        _thread_local.english = stemmer
     return stemmer
 
 
-def ordinary(word: str) -> bool:
+def is_ordinary(word: str) -> bool:
     """Whether it is a word of everyday English, in any of its forms, and so no name."""
-    word = bare(word)
-    return _is_ordinary(word) or all(_is_ordinary(part) for part in word.split("-"))
+    word = strip_genitive(word)
+    return _is_ordinary_form(word) or all(_is_ordinary_form(part) for part in word.split("-"))
 
 
-def _is_ordinary(word: str) -> bool:
-    if word in _listed() or word in _bands():
+def _is_ordinary_form(word: str) -> bool:
+    if word in _everyday_words() or word in _band_by_word():
         return True
     if not _ENDING.search(word):
         return False
     root = stem(word)
-    kin = _kin(root) if len(root) <= _LONG else ()
+    same_stem = _words_with_stem(root) if len(root) <= _MAX_LISTED_LETTERS else ()
     # Of so few letters any may be the stem of a name: Agnes.
-    return any(len(one) >= _STEM or word == one + "s" for one in kin)
+    return any(len(other) >= _MIN_STEM_LETTERS or word == other + "s" for other in same_stem)
 
 
-def band(word: str) -> int | None:
+def frequency_band(word: str) -> int | None:
     """How common a word of English is: the lowest band (10, 20, 35 or 40) of any listed word with
     the same stem; None where there is none."""
-    root = stem(bare(word))
-    if len(root) > _LONG:
+    root = stem(strip_genitive(word))
+    if len(root) > _MAX_LISTED_LETTERS:
         return None
-    bands = _bands()
-    return min((bands[one] for one in _kin(root) if one in bands), default=None)
+    bands = _band_by_word()
+    return min((bands[other] for other in _words_with_stem(root) if other in bands), default=None)
 
 
-def band_as_spelt(word: str) -> int | None:
+def exact_frequency_band(word: str) -> int | None:
     """The band of this very word, and of no other of its stem; the least common of lexicon.txt's
     that words.txt has not, such as email; of days, which it has not either, the most common."""
-    if word in listed("calendar"):
+    if word in word_list("calendar"):
         return 10
-    return _bands().get(word) or (40 if word in _listed() else None)
+    return _band_by_word().get(word) or (40 if word in _everyday_words() else None)
 
 
-def begins(head: str) -> bool:
+def is_word_beginning(prefix: str) -> bool:
     """Whether any listed word begins so."""
-    words = _alphabetical()
-    place = bisect_left(words, head)
-    return place < len(words) and words[place].startswith(head)
+    words = _sorted_words()
+    index = bisect_left(words, prefix)
+    return index < len(words) and words[index].startswith(prefix)
 
 
 @functools.lru_cache(maxsize=50_000)
-def _kin(root: str) -> tuple[str, ...]:
+def _words_with_stem(root: str) -> tuple[str, ...]:
     """Listed words whose stem it is. To stem all of them takes a second and more: only those are
     that begin as it does, or as it did before a last letter was turned (flies, fli; hoping, hope).
     """
-    heads = (root, *(root[:-1] + letter for letter in _TURNED.get(root[-1:], "")))
-    return tuple(word for head in heads for word in _opening(head) if stem(word) == root)
+    prefixes = (root, *(root[:-1] + letter for letter in _CHANGED_LETTERS.get(root[-1:], "")))
+    return tuple(
+        word for prefix in prefixes for word in _words_with_prefix(prefix) if stem(word) == root
+    )
 
 
-def _opening(head: str) -> Iterator[str]:
+def _words_with_prefix(prefix: str) -> Iterator[str]:
     """Listed words that begin so, but for those too long to be of the same stem."""
-    words = _alphabetical()
-    for place in range(bisect_left(words, head), len(words)):
-        word = words[place]
-        if not word.startswith(head):
+    words = _sorted_words()
+    for index in range(bisect_left(words, prefix), len(words)):
+        word = words[index]
+        if not word.startswith(prefix):
             return
-        if len(word) <= len(head) + _LONGEST_ENDING.get(len(head), 10):
+        if len(word) <= len(prefix) + _LONGEST_ENDING.get(len(prefix), 10):
             yield word
 
 
 @functools.cache
-def _alphabetical() -> Sequence[str]:
-    bands = _bands()  # whose words are in four runs already: sorted anew it takes twice as long
-    return sorted([*bands, *sorted(_listed() - bands.keys())])
+def _sorted_words() -> Sequence[str]:
+    bands = (
+        _band_by_word()
+    )  # whose words are in four runs already: sorted anew it takes twice as long
+    return sorted([*bands, *sorted(_everyday_words() - bands.keys())])
 
 
 @functools.cache
-def _bands() -> dict[str, int]:
+def _band_by_word() -> dict[str, int]:
     """Words of words.txt, each with its band."""
-    found: dict[str, int] = {}
-    for number, words in _read("words.txt").items():
-        found |= dict.fromkeys(words, int(number))
-    return found
+    band_by_word: dict[str, int] = {}
+    for number, words in _read_lists("words.txt").items():
+        band_by_word |= dict.fromkeys(words, int(number))
+    return band_by_word
 
 
 @functools.cache
-def _listed() -> frozenset[str]:
+def _everyday_words() -> frozenset[str]:
     lists = ("stop", "openers", "calendar", "units", "does", "common")
-    return frozenset[str]().union(*map(listed, lists))
+    return frozenset[str]().union(*map(word_list, lists))
 
 
-def listed(name: str) -> frozenset[str]:
+def word_list(name: str) -> frozenset[str]:
     """A list of lexicon.txt by its name, such as `stop`. Raises KeyError for another."""
-    return _lists()[name]
+    return _word_lists()[name]
 
 
 @functools.cache
-def _lists() -> dict[str, frozenset[str]]:
-    return {name: frozenset(words) for name, words in _read("lexicon.txt").items()}
+def _word_lists() -> dict[str, frozenset[str]]:
+    return {name: frozenset(words) for name, words in _read_lists("lexicon.txt").items()}
 
 
-def _read(file: str) -> dict[str, list[str]]:
+def _read_lists(file: str) -> dict[str, list[str]]:
     """A file's lists: each begins with its name and a colon, further lines of it are indented."""
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-    found: dict[str, list[str]] = {}
+    lists: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
         if line.startswith("#"):
             continue
         if not line.startswith(" ") and ": " in line:
             name, _, line = line.partition(": ")
-        found.setdefault(name, []).extend(line.split())
-    return found
+        lists.setdefault(name, []).extend(line.split())
+    return lists
