@@ -29,7 +29,7 @@ create table if not exists schema_migrations (
 
 
 class Migration(NamedTuple):
-    """One numbered file: `NNNN_verb_noun.sql`, applied once, never edited."""
+    """One numbered file: `NNNN_verb_noun.sql`, applied once, never edited or renamed."""
 
     number: int
     name: str
@@ -85,7 +85,8 @@ def migrate(
     see `missing`.
 
     Safe on every start and from several processes at once. Raises Misconfigured when a file that
-    was applied has been altered since, or is missing here.
+    was applied has been altered since or is missing here, and for a database that was created
+    before the first of these files was written.
     """
     applied: list[str] = []
     with _alone(owner):
@@ -112,17 +113,19 @@ def missing(
     files = migrations() if wanted is None else wanted
     owner.execute(_BOOKKEEPING)
     done = _applied(owner)
+    _refuse_other_history(files, done)
     _refuse_altered(files, done)
     return [file for file in files if file.number not in done]
 
 
 def newer(owner: psycopg.Connection[Any]) -> list[str]:
     """Applied migrations that come after the last one of this release, by name: the database is of
-    a later one."""
+    a later one. Raises Misconfigured for a database of another history."""
     with _alone(owner):  # `if not exists` still collides with whoever just makes it
         owner.execute(_BOOKKEEPING)
-    last = migrations()[-1].number
-    return [name for number, (name, _) in sorted(_applied(owner).items()) if number > last]
+    files, done = migrations(), _applied(owner)
+    _refuse_other_history(files, done)
+    return [name for number, (name, _) in sorted(done.items()) if number > files[-1].number]
 
 
 @contextmanager
@@ -182,6 +185,19 @@ def _batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
 def _applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     rows = owner.execute("select number, name, checksum from schema_migrations").fetchall()
     return {number: (name, checksum) for number, name, checksum in rows}
+
+
+def _refuse_other_history(files: list[Migration], done: dict[int, tuple[str, str]]) -> None:
+    """A database whose first migration is another one was created before the baseline: by files
+    that had the same numbers and no longer exist."""
+    first = done.get(files[0].number)
+    if first is not None and first[0] != files[0].name:
+        raise Misconfigured(
+            f"The database was created before this schema's baseline: its first migration is "
+            f"{first[0]}, here it is {files[0].name}. No migration leads from one to the other: "
+            "start with an empty database. After `make run` that means: delete the data directory "
+            "(STRANDLINE_DATA_DIR, by default .strandline)."
+        )
 
 
 def _refuse_altered(files: list[Migration], done: dict[int, tuple[str, str]]) -> None:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
 from strandline import trust
@@ -16,7 +15,6 @@ from strandline.db import Asker, Database
 from strandline.local.aws import LocalAws
 from strandline.models.embedding import Embedder
 from strandline.services.form_chains import close_idle, drop, retry_enrichment
-from strandline.services.migrate import migrate
 from strandline.services.worker import Worker
 from tests.strandline.services.folds import ALICE, Plain, append, hashes, tune
 from tests.strandline.services.stand_ins import WordEmbedder, embed_due, work_for
@@ -88,7 +86,6 @@ def test_a_chain_is_trusted_as_its_least_event(
             seen[chain["chain_id"]] = chain["trust"]
             assert chain["trust"] == trust.least(origin[one] for one in chain["event_ids"])
     assert set(seen.values()) >= {"document", "tool", "agent", "user"}
-    assert base.rows("select count(*) from chain_versions where trust is null") == [(0,)]
 
 
 def test_every_answer_that_shows_a_chain_shows_its_trust(
@@ -140,21 +137,3 @@ def test_what_is_gone_lowers_no_trust(base: Base, gateway: Gateway, worker: Work
     )
     retry_enrichment(worker, "acme", chain_id, LATER)
     assert [(c["version"], c["trust"]) for c in shown(gateway, "s-1")] == [(2, "user")]
-
-
-def test_what_an_earlier_release_wrote_is_looked_up_and_filled_in(
-    base: Base, gateway: Gateway, worker: Worker
-) -> None:
-    for session, origin in (("s-1", "user"), ("s-2", "tool")):
-        say(gateway, session, "harbour mooring", origin)
-        fold(base, worker)
-    before = base.rows("select chain_id, version, trust from chain_versions order by 1, 2")
-    assert [told for *_, told in before] == ["user", "tool"]
-    base.rows("update chain_versions set trust = null")
-    assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["tool"]
-    topics = gateway.call("GET", f"{SESSION}/s-1/analysis/topics", key=gateway.key()).body
-    assert [one["trust"] for one in topics["topics"]] == ["tool"]
-    base.rows("delete from schema_migrations where name = '0023_fill_chain_trust.sql'")
-    with psycopg.connect(base.owner_url, autocommit=True) as owner:
-        assert migrate(owner) == ["0023_fill_chain_trust.sql"]
-    assert base.rows("select chain_id, version, trust from chain_versions order by 1, 2") == before
