@@ -221,6 +221,19 @@ def test_a_key_of_another_deployment_secret_is_left_alone(
     assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
+def test_a_database_older_than_the_baseline_is_refused(stage: Base, first_key: str) -> None:
+    """It has migrations beyond this release's last: it must not pass for a newer one."""
+    deploy()
+    key = vault.read(first_key)
+    stage.rows("update schema_migrations set name = '0001_create_log.sql' where number = 1")
+    stage.rows("insert into schema_migrations values (99, '0099_fill_chain_trust.sql', '')")
+    was = stage.rows("select * from schema_migrations order by 1")
+    with pytest.raises(Misconfigured, match="created before this schema's baseline"):
+        deploy()
+    assert stage.rows("select * from schema_migrations order by 1") == was
+    assert vault.read(first_key) == key
+
+
 def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,9 +69,11 @@ def open_append(base: ScratchDatabase) -> psycopg.Connection[Any]:
         "cid": "bafyslow",
         "blob_stored": False,
         "pieces": [{"start": 0, "end": 13, "text": "a slow commit"}],
+        "bytes": 15,
     }
     done = connection.execute(
-        "select outcome from append_events(%s::jsonb, false)", (json.dumps([item]),)
+        "select outcome from append_events(%s, '{}', %s, %s, false)",
+        (asker.tenant, asker.writer, json.dumps([item])),
     )
     assert done.fetchone() == ("created",)
     return connection

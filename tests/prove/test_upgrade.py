@@ -52,6 +52,7 @@ def test_the_last_commit_with_another_schema_is_taken(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which only take their time here
     commit = find_previous_commit(clone)
+    assert commit is not None
     assert commit == git(clone, "rev-parse", "HEAD~2")
     place = tmp_path / "place"
     place.mkdir()
@@ -64,6 +65,32 @@ def test_the_last_commit_with_another_schema_is_taken(
     assert tests_pass(place, ["tests", "tests/of_tomorrow"], quiet=True)
     add_migration(place, "alter table t drop column c;")
     assert not tests_pass(place, ["tests"], quiet=True)
+
+
+@pytest.mark.parametrize("change", ["edited", "replaced", "moved here"])
+def test_a_commit_older_than_the_baseline_is_refused(
+    clone: Path, tmp_path: Path, change: str
+) -> None:
+    place = clone / MIGRATIONS
+    if change == "edited":
+        (place / "0001_grow.sql").write_text("select 'otherwise';")
+    elif change == "replaced":
+        (place / "0001_grow.sql").unlink()
+        (place / "0001_begin.sql").write_text("select 1;")
+    else:
+        git(clone, "mv", str(MIGRATIONS), "elsewhere")
+        git(clone, "commit", "-q", "-m", "the schema lay elsewhere")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        git(clone, "mv", "elsewhere", str(MIGRATIONS))
+    git(clone, "add", ".")
+    git(clone, "commit", "-q", "-m", "the baseline")
+    assert before(clone) is None
+    with pytest.raises(NoHistory, match="HEAD~1 is older than the baseline"):
+        lay_out(clone, "HEAD~1", tmp_path)
+    (place / "0003_grow.sql").write_text("select 3;")
+    git(clone, "add", ".")
+    git(clone, "commit", "-q", "-m", "a migration after the baseline")
+    assert before(clone) == git(clone, "rev-parse", "HEAD~1")
 
 
 def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(

@@ -4,6 +4,10 @@ Takes the last commit whose migrations differ from what lies here (or the one th
 the migrations of here over it, and runs that commit's own tests of its functions and services. Then
 it plants a migration that takes a column away, and those tests must notice.
 
+The history of the schema begins at its baseline: a commit with a migration that is not here, or not
+the same here, is refused. While no commit since the baseline has other migrations, only the planted
+fault is tried, on the code of the last commit.
+
 What lists the whole catalogue by name (tests/strandline/store) is not run: what a newer schema adds
 is no fault of it. Nor are the proofs: they are the same code at greater sizes.
 """
@@ -28,8 +32,14 @@ class NoHistory(Exception):
     """The commit before cannot be had here; says what to do."""
 
 
-def find_previous_commit(root: Path) -> str:
-    """The last commit whose migrations differ from those that lie in `root`. Raises NoHistory."""
+def find_previous_commit(root: Path) -> str | None:
+    """The last commit whose migrations differ from those that lie in `root`; None where that one is
+    older than the baseline. Raises NoHistory."""
+    commit = _find_other_schema(root)
+    return commit if _is_since_baseline(root, commit) else None
+
+
+def _find_other_schema(root: Path) -> str:
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
         raise NoHistory(f"{root} is no git checkout: run this in a clone.")
@@ -45,11 +55,26 @@ def find_previous_commit(root: Path) -> str:
     return commit
 
 
+def _is_since_baseline(root: Path, commit: str) -> bool:
+    """Whether each of that commit's migrations lies in `root`, the same: none is ever edited."""
+    if _git(root, "cat-file", "-e", f"{commit}:{MIGRATIONS}") is None:
+        return False  # another schema, or the same one before it was moved here
+    numbered = f"{MIGRATIONS}/[0-9]*.sql"
+    added = ("--no-renames", "--diff-filter=a")  # lower case: all but what was added since
+    return _git(root, "diff", "--name-only", *added, commit, "--", numbered) == ""
+
+
 def check_out(root: Path, commit: str, directory: Path) -> None:
-    """That commit's tree in `directory`, with the migrations that lie in `root`. Raises NoHistory."""
+    """That commit's tree in `directory`, with the migrations of `root`. Raises NoHistory."""
     archive = directory / "tree.tar"
     if _git(root, "archive", "--output", str(archive), commit) is None:
         raise NoHistory(f"There is no commit {commit} here: fetch it, tags and all.")
+    if not _is_since_baseline(root, commit):
+        archive.unlink()
+        raise NoHistory(
+            f"{commit} is older than the baseline of the schema: it has migrations that are not "
+            "here, or not the same here. Its code cannot run on this schema: name a later commit."
+        )
     with tarfile.open(archive) as tree:
         tree.extractall(directory, filter="data")
     archive.unlink()
@@ -82,14 +107,17 @@ def main(arguments: Sequence[str]) -> int:
         checkout = Path(directory)
         try:
             commit = arguments[0] if arguments else find_previous_commit(ROOT)
-            check_out(ROOT, commit, checkout)
+            check_out(ROOT, commit or "HEAD", checkout)
         except NoHistory as none:
             print(f"upgrade: {none}", file=sys.stderr)
             return 2
-        print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
-        if not tests_pass(checkout, TESTS):
-            print("upgrade: a release must expand before it contracts: docs/upgrade.md")
-            return 1
+        if commit is None:
+            print("upgrade: the schema is at its baseline: no older code runs on it", flush=True)
+        else:
+            print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
+            if not tests_pass(checkout, TESTS):
+                print("upgrade: a release must expand before it contracts: docs/upgrade.md")
+                return 1
         add_migration(checkout, FAULT)
         if tests_pass(checkout, FAULT_TESTS, quiet=True):
             print("upgrade: a column was taken away, and nothing noticed", file=sys.stderr)

@@ -2,8 +2,8 @@
 
 Source A's reading of Ebbinghaus: heat = I·e^(-Δt/(τ·S)), with I = min(1, w₁·importance +
 w₂·density) and Δt the hours since the last access; S starts at 1 and each recall that counts makes
-it stronger. Migration 0014 says the same in SQL, for statements over many chains; a test holds the
-two equal.
+it stronger. The migration 0016_create_heat.sql says the same in SQL, for statements over many
+chains; a test holds the two equal.
 """
 
 from collections.abc import Iterable

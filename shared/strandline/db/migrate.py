@@ -29,7 +29,7 @@ create table if not exists schema_migrations (
 
 
 class Migration(NamedTuple):
-    """One numbered file: `NNNN_verb_noun.sql`, applied once, never edited."""
+    """One numbered file: `NNNN_verb_noun.sql`, applied once, never edited or renamed."""
 
     number: int
     name: str
@@ -87,7 +87,8 @@ def migrate(
     see `missing`.
 
     Safe on every start and from several processes at once. Raises Misconfigured when a file that
-    was applied has been altered since, or is missing here.
+    was applied has been altered since or is missing here, and for a database that was created
+    before the first of these files was written.
     """
     applied_names: list[str] = []
     with _migration_lock(owner):
@@ -114,17 +115,19 @@ def list_pending(
     files = list_migrations() if migration_files is None else migration_files
     owner.execute(_CREATE_MIGRATIONS_TABLE)
     applied = _read_applied(owner)
+    _require_same_history(files, applied)
     _require_unaltered(files, applied)
     return [file for file in files if file.number not in applied]
 
 
 def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
     """Applied migrations that come after the last one of this release, by name: the database is of
-    a later one."""
+    a later one. Raises Misconfigured for a database of another history."""
     with _migration_lock(owner):  # `if not exists` still collides with whoever just makes it
         owner.execute(_CREATE_MIGRATIONS_TABLE)
-    last = list_migrations()[-1].number
-    return [name for number, (name, _) in sorted(_read_applied(owner).items()) if number > last]
+    files, applied = list_migrations(), _read_applied(owner)
+    _require_same_history(files, applied)
+    return [name for number, (name, _) in sorted(applied.items()) if number > files[-1].number]
 
 
 @contextmanager
@@ -186,6 +189,19 @@ def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> 
 def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     rows = owner.execute("select number, name, checksum from schema_migrations").fetchall()
     return {number: (name, checksum) for number, name, checksum in rows}
+
+
+def _require_same_history(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:
+    """A database whose first migration is another one was created before the baseline: by files
+    that had the same numbers and no longer exist."""
+    first = applied.get(files[0].number)
+    if first is not None and first[0] != files[0].name:
+        raise Misconfigured(
+            f"The database was created before this schema's baseline: its first migration is "
+            f"{first[0]}, here it is {files[0].name}. No migration leads from one to the other: "
+            "start with an empty database. After `make run` that means: delete the data directory "
+            "(STRANDLINE_DATA_DIR, by default .strandline)."
+        )
 
 
 def _require_unaltered(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:

@@ -257,8 +257,7 @@ def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[Sho
     return access.fetch(
         ShortTermEvent,
         """
-        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by,
-            coalesce(v.trust, least_trust(v.chain_id, v.version)) as trust
+        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by, v.trust
         from event_rows e
         left join chain_events c on c.tenant_id = current_tenant() and c.event_id = e.event_id
         left join chains h on h.tenant_id = c.tenant_id and h.chain_id = c.chain_id

@@ -18,8 +18,10 @@ import psycopg
 import pytest
 
 from strandline import cli
+from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
 from strandline.local import demo
+from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
 from strandline.local.runtime import (
     LocalService,
@@ -96,6 +98,26 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
                 held = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
                 assert held.rowcount == 0
                 admin.execute(hold)
+
+
+def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: Path) -> None:
+    older = Migration(1, "0001_create_log.sql", "create table events (a int)")
+    place.mkdir(mode=0o755)
+    with EmbeddedPostgres(place / "postgres") as server:
+        with psycopg.connect(server.dsn(), autocommit=True) as admin:
+            admin.execute("create database strandline")
+        with psycopg.connect(server.dsn("strandline"), autocommit=True) as admin:
+            prepare_roles(admin, {})
+            admin.execute("set role strandline_owner")
+            assert migrate(admin, [older]) == [older.name]
+    with (
+        pytest.raises(Misconfigured, match=r"0001_create_log.*delete the data directory"),
+        running(place, 0),
+    ):
+        raise AssertionError("it serves")
+    shutil.rmtree(place)
+    with running(place, 0) as service:
+        assert call(service, "/api/v1/events", EVENT)["seq"] == 1
 
 
 def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(

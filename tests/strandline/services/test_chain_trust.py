@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
-from strandline.db.migrate import migrate
 from strandline.embeddings.embedder import Embedder
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
@@ -88,7 +86,6 @@ def test_a_chain_is_trusted_as_its_least_event(
             seen[chain["chain_id"]] = chain["trust"]
             assert chain["trust"] == trust.least_trusted(origin[one] for one in chain["event_ids"])
     assert set(seen.values()) >= {"document", "tool", "agent", "user"}
-    assert scratch_db.rows("select count(*) from chain_versions where trust is null") == [(0,)]
 
 
 def test_every_answer_that_shows_a_chain_shows_its_trust(
@@ -142,24 +139,3 @@ def test_what_is_gone_lowers_no_trust(
     )
     retry_enrichment(worker, "acme", chain_id, LATER)
     assert [(c["version"], c["trust"]) for c in shown(gateway, "s-1")] == [(2, "user")]
-
-
-def test_what_an_earlier_release_wrote_is_looked_up_and_filled_in(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
-) -> None:
-    for session, origin in (("s-1", "user"), ("s-2", "tool")):
-        say(gateway, session, "harbour mooring", origin)
-        fold(scratch_db, worker)
-    before = scratch_db.rows("select chain_id, version, trust from chain_versions order by 1, 2")
-    assert [told for *_, told in before] == ["user", "tool"]
-    scratch_db.rows("update chain_versions set trust = null")
-    assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["tool"]
-    topics = gateway.call("GET", f"{SESSION}/s-1/analysis/topics", key=gateway.key()).body
-    assert [one["trust"] for one in topics["topics"]] == ["tool"]
-    scratch_db.rows("delete from schema_migrations where name = '0023_fill_chain_trust.sql'")
-    with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
-        assert migrate(owner) == ["0023_fill_chain_trust.sql"]
-    assert (
-        scratch_db.rows("select chain_id, version, trust from chain_versions order by 1, 2")
-        == before
-    )

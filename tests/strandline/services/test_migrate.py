@@ -11,7 +11,14 @@ import pytest
 from psycopg import sql
 
 from strandline.db import migrate as db_migrate
-from strandline.db.migrate import Migration, list_migrations, list_pending, migrate, prepare_roles
+from strandline.db.migrate import (
+    Migration,
+    list_migrations,
+    list_newer,
+    list_pending,
+    migrate,
+    prepare_roles,
+)
 from strandline.errors import Misconfigured
 from strandline.local.postgres import EmbeddedPostgres
 from tests.support import PASSWORDS, ScratchDatabase, unique_name
@@ -94,6 +101,26 @@ def test_a_database_newer_than_the_release_is_refused(empty: ScratchDatabase) ->
         run(empty, [ONE])
 
 
+OTHER = Migration(1, "0001_create_log.sql", "create table log (a int);")
+"""The first migration before the baseline, by its name."""
+
+
+def test_a_database_older_than_the_baseline_is_refused_with_the_way_out(
+    empty: ScratchDatabase,
+) -> None:
+    count = len(list_migrations())
+    rest = [Migration(n, f"{n:04}_grow.sql", "select 1") for n in range(2, count + 3)]
+    run(empty, [OTHER, *rest])
+    there = tables(empty)
+    with pytest.raises(Misconfigured, match=r"before .* baseline.*0001_create_log.*empty database"):
+        run(empty)
+    with psycopg.connect(empty.owner_url, autocommit=True) as owner:
+        for look in (list_pending, list_newer):  # it has higher numbers, but it is not newer
+            with pytest.raises(Misconfigured, match="delete the data directory"):
+                look(owner)
+    assert tables(empty) == there == {"log", "schema_migrations"}
+
+
 def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchDatabase) -> None:
     broken = Migration(2, "0002_break.sql", "create table half (a int); select 1 / 0;")
     with pytest.raises(psycopg.errors.DivisionByZero):
@@ -146,32 +173,6 @@ def test_roles_are_prepared_again_without_harm(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.admin_url, autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     assert run(empty, [ONE]) == [ONE.name]
-
-
-def test_what_was_stored_before_bytes_were_counted_is_counted(empty: ScratchDatabase) -> None:
-    """0008 counts tenant by tenant, as the owner: a payload once, for who brought it first."""
-    run(empty, list_migrations()[:7])
-    event = """
-        insert into events (tenant_id, event_id, scope_id, seq, participants, channel, role, type,
-            origin, writer, content, blob_cid, blob_size, recorded_at, cid)
-        values (%s, gen_random_uuid(), %s, %s, '{user:alice}', 'http', 'user', 'message', 'user',
-            '*', %s, %s, %s, now() + %s * interval '1 second', 'cid')
-    """
-    scope = "00000000-0000-8000-8000-000000000001"
-    for tenant in ("acme", "beta"):
-        empty.rows("insert into tenants (tenant_id) values (%s)", tenant)
-        empty.rows(
-            "insert into scopes (tenant_id, scope_id, participants, last_seq)"
-            " values (%s, %s, '{user:alice}', 3)",
-            tenant,
-            scope,
-        )
-        empty.rows(event, tenant, scope, 1, "x" * 1000, None, None, 1)
-        empty.rows(event, tenant, scope, 2, None, "blob", 70_000, 2)
-        empty.rows(event, tenant, scope, 3, None, "blob", 70_000, 3)
-    run(empty)
-    stored = empty.rows("select tenant_id, stored_bytes from scopes order by 1")
-    assert stored == [("acme", 71_006), ("beta", 71_006)]
 
 
 BATCH = 20

@@ -40,7 +40,6 @@ PROBED = (
     "writers_of_uploads",
     "tenants_to_warm",
     "tenants_to_sweep",
-    "tenants_to_archive",
     "tenants_to_collect",
     "next_sweep",
     "next_archive",
@@ -229,7 +228,6 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     "planner",
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
-        "select * from tenants_to_archive('infinity', 'infinity')",
         "select * from tenants_to_collect('infinity', '6 hours', '0')",
     ],
 )
@@ -359,7 +357,7 @@ UNASKED = {
     "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
     "append_many": "select * from append_many(null, null, null, '[]', false)",
     "append_plain": "select 1 from append_plain('{}') p where p.outcome is not null",
-    "append_events": "select * from append_events('[]', false)",
+    "append_events": "select * from append_events(null, null, null, '[]', false)",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",
     "take_seqs": "select unnest(take_seqs(array[]::append_item[]))",
     "make_scope": "select make_scope(null::append_item) where false",
@@ -369,7 +367,6 @@ UNASKED = {
     # Pure: they are given all that they work with.
     "any_word": "select any_word('tide') where false",
     "trust_rank": "select trust_rank('user') where false",
-    "least_trust": "select 1 where least_trust(gen_random_uuid(), 1) is not null",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",
     "any_of": "select any_of('tide') where false",
     "needed_words": "select needed_words('tide') where false",
@@ -392,7 +389,6 @@ UNASKED = {
     "tenants_to_measure": "select * from tenants_to_measure(now(), 10) where false",
     "tenants_to_warm": "select * from tenants_to_warm('{}', now()) where false",
     "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
-    "tenants_to_archive": "select * from tenants_to_archive(now(), now()) where false",
     "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
     "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
     "tenants_to_collect": "select * from tenants_to_collect('infinity', '6 hours', '0')"
@@ -506,15 +502,15 @@ def test_nobody_can_append(app: Connection[Any]) -> None:
         '[{"n": 0, "event_id": "0198c5a0-0000-7000-8000-000000000000", "participants": ["user:x"],'
         ' "scope_id": "0198c5a0-0000-8000-8000-000000000000", "session_id": "", "channel": "http",'
         ' "role": "user", "type": "message", "origin": "user", "content": "x", "parts": [],'
-        ' "metadata": {}, "edges": [], "pieces": [], "cid": "c", "blob_stored": false}]'
+        ' "metadata": {}, "edges": [], "pieces": [], "cid": "c", "blob_stored": false, "bytes": 3}]'
     )
     with pytest.raises((errors.InsufficientPrivilege, errors.NotNullViolation)):
-        app.execute("select * from append_events(%s::jsonb, false)", (item,))
+        app.execute("select * from append_events(null, null, null, %s, false)", (item,))
 
     def append_for_another() -> None:
         with app.transaction():
-            ask(app, "acme", viewer_text(["user:bob"]), "user:bob")
-            app.execute("select * from append_events(%s::jsonb, false)", (item,))
+            bob = ("acme", viewer_text(["user:bob"]), "user:bob")
+            app.execute("select * from append_events(%s, %s, %s, %s, false)", (*bob, item))
 
     with pytest.raises(errors.InsufficientPrivilege):
         append_for_another()

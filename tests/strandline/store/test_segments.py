@@ -26,18 +26,20 @@ LAY = (
     " now() from generate_series(1, %(chains)s) n",
     "insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,"
     " made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,"
-    " summary, entities, importance, density, quality, settings, models, content_hash)"
+    " summary, entities, importance, density, quality, settings, models, content_hash,"
+    " trust)"
     " select tenant_id, chain_id, 1, scope_id, participants, session_id,"
     " 2 * row_number() over (order by last_event_at), 'break', 1, 2, 2, last_event_at,"
-    " last_event_at, 'tides', 'late', '[]', 0.5, 0.5, 1, '{}', '{}', '' from chains",
+    " last_event_at, 'tides', 'late', '[]', 0.5, 0.5, 1, '{}', '{}', '', 'user' from chains",
 )
 JOIN = (
     "insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,"
     " made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,"
-    " summary, entities, importance, density, quality, settings, models, content_hash)"
+    " summary, entities, importance, density, quality, settings, models, content_hash,"
+    " trust)"
     " select tenant_id, chain_id, version + 1, scope_id, participants, %s, %s, 'break', 1, 9, 4,"
-    " started_at, %s, topic, summary, entities, 0.5, 0.5, 1, '{}', '{}', '' from chain_versions"
-    " where chain_id = %s",
+    " started_at, %s, topic, summary, entities, 0.5, 0.5, 1, '{}', '{}', '', 'user'"
+    " from chain_versions where chain_id = %s",
     "update chains set version = version + 1, last_event_at = %s where chain_id = %s",
 )
 

@@ -1,13 +1,13 @@
--- Roles and extensions, made once per cluster and database by its administrator (on Aurora the
--- master user, on one machine the embedded server's superuser), before any migration. Idempotent.
--- Passwords are set apart from this file.
+-- Roles and extensions, created by the administrator before any migration: once per cluster (roles) and
+-- database (the rest). On Aurora that is the master user, on one machine the embedded server's superuser.
+-- Idempotent. Passwords are set elsewhere.
 
 do $$
 declare
     wanted text;
 begin
-    -- owner: migrations only. app: the service. The others own one narrow SECURITY DEFINER
-    -- function each, cannot log in, and can do nothing else.
+    -- owner: migrations only. app: the service. Each of the others owns SECURITY DEFINER functions of
+    -- one kind, cannot log in, and can do nothing else.
     foreach wanted in array array[
         'strandline_owner', 'strandline_app',
         'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard',
@@ -16,7 +16,7 @@ begin
         begin
             execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole', wanted);
         exception when duplicate_object or unique_violation then
-            null;  -- roles belong to the cluster: another database, or another session just now, made it
+            null;  -- roles belong to the cluster: another database or session has created it
         end;
     end loop;
 end $$;
@@ -36,22 +36,22 @@ end $$;
 -- start-up options, so these lie on the role.
 alter role strandline_app set idle_in_transaction_session_timeout = '10s';
 alter role strandline_app set lock_timeout = '10s';
--- Aurora pauses when nobody is connected, and a Lambda that is frozen between two calls cannot hang
--- up: the server does, and the next call connects anew (see db.py). RDS Proxy ends idle sessions by
--- itself, and a database behind it never pauses.
+-- Aurora pauses when nobody is connected, and a Lambda that is frozen between two calls cannot
+-- disconnect: the server does, and the next call connects again (see db.py). RDS Proxy ends idle
+-- sessions by itself, and a database behind it never pauses.
 alter role strandline_app set idle_session_timeout = '1min';
--- What has less time left than this, or more, says so in its transaction (see db.py).
+-- The default; a caller with another deadline sets its own in its transaction (see db.py).
 alter role strandline_app set statement_timeout = '20s';
 -- Times are read and written in UTC, whatever the server's zone: year 1 has no earlier one.
 alter role strandline_app set timezone = 'UTC';
 
--- SET without INHERIT: the owner may hand a function to these roles, but their policies, which see
--- all tenants, never apply to the owner itself.
+-- SET without INHERIT: the owner may make these roles the owners of functions, but their policies,
+-- which see all tenants, never apply to the owner itself.
 grant strandline_keys, strandline_search, strandline_planner, strandline_guard, strandline_append
     to strandline_owner with inherit false, set true;
 
--- Temporary tables would fill the disk beside every quota, and nobody here needs one. (Large objects
--- would too; what makes them belongs to the superuser, whom Aurora gives to nobody.)
+-- Temporary tables could fill the disk past every quota, and no role here needs one. (Large objects
+-- could too, but the functions that create them belong to the superuser, which Aurora gives to nobody.)
 do $$
 begin
     execute format('revoke temporary on database %I from public', current_database());

@@ -1,31 +1,48 @@
--- Chains: what the log's topics became, and how warm they are. All of it can be dropped and folded
--- again from events, vectors and decisions.
+-- Chains: the topics that the log's events were folded into, and how warm they are. All of it can be
+-- dropped and folded again from events, vectors and decisions.
 
--- How far a scope is folded, moved only together with fold_no: a compare-and-swap.
-alter table scopes
-    add column folded_seq bigint not null default 0,
-    -- How far it was ever folded: up to here a replay goes by the settings that were decided then.
-    add column settled_seq bigint not null default 0;
-grant update (folded_seq, settled_seq) on scopes to strandline_app;
+-- folding ------------------------------------------------------------------------------------------
 
--- What an open lane waits for: the sweeper closes it when nobody has said anything for a while. Its
--- `open` is {"after": the seq after which the lane's events are open, "user": the event that the next
--- user message is compared with}. A lane with nothing open has no row.
-alter table lanes add column idle_at timestamptz;
+-- A lane with something open. `open` is {"after": the seq after which the lane's events are open,
+-- "user": the event that the next user message is compared with}. A lane with nothing open has no row.
+create table lanes (
+    tenant_id text not null,
+    scope_id uuid not null,
+    session_id text not null,
+    participants text[] not null,
+    folded_seq bigint not null default 0,
+    open jsonb not null default '{}',
+    idle_at timestamptz,  -- when the sweeper closes it, if nobody has said anything until then
+    primary key (tenant_id, scope_id, session_id),
+    foreign key (tenant_id, scope_id) references scopes
+);
 create index lanes_idle on lanes (tenant_id, idle_at) where idle_at is not null;
-grant update (idle_at) on lanes to strandline_app;
-grant delete on lanes to strandline_app;
 
--- One decision of a kind about an event, committed with the fold that it decided. It takes effect
--- when the scope is folded up to at_seq, in a replay as it did at first.
-alter table decisions add column attempt int not null default 0;
-alter table decisions add column at_seq bigint not null default 0;
+-- A decision of a kind about an event, committed with the fold that took it. It takes effect when the
+-- scope is folded up to at_seq, in a replay as at first.
+create table decisions (
+    tenant_id text not null,
+    decision_id uuid not null,
+    scope_id uuid not null,
+    participants text[] not null,
+    event_id uuid not null,
+    kind text not null,
+    body jsonb not null,
+    decided_at timestamptz not null default now(),
+    attempt int not null default 0,
+    at_seq bigint not null default 0,
+    primary key (tenant_id, decision_id),
+    foreign key (tenant_id, scope_id) references scopes,
+    foreign key (tenant_id, event_id) references events
+);
 create unique index decisions_once on decisions (tenant_id, scope_id, event_id, kind, attempt);
 create index decisions_at on decisions (tenant_id, scope_id, at_seq);
 create index decisions_settings on decisions (tenant_id, scope_id, at_seq) where kind = 'settings';
 
--- A closed run of events on one topic. What it says is its newest version's; here stands what changes:
--- its place in lists, and what use does to it.
+-- chains -------------------------------------------------------------------------------------------
+
+-- A closed run of events on one topic. Its text is that of its newest version. Here stands what
+-- changes: its place in lists, and the effect of use.
 create table chains (
     tenant_id text not null,
     chain_id uuid not null,  -- a hash of scope and first event: the same again after a replay
@@ -34,16 +51,16 @@ create table chains (
     session_id text not null,  -- the lane it began in
     version int not null check (version > 0),
     status text not null check (status in ('active', 'rejected', 'archived')),
-    last_event_at timestamptz not null,  -- by the callers' clock: lists are in this order
+    last_event_at timestamptz not null,  -- by the callers' clock: the order of lists
     created_at timestamptz not null,  -- by ours: heat starts here
-    -- Heat's state, see heat.py: what it was worth when it was formed, and what use made of it.
+    -- Heat's state, see heat.py: its value when the chain was formed, and the effect of use.
     importance double precision not null check (importance between 0 and 1),
     density double precision not null check (density between 0 and 1),
     strength double precision not null default 1 check (strength >= 1),
     accessed_at timestamptz not null,
     boosted_at timestamptz,  -- the last recall that made it stronger
     cold_at timestamptz not null,  -- when the archiver may take it, if nobody recalls it before
-    promote_until timestamptz not null,  -- so long it is warm enough for the graph
+    promote_until timestamptz not null,  -- until then it is warm enough for the graph
     archived_at timestamptz,
     primary key (tenant_id, chain_id),
     foreign key (tenant_id, scope_id) references scopes,
@@ -52,7 +69,7 @@ create table chains (
 create index chains_newest on chains (tenant_id, scope_id, last_event_at desc, chain_id);
 create index chains_cold on chains (tenant_id, cold_at) where status = 'active';
 
--- Immutable: a merge, or a retry, writes a new one.
+-- Immutable: a merge or a retry writes a new one.
 create table chain_versions (
     tenant_id text not null,
     chain_id uuid not null,
@@ -60,7 +77,7 @@ create table chain_versions (
     scope_id uuid not null,
     participants text[] not null,
     session_id text not null,  -- the lane of the run that it took in
-    made_at_seq bigint not null,  -- the scope's mark at which this version took over
+    made_at_seq bigint not null,  -- how far the scope was folded when this version replaced the last
     closed_by text not null check (closed_by in ('break', 'force', 'gap', 'idle', 'retry')),
     merged boolean not null default false,  -- it took in a later run
     first_seq bigint not null,
@@ -79,22 +96,25 @@ create table chain_versions (
     settings jsonb not null,  -- the thresholds that it was cut and judged by
     models jsonb not null,  -- {"summarise": {"model", "prompt", "fell_back"}, ...}
     content_hash bytea not null,  -- SHA-256 over all that a reader is shown, and the events' ids
+    -- The least trusted origin of its events: a chain made of a tool's output or of a document is worth
+    -- no more than that, however good its summary is.
+    trust text not null check (trust in ('document', 'tool', 'agent', 'user', 'system')),
     primary key (tenant_id, chain_id, version),
     foreign key (tenant_id, chain_id) references chains deferrable initially deferred,
     foreign key (tenant_id, scope_id) references scopes
 );
 alter table chains add foreign key (tenant_id, chain_id, version) references chain_versions
-    deferrable initially deferred;
+    deferrable initially deferred;  -- the two tables refer to each other
 create index chain_versions_session on chain_versions (tenant_id, scope_id, session_id, chain_id);
 create index chain_versions_made on chain_versions (tenant_id, scope_id, made_at_seq);
 
--- What use made of a chain that was dropped, until it is folded again up to this version.
+-- The effect of use on a chain that was dropped, until it is folded again up to this version.
 create table chain_use (
     tenant_id text not null,
     chain_id uuid not null,
     scope_id uuid not null,
     participants text[] not null,
-    version int not null,  -- the newest that there was
+    version int not null,  -- the newest before the drop
     strength double precision not null,
     accessed_at timestamptz not null,
     boosted_at timestamptz,
@@ -118,7 +138,7 @@ create table chain_events (
 );
 create index chain_events_chain on chain_events (tenant_id, chain_id, seq);
 
--- Of the newest version of chains that are active; an archived chain has none.
+-- Vectors of the newest version of active chains; an archived chain has none.
 create table chain_vectors (
     tenant_id text not null,
     space text not null,
@@ -129,8 +149,11 @@ create table chain_vectors (
     primary key (tenant_id, space, scope_id, chain_id),
     foreign key (tenant_id, chain_id) references chains deferrable initially deferred
 );
+-- A new version removes the chain's vectors in every space: by the primary key, in which the space
+-- comes first, that would read all of a tenant's vectors.
+create index chain_vectors_chain on chain_vectors (tenant_id, chain_id);
 
--- The one record of use: each time a chain was given as an answer to a question. Folded into the
+-- The one record of use: each time a chain was part of an answer to a question. Folded into the
 -- chain's strength in the background, each row once. No foreign key to chains: use is a fact, and
 -- stays while its chain is dropped and folded again under the same id.
 create table recalls (
@@ -147,45 +170,63 @@ create table recalls (
 create index recalls_new on recalls (tenant_id, chain_id, recalled_at) where folded_at is null;
 create index recalls_folded on recalls (tenant_id, folded_at) where folded_at is not null;
 
--- A tenant's own thresholds, where they differ from the deployment's: see tuning.py.
-alter table tenants add column tuning jsonb not null default '{}';
-grant update (tuning) on tenants to strandline_app;
-
--- Only for as long as it takes to hang it up: the guard's function is its own.
-set local role strandline_guard;
-grant execute on function refuse_erased_event to strandline_owner;
-reset role;
-create trigger refuse_erased_event after insert on chain_events referencing new table as citing
-    for each statement execute function refuse_erased_event();
-set local role strandline_guard;
-revoke execute on function refuse_erased_event from strandline_owner;
-reset role;
+-- row-level security and grants --------------------------------------------------------------------
 
 do $$
 declare
     guarded text;
 begin
-    foreach guarded in array array['chains', 'chain_versions', 'chain_use', 'chain_events',
-        'chain_vectors', 'recalls'] loop
+    foreach guarded in array array['lanes', 'decisions', 'chains', 'chain_versions', 'chain_use',
+        'chain_events', 'chain_vectors', 'recalls'] loop
         execute format(
             'create policy in_view on %I to strandline_app, strandline_owner '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
             guarded);
+        execute format('create policy of_scope on %I as restrictive for insert to public '
+            'with check (is_scope_of(scope_id, tenant_id, participants))', guarded);
         execute format('alter table %I enable row level security', guarded);
         execute format('alter table %I force row level security', guarded);
+        execute format('grant select, insert on %I to strandline_app', guarded);
+    end loop;
+    foreach guarded in array array['lanes', 'chains', 'chain_versions', 'chain_events',
+        'chain_vectors', 'recalls'] loop
         execute format('create policy planner_reads on %I for select to strandline_planner using (true)',
             guarded);
         execute format('grant select on %I to strandline_planner', guarded);
-        execute format('grant select, insert, delete on %I to strandline_app', guarded);
     end loop;
 end $$;
-drop policy planner_reads on chain_use;
-revoke select on chain_use from strandline_planner;
-create policy planner_reads on lanes for select to strandline_planner using (true);
-grant select on lanes to strandline_planner;
+grant delete on lanes, chains, chain_versions, chain_use, chain_events, chain_vectors, recalls
+    to strandline_app;
+grant update (folded_seq, open, idle_at) on lanes to strandline_app;
 grant update (version, status, last_event_at, importance, density, strength, accessed_at, boosted_at,
     cold_at, promote_until, archived_at) on chains to strandline_app;
 grant update (version, strength, accessed_at, boosted_at, archived_at) on chain_use to strandline_app;
-grant update (folded_at) on recalls to strandline_app;
 grant update (embedding) on chain_vectors to strandline_app;
+grant update (folded_at) on recalls to strandline_app;
+
+-- reading ------------------------------------------------------------------------------------------
+
+-- How far an origin is trusted, from 1. `system` comes from the tenant's own service, since no
+-- credential bound to a user can write it; `user` from a person, `agent` from a model, `tool` from
+-- wherever an agent reached, `document` from its unknown author. An unknown origin is trusted least.
+create function trust_rank(p_origin text) returns int language sql immutable parallel safe
+    return coalesce(array_position(array['document', 'tool', 'agent', 'user', 'system'], p_origin), 0);
+
+-- A chain as each of its versions describes it, with the first 200 of its events. With the caller's
+-- rights, so that row-level security holds.
+create view chain_details with (security_invoker = true) as
+    select c.chain_id, c.scope_id, c.participants, c.session_id, c.status, c.created_at, c.importance,
+        c.density, c.strength, c.accessed_at, c.boosted_at, c.cold_at, c.promote_until, c.archived_at,
+        v.version, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+        v.last_event_at, v.topic, v.summary, v.entities, v.coherence, v.quality, v.rejected, v.models,
+        cited.event_ids, v.trust
+    from chains c
+    join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+    cross join lateral (
+        select coalesce(array_agg(e.event_id order by e.seq), '{}') as event_ids
+        from (
+            select e.event_id, e.seq from chain_events e
+            where e.tenant_id = c.tenant_id and e.chain_id = c.chain_id and e.since_version <= v.version
+            order by e.seq limit 200) e) cited;
+grant select on chain_details to strandline_app;

@@ -1,10 +1,11 @@
--- Client certificates: for whom a certificate's subject stands, where mutual TLS is a way in. The
--- certificate itself is not kept: the gateway's trust store says which authorities are believed.
+-- Client certificates (mutual TLS): which principal a certificate's subject stands for. Certificates
+-- themselves are not stored: the gateway's trust store says which authorities are accepted.
 
 create table certificate_principals (
     tenant_id text not null references tenants,
     certificate_id uuid not null,
-    subject text not null check (subject <> '' and length(subject) <= 1024),  -- in strandline.distinguished's spelling
+    -- Both names in the service's spelling of RFC 4514.
+    subject text not null check (subject <> '' and length(subject) <= 1024),
     issuer text check (issuer <> '' and length(issuer) <= 1024),  -- null: any authority of the trust store
     user_name text check (user_name like 'user:%'),  -- null: bound to no user
     scopes text[] not null check (scopes <@ array['read', 'write', 'admin', 'operator'] and scopes <> '{}'),
@@ -15,7 +16,7 @@ create table certificate_principals (
     xid xid8 not null default pg_current_xact_id(),
     primary key (tenant_id, certificate_id)
 );
--- A subject stands for one principal in the whole deployment: it is found before any tenant is known.
+-- A subject is looked up before its tenant is known: it stands for one principal in the whole deployment.
 create unique index certificate_principals_subject
     on certificate_principals (subject, coalesce(issuer, '')) where revoked_at is null;
 create index certificate_principals_newest
@@ -31,9 +32,10 @@ grant insert (tenant_id, certificate_id, subject, issuer, user_name, scopes, lab
     on certificate_principals to strandline_app;
 grant update (revoked_at) on certificate_principals to strandline_app;
 
--- Whom these names stand for, told to whoever knows them whole; a row that names the issuer goes
--- before one that leaves it open.
 grant create on schema public to strandline_keys;
+
+-- The principal of these names, for a caller that knows them whole. A row that names the issuer comes
+-- before one that leaves it open.
 create function find_certificate_principal(p_subject text, p_issuer text)
 returns table (tenant_id text, certificate_id uuid, user_name text, scopes text[], expires_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
@@ -45,4 +47,5 @@ $$;
 revoke execute on function find_certificate_principal from public;
 grant execute on function find_certificate_principal to strandline_app;
 alter function find_certificate_principal owner to strandline_keys;
+
 revoke create on schema public from strandline_keys;

@@ -1,7 +1,7 @@
--- Heat in SQL: what heat.py says in Python, for statements over many chains. A test holds the two
--- equal; the constants are explained there. `p_tuning` is a Tuning as JSON.
+-- Heat in SQL: the formula of heat.py, for statements over many chains. A test holds the two equal; the
+-- constants are explained there. `p_tuning` is a Tuning as JSON.
 
--- Weight times share; nothing where one of them is as good as 0: a product too small is an error here.
+-- Weight times share; 0 where one of them is as good as 0: a product too small is an error in Postgres.
 create function heat_part(p_weight float8, p_share float8) returns float8
 language sql immutable parallel safe
     return case when least(p_weight, p_share) < 1e-50 then 0 else p_weight * p_share end;
@@ -46,7 +46,7 @@ returns timestamptz language sql stable parallel safe
     return p_accessed_at + make_interval(secs => 3600 *
         hours_above('promote', p_importance, p_density, p_strength, p_tuning));
 
--- What recalls at these times, in any order and doubled or not, make of strength and its last boost.
+-- The strength and last boost that recalls at these times lead to, in any order and doubled or not.
 create function recalled(
     p_strength float8, p_boosted_at timestamptz, p_times timestamptz[], p_tuning jsonb,
     out strength float8, out boosted_at timestamptz)
@@ -66,15 +66,8 @@ begin
     end loop;
 end $$;
 
--- The settings that a tenant's stored cold_at and promote_until go by, and, while the chains are
--- gone through after a change, the last that was done. Never: none were made yet.
-alter table tenants
-    add column warmed_by jsonb not null default '{}',
-    add column warmed_to uuid;
-grant update (warmed_by, warmed_to) on tenants to strandline_app;
-
--- The next chains after this one, held. The planner thinks that few are in anybody's view, and would
--- sort all of a tenant's for each of its parts.
+-- Lock the next chains after this one. The planner expects few chains to be in view, and would sort all
+-- of a tenant's chains for each call.
 create function hold_chains_after(p_after uuid, p_limit int) returns setof uuid
 language sql set search_path = pg_catalog, public, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -83,17 +76,18 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
     order by c.chain_id limit p_limit for no key update
 $$;
 
--- A tenant's heat settings: the deployment's, which name them, but for what the tenant set.
+-- A tenant's heat settings: the deployment's, which lists them all, with those that the tenant set.
 create function heat_settings(p_deployment jsonb, p_tuning jsonb) returns jsonb
 language sql immutable parallel safe
     return p_deployment || coalesce((
         select jsonb_object_agg(s.key, s.value) from jsonb_each(p_tuning) s
         where p_deployment ? s.key and s.value <> 'null'), '{}');
 
--- Tenant ids, and nothing else about them, where recalls of chains that are there wait to be folded,
--- ones folded before `p_before` to be removed, or chains to be gone through.
-grant select (tuning, warmed_by, warmed_to) on tenants to strandline_planner;
 grant create on schema public to strandline_planner;
+
+-- Tenant ids, and nothing else about them, with recalls of existing chains that wait to be folded, with
+-- recalls folded before `p_before` that are to be removed, or with chains to be recomputed because a
+-- setting changed.
 create function tenants_to_warm(p_deployment jsonb, p_before timestamptz)
 returns table (tenant_id text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
@@ -111,4 +105,5 @@ $$;
 revoke execute on function tenants_to_warm from public;
 grant execute on function tenants_to_warm to strandline_app;
 alter function tenants_to_warm owner to strandline_planner;
+
 revoke create on schema public from strandline_planner;

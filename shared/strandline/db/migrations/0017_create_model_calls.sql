@@ -1,13 +1,7 @@
--- What language models may be asked for a tenant, and what they were asked: numbers and ids, no text.
+-- Language models: what a tenant may ask them, and what they were asked. Numbers and ids, no text.
 
--- An operator's word about one tenant, in USD a calendar month (UTC); null is the deployment's default,
--- 0 allows nothing.
-alter table tenants add column model_usd_per_month double precision
-    check (model_usd_per_month between 0 and 1000000000);
-grant update (model_usd_per_month) on tenants to strandline_app;
-
--- How often a model was asked in one minute: of a user, in the background of a scope. The minute
--- begins with its first call.
+-- How many calls were leased in one minute for a subject: a user, or the background work of a scope.
+-- The minute begins with its first call.
 create table model_rates (
     tenant_id text not null references tenants,
     subject text not null,
@@ -16,18 +10,18 @@ create table model_rates (
     primary key (tenant_id, subject)
 ) with (fillfactor = 50);  -- nothing that changes is indexed: updates stay on their page
 
--- What is known of a provider. Each tenant finds it out for itself, so that none's text can shut a
--- provider for another.
+-- What is known of a provider. Each tenant learns it by itself, so that no tenant's text can make a
+-- provider unavailable to another.
 create table model_states (
     tenant_id text not null references tenants,
     model text not null,
-    way text,  -- the way to ask for structure that it took; null: not known yet
-    failures int not null default 0,  -- one after the other, since the last answer of use
-    shut_until timestamptz not null default '-infinity',  -- after too many of them; then one may try
+    way text,  -- the way to ask for structured output that worked; null: not known yet
+    failures int not null default 0,  -- in a row, since the last usable answer
+    shut_until timestamptz not null default '-infinity',  -- after too many of them; then one caller may try
     primary key (tenant_id, model)
 );
 
--- What a calendar month (UTC) cost so far. Kept longer than the calls it is the sum of.
+-- The cost of a calendar month (UTC) so far. Kept longer than the calls that it sums up.
 create table model_spend (
     tenant_id text not null references tenants,
     month date not null,
@@ -42,7 +36,7 @@ create table model_spend (
 -- Every request to a provider. No foreign key but the tenant's: a ledger outlives what it was for.
 create table model_calls (
     tenant_id text not null references tenants,
-    call_id uuid not null,  -- UUIDv7, made by the service: written down twice it is there once
+    call_id uuid not null,  -- UUIDv7, made by the service: recorded twice it is there once
     at timestamptz not null,  -- when it began
     task text not null,
     model text not null,
@@ -56,7 +50,7 @@ create table model_calls (
     scope_id uuid,
     job text,
     xid xid8 not null default pg_current_xact_id(),
-    primary key (tenant_id, at, call_id)  -- as it is listed: newest first
+    primary key (tenant_id, at, call_id)  -- the order of the list: newest first
 );
 
 do $$
@@ -81,12 +75,12 @@ grant update (calls, failures, tokens_in, tokens_out, cost_usd) on model_spend t
 grant insert (tenant_id, call_id, at, task, model, prompt, tokens_in, tokens_out, cost_usd,
     milliseconds, outcome, scope_id, job), delete on model_calls to strandline_app;
 
--- Lease up to `p_most` of a subject's calls in this minute (0 asks for none), and tell what else a
+-- Lease up to `p_most` of a subject's calls in this minute (0 leases none), and return what else a
 -- caller must know before it asks `p_model`: all in one round trip.
 --
--- In a minute that begins with its first call at most `p_limit` are leased, by however many
--- instances; what is not used when it ends lapses. Where a provider is shut and its time is over,
--- whoever asks with `p_try` may try it, and for `p_try_seconds` nobody else.
+-- In a minute that begins with its first call at most `p_limit` calls are leased, by however many
+-- instances; what is unused when it ends lapses. Where a provider is shut and its time is over, a
+-- caller with `p_try` may try it, and for `p_try_seconds` no other may.
 create function lease_model(p_model text, p_subject text, p_most int, p_limit int, p_failures int,
     p_try boolean, p_try_seconds float8)
 returns table (granted int, seconds_left float8, way text, failures int, shut_seconds float8,
@@ -100,7 +94,8 @@ declare
     v_left float8 := 0;
     v_trying boolean := false;
 begin
-    -- Lost in a crash, leases of the last moments are given twice: better than to wait for the disk.
+    -- A crash may lose the leases of the last moments, which are then given twice: better than to wait
+    -- for the disk at each.
     perform set_config('synchronous_commit', 'off', true);
     if p_most > 0 then
         insert into model_rates (tenant_id, subject, minute_at, leased)
@@ -108,7 +103,7 @@ begin
         select r.* into strict v_rate from model_rates r
         where r.tenant_id = current_tenant() and r.subject = p_subject for no key update;
         v_now := clock_timestamp();  -- after the lock: leases are in the order of their times
-        -- A clock that was put back heals at once.
+        -- A minute that lies in the future (the clock was put back) starts again at once.
         if v_now >= v_rate.minute_at + interval '1 minute' or v_now < v_rate.minute_at then
             v_rate.minute_at := v_now;
             v_rate.leased := 0;
@@ -123,7 +118,7 @@ begin
     select s.* into v_state from model_states s
     where s.tenant_id = current_tenant() and s.model = p_model;
     if p_try and v_state.failures >= p_failures and v_state.shut_until <= v_now then
-        -- Of several who find it so, one finds it so still once it holds the row.
+        -- Several callers may get here: the first to lock the row updates it, the others find nothing.
         update model_states s
         set shut_until = v_now + p_try_seconds * interval '1 second'
         where s.tenant_id = current_tenant() and s.model = p_model

@@ -1,11 +1,5 @@
--- What a tenant may use. A row per tenant and quota says how much of it is leased to the service's
--- instances; these spend what they leased by themselves, so that no request writes a row.
-
--- An operator's word about one tenant; null is the deployment's default, 0 allows nothing.
-alter table tenants
-    add column requests_per_minute bigint check (requests_per_minute between 0 and 1000000000),
-    add column appends_per_minute bigint check (appends_per_minute between 0 and 1000000000),
-    add column stored_bytes_limit bigint check (stored_bytes_limit >= 0);
+-- Quotas: what a tenant may use. A row per tenant and quota says how much of it is leased to the
+-- service's instances. These spend their leases by themselves, so that no request writes a row.
 
 create table quotas (
     tenant_id text not null references tenants,
@@ -14,13 +8,13 @@ create table quotas (
     paid_at timestamptz not null default now(),
     -- A level: bytes stored, and leased to be stored.
     level bigint not null default 0,
-    leased bigint not null default 0,  -- units, since ever
+    leased bigint not null default 0,  -- units, since the row exists
     -- Leased since recent_since, and in the period before: what instances may still hold, or have
     -- spent on something that is not committed yet.
     recent bigint not null default 0,
     recent_before bigint not null default 0,
     recent_since timestamptz not null default now(),
-    -- The truth, when it was last counted: bytes, and what lay in the log then.
+    -- The last count: bytes, and how many scopes and events the log had then.
     measured bigint,
     measured_scopes bigint,
     measured_events bigint,
@@ -28,7 +22,19 @@ create table quotas (
     primary key (tenant_id, quota)
 ) with (fillfactor = 50);  -- nothing that changes is indexed: updates stay on their page
 
--- How many units the limit gives to who has used none for a while. `p_burst` in seconds of the rate.
+create policy own_tenant on quotas to strandline_app, strandline_owner
+    using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
+create policy planner_reads on quotas for select to strandline_planner using (true);
+alter table quotas enable row level security;
+alter table quotas force row level security;
+grant select on quotas to strandline_app;
+grant insert (tenant_id, quota) on quotas to strandline_app;
+grant update (paid_at, level, leased, recent, recent_before, recent_since, measured, measured_scopes,
+    measured_events, measured_at) on quotas to strandline_app;
+grant select on quotas to strandline_planner;
+
+-- How many units the limit allows at once to a tenant that has used none for a while. `p_burst` is in
+-- seconds of the rate.
 create function quota_at_once(p_quota text, p_limit bigint, p_burst numeric) returns bigint
 language sql immutable parallel safe
 return case
@@ -36,7 +42,7 @@ return case
     else greatest(1, floor(p_limit * p_burst / 60))::bigint
 end;
 
--- How many of them are taken now. Never more than all, so that a clock that was put back, or a limit
+-- How many of these are taken now. Never more than all, so that a clock that was put back, or a limit
 -- that was lowered, heals within the burst.
 create function quota_taken(p_row quotas, p_limit bigint, p_at_once bigint, p_now timestamptz)
 returns numeric language sql immutable parallel safe
@@ -54,12 +60,12 @@ return coalesce(
         when 'stored_bytes' then t.stored_bytes_limit
      end from tenants t where t.tenant_id = current_tenant()), p_default);
 
--- A unit is spent within 60 s of its lease, by a request that takes less than 30 s; given back, it is
--- spent once more so: after this long it is in the log or it lapsed.
+-- A unit is spent within 60 s of its lease, by a request that takes less than 30 s. If given back, it
+-- is spent once more within the same times: after this period it is in the log or has lapsed.
 create function recent_period() returns interval language sql immutable parallel safe
     return interval '180 seconds';
 
--- Units leased that may still be on their way.
+-- Leased units that may still be on their way.
 create function recent_units(p_row quotas, p_now timestamptz) returns bigint
 language sql immutable parallel safe
 return case
@@ -68,7 +74,7 @@ return case
     else 0
 end;
 
--- Lease `p_need` units or up to a slice, or none and say when to ask again, in seconds.
+-- Lease `p_need` units or up to a slice; or none, and say in how many seconds to ask again.
 --
 -- A rate is a GCRA (ITU-T I.371, the virtual scheduling algorithm): of n units leased at t, paid_at
 -- becomes max(paid_at, t) + n * T, T = 60 s / limit, and must not pass t + burst. So in any time s
@@ -77,7 +83,7 @@ end;
 -- microsecond, units down to whole ones.
 --
 -- A slice is a second's worth of the rate, a thousandth of the level or 1 MiB; near the limit a
--- quarter of what is left, but no less than a tenth of a slice. Who is refused waits for a whole one.
+-- quarter of what is left, but no less than a tenth of a slice. A refused caller waits for a whole one.
 create function lease_quota(p_quota text, p_need bigint, p_default bigint, p_burst numeric)
 returns table (granted bigint, "limit" bigint, at_once bigint, retry_after float8)
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
@@ -93,7 +99,8 @@ declare
     v_granted bigint := 0;
     v_now timestamptz;
 begin
-    -- Lost in a crash, leases of the last moments are given twice: better than to wait for the disk.
+    -- A crash may lose the leases of the last moments, which are then given twice: better than to wait
+    -- for the disk at each.
     perform set_config('synchronous_commit', 'off', true);
     insert into quotas (tenant_id, quota) values (current_tenant(), p_quota) on conflict do nothing;
     select q.* into strict v_row from quotas q
@@ -123,30 +130,15 @@ begin
     end if;
     return query select v_granted, v_limit, v_at_once, case
         when v_granted > 0 then 0
-        when v_level or v_at_once < p_need then 60  -- waiting alone helps nobody: an operator does
+        when v_level or v_at_once < p_need then 60  -- waiting alone does not help: an operator has to
         else (v_taken + greatest(p_need, v_slice) - v_at_once) * 60 / v_limit
     end::float8;
 end $$;
 
-create policy own_tenant on quotas to strandline_app, strandline_owner
-    using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
-alter table quotas enable row level security;
-alter table quotas force row level security;
-create policy planner_reads on quotas for select to strandline_planner using (true);
-
-grant select on quotas to strandline_app;
-grant insert (tenant_id, quota) on quotas to strandline_app;
-grant update (paid_at, level, leased, recent, recent_before, recent_since, measured, measured_scopes,
-    measured_events, measured_at) on quotas to strandline_app;
-grant update (requests_per_minute, appends_per_minute, stored_bytes_limit) on tenants
-    to strandline_app;
-grant select on quotas to strandline_planner;
-create policy planner_reads on blobs for select to strandline_planner using (true);
-grant select (tenant_id, cid, writer) on blobs to strandline_planner;
+grant create on schema public to strandline_planner;
 
 -- Tenant ids, and nothing else about them, whose level was last counted before `p_before` and has
--- moved since, or was not counted for a day: what erasure and time take away leases nothing.
-grant create on schema public to strandline_planner;
+-- moved since, or was not counted for a day: what erasure and time take away is not a lease.
 create function tenants_to_measure(p_before timestamptz, p_most int)
 returns table (tenant_id text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
@@ -160,17 +152,4 @@ revoke execute on function tenants_to_measure from public;
 grant execute on function tenants_to_measure to strandline_app;
 alter function tenants_to_measure owner to strandline_planner;
 
--- Bytes announced by uploads that no event cites yet, whoever's they are: for background work in
--- this tenant, which sees no user's rows by itself. Cited ones count with their events.
-create function pending_upload_bytes() returns bigint
-language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select coalesce(sum(u.size), 0)::bigint from uploads u
-    where u.tenant_id = current_tenant() and current_viewer() = '{}'
-        and not exists (
-            select from blobs b
-            where b.tenant_id = u.tenant_id and b.cid = u.cid and b.writer = u.writer)
-$$;
-revoke execute on function pending_upload_bytes from public;
-grant execute on function pending_upload_bytes to strandline_app;
-alter function pending_upload_bytes owner to strandline_planner;
 revoke create on schema public from strandline_planner;

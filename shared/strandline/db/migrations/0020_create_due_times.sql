@@ -1,17 +1,17 @@
--- When what comes next is due, so that whoever ends can have it begun then: nobody looks in between,
--- and a stage that nobody calls leaves its database alone.
+-- What is due in the background, in which tenants, and when the next of it is due: so that a job that
+-- ends can have the next one started at that time. Nobody polls in between, and a stage that nobody
+-- calls leaves its database asleep.
 
--- When the present day of sweeps began: at 03:29 UTC, a minute before the daily sweep comes, by
--- clocks that may differ. What is looked through once a day is looked through by the first sweep of
--- the day, so that one a day is enough.
+-- When the present day of sweeps began: at 03:29 UTC, a minute before the daily sweep, because clocks
+-- may differ. What is looked through once a day is looked through by the first sweep of the day.
 create function swept_day(p_now timestamptz) returns timestamptz
 language sql stable parallel safe
     return date_trunc('day', p_now - interval '209 minutes', 'UTC') + interval '209 minutes';
 
--- When to wake somebody for what is due at p_due: then; where that is over and it is not done, once,
--- twice, four times ... `p_spacing` after it. Never once it is a day late: it waits for the daily
--- sweep then, and no failure keeps a database awake for ever. It follows from the due time alone, so
--- that all who ask are told the same.
+-- When to start a job for what is due at p_due: then. Where that is over and the work is not done:
+-- once, twice, four times ... `p_spacing` after it. Never once it is a day late: then it waits for the
+-- daily sweep, and no failure keeps a database awake for ever. This follows from the due time alone, so
+-- that all callers get the same answer.
 create function next_try(p_due timestamptz, p_spacing interval, p_now timestamptz)
 returns timestamptz language sql immutable parallel safe
 return case
@@ -21,9 +21,15 @@ return case
         / ln(2::float8)))
 end;
 
--- Payloads lie in the store before the append that cites them is committed. By when whatever a
--- tenant's last append may have left there is old enough to go: its lease of appends is spent within
--- a minute, by a request of half a minute at most. Null: it never appended.
+-- When a tenant's payloads run through a period of `p_period`, counted since 1970: the beginning of the
+-- period in which a moment lies. They are looked through once in each.
+create function period_of(p_moment timestamptz, p_period interval) returns timestamptz
+language sql immutable parallel safe
+    return date_bin(p_period, p_moment, timestamptz '1970-01-01 00:00:00Z');
+
+-- By when a payload that a tenant's last append may have left uncited is old enough to be removed: a
+-- lease of appends is spent within a minute, by a request of half a minute at most. Null: the tenant
+-- never appended.
 create function payloads_ripe_at(p_tenant text, p_grace interval) returns timestamptz
 language sql stable
     return (select q.paid_at from quotas q where q.tenant_id = p_tenant and q.quota = 'appends')
@@ -31,20 +37,40 @@ language sql stable
 
 grant create on schema public to strandline_planner;
 
--- When the sweeper has something to do next, in any tenant; null: nothing that we know of. With a
--- space also what a sweep looks through and no row names: tenants that are new to it, or to these
+-- Tenants where a sweep has something to do. By index in each tenant; the scopes themselves, whose work
+-- may have no row that names it, are looked through once a day and when the embedding space is new.
+create function tenants_to_sweep(p_space text, p_now timestamptz)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    where t.swept_for is distinct from p_space or t.swept_at < swept_day(p_now)
+        or exists (select from scope_work w
+            where w.tenant_id = t.tenant_id and w.due_at <= p_now and w.leased_until <= p_now)
+        or exists (select from lanes l  -- a lane is closed only once its scope is folded to the end
+            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            where l.tenant_id = t.tenant_id and l.idle_at <= p_now and s.folded_seq >= s.last_seq)
+        or exists (select from jobs j
+            where j.tenant_id = t.tenant_id and j.ref is not null and j.state = 'queued')
+        or exists (select from jobs j
+            where j.tenant_id = t.tenant_id and j.ref is null and j.state in ('queued', 'running')
+                and j.leased_until < p_now)
+    order by 1
+$$;
+
+-- When the sweeper has something to do next, in any tenant; null: nothing known. With a space it also
+-- counts what a sweep looks through and no row names: tenants that are new to the space, or to these
 -- settings of heat.
 create function next_sweep(p_space text, p_deployment jsonb, p_spacing interval, p_now timestamptz)
 returns timestamptz
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select min(next_try(due.at, p_spacing, p_now)) from (
-        -- Of what is overdue the latest stands for all: it has the shortest pause.
+        -- Of what is overdue the latest is enough: it has the shortest pause.
         select unnest(array[max(work.at) filter (where work.at <= p_now),
             min(work.at) filter (where work.at > p_now)]) as at
         from (
             select greatest(w.due_at, w.leased_until) as at from scope_work w where w.attempts <= 12
             union all
-            -- What failed often is tried by every sweep, but wakes one up ever more seldom.
+            -- What failed often is tried by every sweep, but starts one ever more seldom.
             select greatest(w.due_at, w.leased_until)
                 + (2 ^ (w.attempts - 12) - 1) * interval '5 minutes'
             from scope_work w where w.attempts between 13 and 20) work
@@ -82,14 +108,26 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     ) due
 $$;
 
--- A tenant's payloads are looked through once in a period of `p_period`, counted since 1970. This is
--- when the one begins in which a moment lies.
-create function period_of(p_moment timestamptz, p_period interval) returns timestamptz
-language sql immutable parallel safe
-    return date_bin(p_period, p_moment, timestamptz '1970-01-01 00:00:00Z');
+-- Tenants where chains are cold, where payloads are marked to be removed, or where uncited ones may
+-- have appeared since the last pass, which was in an earlier period.
+create function tenants_to_collect(p_now timestamptz, p_period interval, p_grace interval)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    left join blob_passes p on p.tenant_id = t.tenant_id
+    where p.tenant_id is null or p.position <> ''
+        or p.ended_at < period_of(p_now, p_period)
+            and p.ended_at < payloads_ripe_at(t.tenant_id, p_grace)
+        or exists (select from blob_removals r where r.tenant_id = t.tenant_id
+            and coalesce(r.removing_until, r.marked_at + interval '15 minutes') <= p_now)
+        or exists (select from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now)
+    order by 1
+$$;
 
--- When the archiver has, the same way; what is a day late waits for the morning. What ripens in a
--- period is looked for once it is over: all who ask in it are told the same.
+-- When the archiver has something to do next, in any tenant; what is a day late waits for the morning.
+-- What ripens in a period is looked for once the period is over, so that all callers in it get the
+-- same answer.
 create function next_archive(
     p_grace interval, p_period interval, p_spacing interval, p_now timestamptz)
 returns timestamptz
@@ -116,54 +154,17 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     where due.at is not null
 $$;
 
--- Where chains are cold, where payloads are marked to go, and where some that nobody cites may have
--- come since the last look, which was in an earlier period.
-create function tenants_to_collect(p_now timestamptz, p_period interval, p_grace interval)
-returns table (tenant_id text)
-language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select t.tenant_id from tenants t
-    left join blob_passes p on p.tenant_id = t.tenant_id
-    where p.tenant_id is null or p.position <> ''
-        or p.ended_at < period_of(p_now, p_period)
-            and p.ended_at < payloads_ripe_at(t.tenant_id, p_grace)
-        or exists (select from blob_removals r where r.tenant_id = t.tenant_id
-            and coalesce(r.removing_until, r.marked_at + interval '15 minutes') <= p_now)
-        or exists (select from chains c
-            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now)
-    order by 1
-$$;
-
 do $$
 declare
     narrow text;
 begin
-    foreach narrow in array array['next_sweep(text, jsonb, interval, timestamptz)',
-        'next_archive(interval, interval, interval, timestamptz)',
-        'tenants_to_collect(timestamptz, interval, interval)'] loop
+    foreach narrow in array array['tenants_to_sweep(text, timestamptz)',
+        'next_sweep(text, jsonb, interval, timestamptz)',
+        'tenants_to_collect(timestamptz, interval, interval)',
+        'next_archive(interval, interval, interval, timestamptz)'] loop
         execute format('revoke execute on function %s from public', narrow);
         execute format('grant execute on function %s to strandline_app', narrow);
         execute format('alter function %s owner to strandline_planner', narrow);
     end loop;
 end $$;
-
--- As before (0013), but by the day of sweeps. tenants_to_archive stays for the release before this.
-set local role strandline_planner;
-create or replace function tenants_to_sweep(p_space text, p_now timestamptz)
-returns table (tenant_id text)
-language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select t.tenant_id from tenants t
-    where t.swept_for is distinct from p_space or t.swept_at < swept_day(p_now)
-        or exists (select from scope_work w
-            where w.tenant_id = t.tenant_id and w.due_at <= p_now and w.leased_until <= p_now)
-        or exists (select from lanes l  -- what is not folded to its end is none to be closed yet
-            join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
-            where l.tenant_id = t.tenant_id and l.idle_at <= p_now and s.folded_seq >= s.last_seq)
-        or exists (select from jobs j
-            where j.tenant_id = t.tenant_id and j.ref is not null and j.state = 'queued')
-        or exists (select from jobs j
-            where j.tenant_id = t.tenant_id and j.ref is null and j.state in ('queued', 'running')
-                and j.leased_until < p_now)
-    order by 1
-$$;
-reset role;
 revoke create on schema public from strandline_planner;
