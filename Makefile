@@ -70,7 +70,7 @@ prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
 	@$(PY) -m tests.bench.cold_start $(ARGS)
 
-twin: $(READY) ## fit the twin's weights anew, and try them on what they were not fitted to
+twin: $(READY) ## fit the twin's weights anew into weights.json, and try them on what they were not fitted to
 	@$(PY) -m tests.bench.fit_twin
 
 calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste

@@ -3,8 +3,8 @@ strandline/embeddings/spaces.py.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.calibrate [--locomo FILE] [TALK ...]
 
-It takes the embedder that STRANDLINE_EMBEDDING_* name, and the talks that ship: the corpus beside
-this file and events/demo. The criteria:
+It takes the embedder that STRANDLINE_EMBEDDING_* name, and the talks that ship: tests/bench/corpus
+and events/demo. The criteria:
 
 - `low` is the highest cosine, and `high` the lowest, beyond which at least SURE of the pairs of a
   lane's two latest user messages break, or go on, and at least PAIRS of them do. What lies between

@@ -1,5 +1,5 @@
-"""Fit the twin's weights: `make twin` prints what to put into models/cohesion.py, and how weights
-that were fitted to all conversations but one do on that one.
+"""Fit the twin's weights: `make twin` prints how weights that were fitted to all conversations but
+one do on that one, and writes those that were fitted to all into weights.json beside cohesion.py.
 
 A logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user message
 of each topic as people marked it, each conversation of equal weight; the bias is then moved by
@@ -9,8 +9,10 @@ fitted once more, at the weight `CUT_SHORT`, with less after it than the fold wa
 may end there, and a tenant may wait for less.
 """
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ SHIFT = 0.5
 RIDGE = 20.0
 CUT_SHORT = {0: 0.15, 1: 0.1, 2: 0.1}
 """By the number of events that are left of those after a message."""
+FILE = Path(cohesion.__file__).parent / "weights.json"
 _STEPS = 50
 type Matrix = NDArray[np.float64]
 
@@ -130,10 +133,13 @@ def fit(samples: Sequence[Sample]) -> Matrix:
     return np.append(weights, found[-1] - weights @ middle)
 
 
-def rounded(found: Matrix) -> tuple[tuple[float, ...], float]:
-    """Weights and bias as they stand in the code."""
+def file_text(found: Matrix) -> str:
+    """What weights.json holds of these: rounded, each weight under its cue's name."""
     *weights, bias = found.tolist()
-    return tuple(round(weight, 2) for weight in weights), round(bias + SHIFT, 2)
+    by_name = {
+        name: round(weight, 2) for name, weight in zip(cohesion.Cues._fields, weights, strict=True)
+    }
+    return json.dumps({"bias": round(bias + SHIFT, 2), "weights": by_name}, indent=2) + "\n"
 
 
 def score(talk: Talk, found: Matrix, ahead: int = talks.DEFAULTS.ahead_events) -> float:
@@ -156,7 +162,7 @@ def _silent(before: Sequence[PromptEvent], said: PromptEvent) -> bool:
 
 
 def main() -> None:
-    """Print weights, and each conversation's boundary F1 by the weights of the others."""
+    """Print each conversation's boundary F1 by the weights of the others; write those of all."""
     known = read()
     samples = [sample(talk) for talk in known]
     print("| conversation | topics begin | held out | held out, judged at once | fitted to all |")
@@ -169,8 +175,8 @@ def main() -> None:
         begins = int(samples[place].begins[samples[place].whole].sum())
         print(f"| {talk.name} | {begins} | {_cells(means[-1])} |")
     print(f"| mean | | {_cells(np.mean(means, axis=0).tolist())} |")
-    weights, bias = rounded(together)
-    print(f"WEIGHTS = {weights}\nBIAS = {bias}")
+    FILE.write_text(file_text(together), encoding="utf-8")
+    print(f"weights: {FILE}")
 
 
 def _cells(figures: Sequence[float]) -> str:

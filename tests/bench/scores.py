@@ -1,11 +1,9 @@
 """How well chains match what people expect of a conversation: topics' boundaries, and names."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 TOLERANCE = 1
 """Events by which a boundary may lie beside the expected one."""
@@ -55,21 +53,6 @@ class Found(NamedTuple):
 
     keys: Sequence[str]
     names: Sequence[str]
-
-
-def read(folder: Path) -> Expected:
-    """The expectations that lie beside a conversation; its names may be unmarked. Raises OSError
-    where the topics are missing."""
-    lanes: dict[str, list[str]] = defaultdict(list)
-    for event in _rows(folder / "conversation.jsonl"):
-        lanes[event["session_id"]].append(event["source_event_key"])
-    topics = [row["first"] for row in _rows(folder / "topics.jsonl")]
-    marked = folder / "expected_entities.jsonl"
-    names = {
-        row["first"]: frozenset(entity["name"] for entity in row["entities"])
-        for row in (_rows(marked) if marked.exists() else [])
-    }
-    return Expected(lanes, frozenset(topics), names)
 
 
 def boundaries(expected: Expected, chains: Iterable[Found], tolerance: int = TOLERANCE) -> Score:
@@ -132,7 +115,3 @@ def _head(group: Mapping[str | int, str | int], one: str | int) -> str | int:
 
 def _join(group: dict[str | int, str | int], one: str | int, other: str | int) -> None:
     group[_head(group, one)] = _head(group, other)
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,11 +1,10 @@
 """Conversations whose topics people have marked, as the fold sees them, with real vectors.
 
 `tests/bench/corpus/talks.jsonl` was written for this: eight short conversations of 34 topics, at
-work and at home, with each topic's names. Weights are fitted to it, to the demo and to what lies
-beside it; what else lies in events/ tells how good they are elsewhere.
+work and at home, with each topic's names. Weights are fitted to it, to events/demo and to the files
+beside it; those in tests/bench/corpus/unseen tell how good the weights are elsewhere.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,26 +27,20 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
-from strandline.local import demo
 from strandline.log import words_index
 from strandline.tuning import DEFAULTS
-from tests.bench import scores
+from tests.bench import conversations
 from tests.bench.locomo import Conversation
 from tests.bench.scores import Expected, Found
 
 _FOLDER = Path(__file__).parent / "corpus"
 CORPUS = _FOLDER / "talks.jsonl"
-_EVENTS = Path(__file__).parents[2] / "events"
-DEMO = _EVENTS / "demo"
-LEARNED = tuple(path.parent for path in sorted(_FOLDER.glob("*/topics.jsonl")))
-"""Conversations, each written as docs/annotation.md asks, and"""
-UNNAMED = tuple(path for path in LEARNED if not (path / "expected_entities.jsonl").exists())
-"""those of them whose topics alone are marked."""
+DEMO = Path(__file__).parents[2] / "events" / "demo"
+LEARNED = tuple(path for path in sorted(_FOLDER.glob("*.jsonl")) if path != CORPUS)
+"""Conversations, each written as docs/annotation.md asks."""
 FITTED = (DEMO, CORPUS, *LEARNED)
 """What the twin's weights were fitted to, and its rules mended by."""
-UNSEEN = tuple(
-    path.parent for path in sorted(_EVENTS.glob("*/topics.jsonl")) if path.parent != DEMO
-)
+UNSEEN = tuple(sorted(_FOLDER.glob("unseen/*.jsonl")))
 """What nobody looked at who did so."""
 SHOWN = 4000
 """Characters of a text that models are shown, as the worker cuts payloads."""
@@ -75,25 +68,9 @@ class Talk:
 
 
 def read(path: Path) -> Talk:
-    """A folder like events/demo, or a file like corpus/talks.jsonl."""
-    if path.is_dir():
-        rows = [_with_type(row) for row in demo.load_events(path)]
-        return Talk(path.name, _events(rows), scores.read(path))
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    speakers: dict[str, set[str]] = defaultdict(set)
-    lanes: dict[str, list[str]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        row["source_event_key"] = f"{path.stem}-{place + 1:04d}"
-        speakers[row["session_id"]].add(row["speaker"])
-        lanes[row["session_id"]].append(row["source_event_key"])
-    names = {
-        row["source_event_key"]: frozenset(entity["name"] for entity in row["entities"])
-        for row in rows
-        if "topic" in row
-    }
-    for row in rows:
-        row["participants"] = sorted(speakers[row["session_id"]])
-    return Talk(path.stem, _events(rows), Expected(lanes, frozenset(names), names))
+    """A conversation's file, or a folder like events/demo."""
+    conversation = conversations.read(path)
+    return Talk(conversation.name, _events(conversation.events), conversation.expected)
 
 
 def of_locomo(conversation: Conversation, *, one_lane: bool) -> Talk:
@@ -123,17 +100,14 @@ def of_locomo(conversation: Conversation, *, one_lane: bool) -> Talk:
     return Talk(conversation.name, _events(rows), Expected(lanes, frozenset(starts), {}))
 
 
-def _with_type(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "content": row.get("content") or row.get("name") or ""}
-
-
 def _events(rows: Sequence[dict[str, Any]]) -> list[Event]:
     return [_event(number, row) for number, row in enumerate(rows, 1)]
 
 
 def _event(number: int, row: dict[str, Any]) -> Event:
     said_at = datetime.fromisoformat(row["occurred_at"])
-    role, kind, text = row["role"], row.get("type", "message"), row["content"]
+    role, kind = row["role"], row.get("type", "message")
+    text: str = row.get("content") or row.get("name") or ""
     metadata: dict[str, Any] = row.get("metadata", {})
     turn = Turn(
         event_id=UUID(int=number),

@@ -116,5 +116,11 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
 
 def test_the_twin_s_weights_are_what_the_conversations_give() -> None:
     samples = [fit_twin.sample(talk) for talk in fit_twin.read()]
-    weights, bias = fit_twin.rounded(fit_twin.fit(samples))
-    assert (weights, bias) == (cohesion.WEIGHTS, cohesion.BIAS)
+    assert fit_twin.FILE.read_text() == fit_twin.file_text(fit_twin.fit(samples))
+
+
+def test_each_weight_is_its_cue_s() -> None:
+    named = json.loads(fit_twin.FILE.read_text())
+    weights, bias = cohesion.load_weights()
+    assert dict(zip(cohesion.Cues._fields, weights, strict=True)) == named["weights"]
+    assert bias == named["bias"]

@@ -1,10 +1,9 @@
 """How chains are held against what people expect."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.bench.scores import Expected, Found, Score, boundaries, entities, read
+from tests.bench import conversations, talks
+from tests.bench.scores import Expected, Found, Score, boundaries, entities
 
 EXPECTED = Expected(
     lanes={"s-1": ["a", "b", "c", "d", "e", "f", "g"], "s-2": ["x", "y"]},
@@ -63,7 +62,7 @@ def test_f1() -> None:
 
 
 def test_the_demo_expects_what_it_says() -> None:
-    demo = read(Path(__file__).parents[2] / "events" / "demo")
+    demo = conversations.read(talks.DEMO).expected
     keys = {key for lane in demo.lanes.values() for key in lane}
     assert demo.starts <= keys
     assert set(demo.names) == demo.starts

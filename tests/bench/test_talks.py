@@ -1,35 +1,64 @@
 """That the marked conversations hold together as docs/annotation.md asks."""
 
-import json
+from collections import defaultdict
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from strandline.models.language import EntityKind
 
-from tests.bench import talks
+from tests.bench import conversations, talks
 
-WRITTEN = [path for path in (*talks.FITTED, *talks.UNSEEN) if path.is_dir()]
-
-
-def rows(path: Path) -> list[dict[str, object]]:
-    """A file's lines."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+MARKED = (*talks.FITTED, *talks.UNSEEN)
+FILES = [path for path in MARKED if path.is_file()]
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def of(paths: list[Path] | tuple[Path, ...]) -> pytest.MarkDecorator:
+    """A test for each of them."""
+    return pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
+
+
+def test_none_is_missing() -> None:
+    assert (len(talks.FITTED), len(talks.UNSEEN)) == (50, 5)
+    assert len({path.stem for path in MARKED}) == 55
+
+
+@of(MARKED)
 def test_topics_begin_at_events_of_their_sessions(path: Path) -> None:
-    session = {e["source_event_key"]: e["session_id"] for e in rows(path / "conversation.jsonl")}
-    topics = [(row["first"], row["session"]) for row in rows(path / "topics.jsonl")]
-    if path not in talks.UNNAMED:
-        named = [(row["first"], row["session"]) for row in rows(path / "expected_entities.jsonl")]
-        assert topics == named
-    assert [session[first] for first, _ in topics] == [one for _, one in topics]
+    found = conversations.read(path)
+    session = {event["source_event_key"]: event["session_id"] for event in found.events}
+    assert len(session) == len(found.events)
+    assert [session[topic.first] for topic in found.topics] == [one.session for one in found.topics]
+    places = [list(session).index(topic.first) for topic in found.topics]
+    assert places == sorted(set(places))
     firsts = {one: key for key, one in reversed(session.items())}
-    assert set(firsts.values()) <= {first for first, _ in topics}
+    assert set(firsts.values()) <= {topic.first for topic in found.topics}
 
 
-@pytest.mark.parametrize(
-    "path", [one for one in WRITTEN if one != talks.DEMO], ids=lambda p: p.name
-)
+@of(MARKED)
+def test_events_are_of_one_session_s_people_in_order_of_time(path: Path) -> None:
+    events = conversations.read(path).events
+    people: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for event in events:
+        people[event["session_id"]].add(tuple(event["participants"]))
+        speaker = event.get("speaker")
+        assert speaker in (*event["participants"], None)
+        assert event["role"] == (speaker.split(":")[0] if speaker else "system")
+    assert {len(one) for one in people.values()} == {1}
+    times = [event["occurred_at"] for event in events]
+    assert times == sorted(times)
+
+
+@of(MARKED)
+def test_names_are_marked_in_all_topics_or_in_none(path: Path) -> None:
+    marked = [topic.entities for topic in conversations.read(path).topics]
+    known = [entities for entities in marked if entities is not None]
+    assert len(known) in (0, len(marked))
+    kinds = {kind for entities in known for kind in entities.values()}
+    assert kinds <= set(get_args(EntityKind.__value__))
+
+
+@of(FILES)
 def test_names_stand_in_their_topics(path: Path) -> None:
     """The demo's logs and tables are files of their own, and are left out."""
     talk = talks.read(path)
@@ -49,3 +78,27 @@ def test_names_stand_in_their_topics(path: Path) -> None:
         if name.lower() not in text[topic]
     ]
     assert missing == []
+
+
+@of(MARKED)
+def test_questions_are_answered_by_events_that_exist(path: Path) -> None:
+    found = conversations.read(path)
+    people = {event["source_event_key"]: set(event["participants"]) for event in found.events}
+    for question in found.questions:
+        assert all(set(question["participants"]) <= people[key] for key in question["expected"])
+        assert all(key in people for key in question.get("hidden", []))
+
+
+@of(FILES)
+def test_each_file_is_in_the_one_form(path: Path) -> None:
+    lines = list(conversations.file_lines(conversations.read(path)))
+    assert path.read_text() == "\n".join(lines) + "\n"
+
+
+def test_a_folder_s_file_holds_what_the_folder_holds(tmp_path: Path) -> None:
+    demo = conversations.read(talks.DEMO)
+    file = tmp_path / "demo.jsonl"
+    prose = [event | {"content": event.get("content", event.get("name"))} for event in demo.events]
+    whole = conversations.Conversation("demo", prose, demo.topics, demo.questions)
+    file.write_text("\n".join(conversations.file_lines(whole)) + "\n")
+    assert conversations.read(file) == whole

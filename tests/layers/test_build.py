@@ -43,12 +43,8 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
         for path in files(source)
         if path.parts[0] != "local" and "__pycache__" not in path.parts
     }
-    data = {
-        "apidocs/examples.json",
-        "llm/heuristic/lexicon.txt",
-        "llm/heuristic/words.txt",
-        "apidocs/page/docs.html",
-    }
+    data = {"apidocs/examples.json", "apidocs/page/docs.html"}
+    data |= {f"llm/heuristic/{name}" for name in ("lexicon.txt", "weights.json", "words.txt")}
     assert data <= set(map(str, wanted))
     built = site(arch, "domain") / "strandline"
     found = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}

@@ -4,7 +4,6 @@ keep it so give what comparing all with all gave."""
 # pyright: reportPrivateUsage=false
 
 import hashlib
-import json
 import random
 import re
 import sys
@@ -12,17 +11,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from strandline.llm.heuristic import aliases, codes, cohesion, digest, spans, words
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import EntityKind, PromptEvent
+from tests.bench import conversations, talks
 
 TWIN = HeuristicModel()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-EVENTS = Path(__file__).parents[3] / "events"
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
@@ -216,9 +214,9 @@ def test_figures_are_counted_once_in_a_sentence() -> None:
 def test_what_it_says_of_conversations_is_frozen() -> None:
     """Chains are told from it: whoever changes this digest changes what is folded from now on."""
     told = hashlib.sha256()
-    for path in sorted(EVENTS.glob("*/conversation.jsonl")):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        said = say(*(row.get("content") or "" for row in rows))
+    for path in (talks.DEMO, *talks.UNSEEN):
+        events = conversations.read(path).events
+        said = say(*("" if "mime_type" in event else event["content"] for event in events))
         for start in range(0, len(said), 20):
             run = said[start : start + 20]
             answers = (TWIN.summarise(run), TWIN.topic(run), TWIN.entities(run))

@@ -1,16 +1,18 @@
 """Whether a message goes on with a topic, told from its words and time, from who said what before,
 and from what came next.
 
-A logistic score of 33 cues. Weights and bias were fitted to conversations that people have marked
-(`make twin` fits them anew, and tries those of all but one on that one; docs/chains.md has the
-figures), and rounded.
+A logistic score of 33 cues. Weights and bias are in weights.json. They were fitted to conversations
+that people have marked (`make twin` fits them anew, and tries those of all but one on that one;
+docs/chains.md has the figures), and rounded.
 """
 
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from strandline.llm.heuristic.words import (
@@ -155,50 +157,29 @@ class Cues(NamedTuple):
     """or tells news."""
 
 
-WEIGHTS = (
-    2.7,
-    1.25,
-    1.46,
-    -0.27,
-    -1.77,
-    1.15,
-    -0.37,
-    -1.06,
-    1.81,
-    0.75,
-    0.69,
-    -0.23,
-    -0.63,
-    -0.39,
-    0.88,
-    1.75,
-    -1.31,
-    0.72,
-    0.66,
-    0.82,
-    -0.7,
-    0.12,
-    -0.2,
-    -1.14,
-    -1.33,
-    0.73,
-    -0.6,
-    0.26,
-    -3.87,
-    -5.35,
-    -0.61,
-    -1.41,
-    -0.1,
-)
-"""Of the cues, in their order."""
-BIAS = -6.87
+class Weights(NamedTuple):
+    """What the score is made of."""
+
+    of_cues: tuple[float, ...]
+    """In the order of `Cues`."""
+    bias: float
+
+
+@functools.cache
+def load_weights() -> Weights:
+    """From weights.json, where each has its cue's name."""
+    found = json.loads((Path(__file__).parent / "weights.json").read_text(encoding="utf-8"))
+    return Weights(tuple(found["weights"][name] for name in Cues._fields), found["bias"])
 
 
 def continues_topic(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
     """Whether `message` goes on with the topic of the events `before` it, as those `after` show."""
-    return not before or BIAS + math.sumprod(WEIGHTS, compute_cues(before, message, after)) < 0
+    if not before:
+        return True
+    weights, bias = load_weights()
+    return bias + math.sumprod(weights, compute_cues(before, message, after)) < 0
 
 
 def compute_cues(
