@@ -226,7 +226,8 @@ def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -
     for fn in functions:
         if fn.routes and fn.timeout > MAX_INTEGRATION_SECONDS:
             raise ValueError(
-                f"{fn.name}: timeout {fn.timeout} s: API Gateway waits {MAX_INTEGRATION_SECONDS} s for a route"
+                f"{fn.name}: timeout {fn.timeout} s: API Gateway waits "
+                f"{MAX_INTEGRATION_SECONDS} s for a route"
             )
 
 

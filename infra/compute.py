@@ -158,7 +158,7 @@ class Compute(Construct):
     def _attach_queue(self, fn: FunctionSpec) -> None:
         """Let a function have its queue's messages; those that fail come again, one by one."""
         storage = self._parts.storage
-        queue = {"hints": storage.work_queue, "runs": storage.job_queue}[fn.queue]
+        queue = {"work_queue": storage.work_queue, "job_queue": storage.job_queue}[fn.queue]
         instances = self._settings.reserved_concurrency(fn)
         self.aliases[fn.name].add_event_source_mapping(
             "Feed",
@@ -192,7 +192,7 @@ def build_environment(
         variables |= {
             "database_url": url(database.host, APP),
             "bucket": storage.bucket.bucket_name,
-            "queue_url": storage.work_queue.queue_url,
+            "work_queue_url": storage.work_queue.queue_url,
         }
     if "owner" in fn.needs:
         variables |= {
@@ -201,12 +201,12 @@ def build_environment(
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
-    if "runs" in fn.needs:
-        variables["runs_url"] = storage.job_queue.queue_url
-    if "states" in fn.needs:
+    if "job_queue" in fn.needs:
+        variables["job_queue_url"] = storage.job_queue.queue_url
+    if "state_machine" in fn.needs:
         variables["state_machine"] = jobs.arn
     if "schedules" in fn.needs:
-        variables |= {"wakeup_group": jobs.group, "wakeup_role": jobs.scheduler_role.role_arn}
+        variables |= {"schedule_group": jobs.group, "scheduler_role": jobs.scheduler_role.role_arn}
     return {f"STRANDLINE_{name.upper()}": value for name, value in sorted(variables.items())}
 
 
@@ -222,16 +222,16 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
     )
     return ResourceArns(
         bucket=parts.storage.bucket.bucket_arn,
-        hints=parts.storage.work_queue.queue_arn,
-        runs=parts.storage.job_queue.queue_arn,
-        secrets=parts.storage.secrets.secret_arn,
+        work_queue=parts.storage.work_queue.queue_arn,
+        job_queue=parts.storage.job_queue.queue_arn,
+        settings_secret=parts.storage.secrets.secret_arn,
         administrator_secret=parts.database.master_secret_arn,
         first_key_secret=parts.storage.first_key.secret_arn,
         database_user=parts.database.app_arn,
         owner_user=parts.database.owner_arn,
         state_machine=parts.jobs.arn,
-        wakeup_group=parts.jobs.group,
-        wakeup_role=parts.jobs.scheduler_role.role_arn,
+        schedule_group=parts.jobs.group,
+        scheduler_role=parts.jobs.scheduler_role.role_arn,
         function_prefix=function_prefix(settings),
         region=stack.region,
         account=stack.account,

@@ -49,7 +49,7 @@ class MonitoredResources:
     api: Mapping[str, str]
     """Dimensions of the API's metrics."""
     queues: Mapping[str, tuple[sqs.IQueue, sqs.IQueue]]
-    """By name ("hints"): the queue and its dead letters."""
+    """By name ("work_queue"): the queue and its dead letters."""
     cluster: rds.IDatabaseCluster
     machine: str
     """ARN of the state machine."""

@@ -20,11 +20,11 @@ class ResourceArns:
 
     bucket: str
     """`bucket/x` in the tables are the objects under it."""
-    hints: str
-    """The queue of hints."""
-    runs: str
-    """The queue of runs that are wished for."""
-    secrets: str
+    work_queue: str
+    """The queue that names scopes with work."""
+    job_queue: str
+    """The queue of requests for runs of jobs."""
+    settings_secret: str
     """The one secret with the settings that are secret."""
     administrator_secret: str
     """The master user's, made by RDS."""
@@ -35,9 +35,9 @@ class ResourceArns:
     owner_user: str
     """The same of strandline_owner."""
     state_machine: str
-    wakeup_group: str
+    schedule_group: str
     """The name of the group of one-time schedules, not its ARN."""
-    wakeup_role: str
+    scheduler_role: str
     """The role that Scheduler takes on to start the state machine."""
     function_prefix: str
     """Names of functions begin with it; their log groups are /aws/lambda/<prefix><function>."""
@@ -69,17 +69,21 @@ type Actions = Mapping[str, tuple[str, ...]]
 _BY_NEED: Mapping["FunctionNeed", Actions] = {
     "database": {
         "rds-db:connect": ("database_user",),
-        "secretsmanager:GetSecretValue": ("secrets",),
+        "secretsmanager:GetSecretValue": ("settings_secret",),
     },
     "owner": {
         "rds-db:connect": ("owner_user",),
-        "secretsmanager:GetSecretValue": ("secrets", "administrator_secret", "first_key_secret"),
+        "secretsmanager:GetSecretValue": (
+            "settings_secret",
+            "administrator_secret",
+            "first_key_secret",
+        ),
         "secretsmanager:PutSecretValue": ("first_key_secret",),
     },
-    "runs": {"sqs:SendMessage": ("runs",)},
+    "job_queue": {"sqs:SendMessage": ("job_queue",)},
     "model": {"bedrock:InvokeModel": ("models",)},
-    "states": {"states:StartExecution": ("state_machine",)},
-    "schedules": {"scheduler:CreateSchedule": ("schedules",), "iam:PassRole": ("wakeup_role",)},
+    "state_machine": {"states:StartExecution": ("state_machine",)},
+    "schedules": {"scheduler:CreateSchedule": ("schedules",), "iam:PassRole": ("scheduler_role",)},
 }
 """What all functions with a need may do."""
 
@@ -92,16 +96,16 @@ _BY_FUNCTION: Mapping[str, Actions] = {
         "s3:GetObject": ("bucket/*",),  # looks at an upload, and copies it
         "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
         "s3:ListBucket": ("bucket",),  # without it a missing upload is a 403 and not a 404
-        "sqs:SendMessage": ("hints",),
+        "sqs:SendMessage": ("work_queue",),
     },
     "query": {
         "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
         "s3:ListBucket": ("bucket",),  # health: HeadBucket
-        "sqs:GetQueueAttributes": ("hints",),  # health
+        "sqs:GetQueueAttributes": ("work_queue",),  # health
     },
     "worker": {
         "s3:GetObject": ("bucket/*",),
-        "sqs:SendMessage": ("hints",),  # scopes that wait come back by themselves
+        "sqs:SendMessage": ("work_queue",),  # scopes that wait come back by themselves
     },
     "archiver": {
         "s3:PutObject": ("bucket/_jobs/*",),
@@ -114,7 +118,7 @@ _BY_FUNCTION: Mapping[str, Actions] = {
         "s3:GetObject": ("bucket/*",),  # texts of payloads, and its runs' lists
         "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # uploads past their time
         "s3:ListBucket": ("bucket",),  # without it a list that is forgotten is a 403
-        "sqs:SendMessage": ("hints",),
+        "sqs:SendMessage": ("work_queue",),
     },
 }
 """What functions may do that others with the same need may not."""
@@ -236,7 +240,7 @@ def _arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
     if name == "models":
         return resources.models
     if name == "schedules":
-        path = f"{resources.region}:{resources.account}:schedule/{resources.wakeup_group}/*"
+        path = f"{resources.region}:{resources.account}:schedule/{resources.schedule_group}/*"
         return (f"arn:{resources.partition}:scheduler:{path}",)
     resource, slash, objects = name.partition("/")
     return (getattr(resources, resource) + slash + objects,)

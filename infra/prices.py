@@ -164,8 +164,10 @@ def render_table() -> str:
         *idle_rows,
         "",
         _wrap(
-            f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it includes "
-            f"{_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With `key` add {_list_costs(KEY)}. A "
+            f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it "
+            "includes "
+            f"{_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With `key` add "
+            f"{_list_costs(KEY)}. A "
             "budget counts costs by the stack's tag, once that tag is activated as a cost "
             "allocation tag of the account."
         ),
@@ -182,7 +184,8 @@ def render_table() -> str:
 
 def _assumptions() -> str:
     return (
-        f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: {_list_reasons(RECALLS)}. A capacity unit "
+        f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: "
+        f"{_list_reasons(RECALLS)}. A capacity unit "
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
         "one machine showed (an append 1.1 ms, a recall 7.5 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "

@@ -32,7 +32,7 @@ class Storage(Construct):
         self.key = self._key(settings)
         self.bucket = self._bucket(settings)
         self.work_queue, self.work_dead_letters = self._queue("Hints", _TIMEOUTS["worker"])
-        self.job_queue, self.job_dead_letters = self._queue("Runs", _TIMEOUTS["waker"])
+        self.job_queue, self.job_dead_letters = self._queue("Runs", _TIMEOUTS["scheduler"])
         self.secrets = self._secrets()
         self.first_key = self._first_key()
 

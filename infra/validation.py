@@ -9,8 +9,15 @@ from strandline.deployment import FUNCTIONS
 
 _STACK_OWNED_SETTINGS = (
     *("database_url", "database_auth", "owner_database_url", "administrator_database_url"),
-    *("secrets", "administrator_secret", "first_key_secret", "bucket", "queue_url", "runs_url"),
-    *("state_machine", "wakeup_group", "wakeup_role", "cors_origins", "client_certificates"),
+    *(
+        "secrets",
+        "administrator_secret",
+        "first_key_secret",
+        "bucket",
+        "work_queue_url",
+        "job_queue_url",
+    ),
+    *("state_machine", "schedule_group", "scheduler_role", "cors_origins", "client_certificates"),
 )
 _MAX_ENVIRONMENT_BYTES = 2560
 """Bytes of settings. AWS Lambda takes 4,096 of a function's variables together; of the stack's own,
@@ -21,7 +28,8 @@ def _check_service_settings(settings: StackSettings) -> str | None:
     secret_names = [n for n in settings.settings if is_secret(n)]
     if secret_names:
         return (
-            f"settings.{secret_names[0]} is a secret and would stand in the template: put it into the "
+            f"settings.{secret_names[0]} is a secret and would stand in the template: put it "
+            "into the "
             "secret that the stack makes (output Secrets), and leave it out here"
         )
     stack_owned = [n for n in settings.settings if n in _STACK_OWNED_SETTINGS]
@@ -37,7 +45,8 @@ def _check_service_settings(settings: StackSettings) -> str | None:
     if size > _MAX_ENVIRONMENT_BYTES:
         longest = max(settings.settings, key=lambda n: len(str(settings.settings[n])))
         return (
-            f"settings are {size} bytes, and a function can be told {_MAX_ENVIRONMENT_BYTES} beside what "
+            f"settings are {size} bytes, and a function can be told {_MAX_ENVIRONMENT_BYTES} "
+            "beside what "
             f"the stack tells it (4096 in all): put {longest} into the secret (output Secrets), or "
             "give its address if it has one"
         )
@@ -173,7 +182,8 @@ def _check_connections(settings: StackSettings) -> str | None:
     if sum(needed.values()) > allowed:
         return (
             f"reserved: the functions with a database may hold {sum(needed.values())} connections, "
-            f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.database_connections} that it takes at "
+            f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.database_connections} that it "
+            "takes at "
             f"max_capacity {settings.max_capacity:g}: reserve at most {allowed} together, or raise "
             "max_capacity (or max_connections)"
         )

@@ -83,7 +83,7 @@ def gateway(
         {
             "STRANDLINE_DATABASE_URL": scratch_db.url,
             "STRANDLINE_BUCKET": aws.bucket,
-            "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+            "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
             "STRANDLINE_KEY_SECRET": KEY_SECRET,
         },
         monkeypatch,

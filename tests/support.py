@@ -179,7 +179,7 @@ class Gateway:
 
         if not step("plan", tenant=tenant)["shards"]:
             return {}
-        for shard in handler.service.blobs.shards(run_id):
+        for shard in handler.resources.blobs.shards(run_id):
             with contextlib.suppress(ShardFailed):
                 step("shard", **shard)
         return step("finish")
@@ -212,10 +212,10 @@ def wire_handlers(
     get_settings.cache_clear()
     for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver"):
         service = Resources()
-        service.__dict__ |= {"embedder": embedder, "runs": NullJobQueue()}
+        service.__dict__ |= {"embedder": embedder, "job_queue": NullJobQueue()}
         services.append(service)
         monkeypatch.setattr(
-            importlib.import_module(f"functions.{name}.handler"), "service", service
+            importlib.import_module(f"functions.{name}.handler"), "resources", service
         )
     return services
 

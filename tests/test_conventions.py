@@ -127,7 +127,7 @@ def test_public_names_are_explained() -> None:
         ("worker", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("sweeper", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("archiver", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("waker", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("scheduler", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("migrate", ("jwt", "cryptography", "boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],
 )

@@ -133,7 +133,7 @@ def _request_sweep() -> None:
     """Have a sweep begin soon. Where nobody can be told, a later one or the daily one comes."""
     config, now = get_settings(), datetime.now(UTC)
     spacing = {**MIN_SPACING, "sweeper": timedelta(seconds=config.sweep_seconds)}
-    JobQueue(config.runs_url, spacing).request_run("sweeper", now, now)
+    JobQueue(config.job_queue_url, spacing).request_run("sweeper", now, now)
 
 
 def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:

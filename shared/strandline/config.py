@@ -33,7 +33,7 @@ class ServiceSettings(AuthSettings):
     made of the function's own credentials."""
     bucket: str
     """The S3 bucket that holds payloads under `<tenant>/<cid>`."""
-    queue_url: str = ""
+    work_queue_url: str = ""
     """The SQS queue for hints to the worker; empty sends none, the sweep finds the work."""
     embedding_provider: Literal["local", "openai"] = "local"
     """`local` is the model that ships, `openai` any endpoint that speaks its protocol."""
@@ -64,9 +64,9 @@ class ServiceSettings(AuthSettings):
     """How long a summary may take."""
     llm_calls_per_minute: int = Field(default=50, ge=0, le=100_000)
     """Requests to the provider for one user or key, in the background for one scope."""
-    llm_failures: int = Field(default=5, ge=1, le=1000)
+    llm_breaker_failures: int = Field(default=5, ge=1, le=1000)
     """After so many failures in a row the provider is left alone,"""
-    llm_rest_seconds: float = Field(default=60.0, gt=0, le=3600)
+    llm_breaker_seconds: float = Field(default=60.0, gt=0, le=3600)
     """for so long; then one request tries it."""
     llm_usd_per_million_in: float = Field(default=0.0, ge=0, le=10_000)
     """The price of a million tokens shown to the model. 0: costs are not counted."""
@@ -97,7 +97,7 @@ class ServiceSettings(AuthSettings):
     blob_grace_seconds: int = Field(default=86_400, ge=3600, le=2_592_000)
     """How old a payload that no event cites must be before it is removed, in seconds. An append
     puts its payload first and has half a minute to cite it."""
-    runs_url: str = ""
+    job_queue_url: str = ""
     """The SQS queue of wishes for runs of jobs; without it none is started by a request, and jobs
     wait for the daily sweep."""
     sweep_seconds: int = Field(default=300, ge=1, le=86_400)

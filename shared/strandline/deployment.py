@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 type FunctionNeed = Literal[
-    "database", "owner", "blobs", "queue", "runs", "model", "states", "schedules"
+    "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model"]
 
@@ -27,7 +27,7 @@ class FunctionSpec:
     needs: frozenset[FunctionNeed]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
-    queue: Literal["", "hints", "runs"] = ""
+    queue: Literal["", "work_queue", "job_queue"] = ""
     """Fed by this queue."""
     min_spacing_minutes: int = 0
     """A job of the state machine, started when something is due and so often at most; 0: none."""
@@ -42,7 +42,7 @@ class FunctionSpec:
     def max_connections(self) -> int:
         """Connections to the database of one instance at most, where a language model is asked:
         whoever folds asks it from three threads besides its own (services/at_once.py)."""
-        return 4 if self.needs >= {"model", "runs"} else 1
+        return 4 if self.needs >= {"model", "job_queue"} else 1
 
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
@@ -52,7 +52,7 @@ FUNCTIONS = (
         "ingest",
         memory=1024,
         timeout=29,
-        needs=frozenset({"database", "blobs", "queue", "runs"}),
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue"}),
         reserved_concurrency=100,
         routes=(
             "POST /api/v1/events",
@@ -68,7 +68,7 @@ FUNCTIONS = (
         "query",
         memory=1769,
         timeout=29,
-        needs=frozenset({"database", "blobs", "queue", "model"}),
+        needs=frozenset({"database", "blobs", "work_queue", "model"}),
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
         routes=(
@@ -100,16 +100,16 @@ FUNCTIONS = (
         "worker",
         memory=1769,
         timeout=120,
-        needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         reserved_concurrency=20,
         layers=MODEL_LAYERS,
-        queue="hints",
+        queue="work_queue",
     ),
     FunctionSpec(
         "admin",
         memory=1024,
         timeout=29,
-        needs=frozenset({"database", "runs"}),
+        needs=frozenset({"database", "job_queue"}),
         reserved_concurrency=10,
         routes=(
             "POST /api/v1/admin/tenants",
@@ -140,7 +140,7 @@ FUNCTIONS = (
         "archiver",
         memory=1024,
         timeout=900,
-        needs=frozenset({"database", "blobs", "runs"}),
+        needs=frozenset({"database", "blobs", "job_queue"}),
         reserved_concurrency=20,
         min_spacing_minutes=60,
     ),
@@ -148,25 +148,26 @@ FUNCTIONS = (
         "sweeper",
         memory=1769,
         timeout=900,
-        needs=frozenset({"database", "blobs", "queue", "runs", "model"}),
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         reserved_concurrency=20,
         layers=MODEL_LAYERS,
         schedule=DAILY_SWEEP_SCHEDULE,
         min_spacing_minutes=5,
     ),
     FunctionSpec(
-        "waker",
+        "scheduler",
         memory=512,
         timeout=30,
-        needs=frozenset({"states", "schedules"}),
-        queue="runs",
+        needs=frozenset({"state_machine", "schedules"}),
+        queue="job_queue",
     ),
     FunctionSpec(
         "migrate",
         memory=512,
         timeout=600,
-        needs=frozenset({"owner", "runs"}),
-        reserved_concurrency=2,  # a deployment's while the state machine's goes on with a long migration
+        needs=frozenset({"owner", "job_queue"}),
+        # a deployment's while the state machine's goes on with a long migration
+        reserved_concurrency=2,
     ),
 )
 

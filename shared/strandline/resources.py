@@ -75,7 +75,7 @@ class Resources:
 
     @lazy_property
     def work_queue(self) -> WorkQueue:
-        return WorkQueue(get_settings().queue_url, self._request_sweep)
+        return WorkQueue(get_settings().work_queue_url, self._request_sweep)
 
     def _request_sweep(self) -> bool:
         """Have a sweep begin soon; gives whether somebody was told."""
@@ -85,7 +85,7 @@ class Resources:
     @lazy_property
     def job_queue(self) -> JobQueue:
         sweep_spacing = timedelta(seconds=get_settings().sweep_seconds)
-        return JobQueue(get_settings().runs_url, {**MIN_SPACING, "sweeper": sweep_spacing})
+        return JobQueue(get_settings().job_queue_url, {**MIN_SPACING, "sweeper": sweep_spacing})
 
     @lazy_property
     def embedder(self) -> Embedder:

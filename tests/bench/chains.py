@@ -152,21 +152,23 @@ class Counting:
     cannot be had here, what it would be asked can."""
 
     name = "counting"
-    way = "json_schema"
+    output_mode = "json_schema"
 
     def __init__(self) -> None:
         self.calls = Counter[str]()
         self.characters_in = self.characters_out = 0
         self._lock = threading.Lock()
 
-    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
+    def ask(
+        self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
+    ) -> ModelReply:
         """The twin's answer to what the quoted events say."""
-        text = answered(asked)
+        text = answered(request)
         with self._lock:
-            self.calls[asked.task] += 1
-            self.characters_in += asked.character_count
+            self.calls[request.task] += 1
+            self.characters_in += request.character_count
             self.characters_out += len(text)
-        tokens = asked.character_count // CHARACTERS_PER_TOKEN, len(text) // CHARACTERS_PER_TOKEN
+        tokens = request.character_count // CHARACTERS_PER_TOKEN, len(text) // CHARACTERS_PER_TOKEN
         return ModelReply(text, *tokens)
 
 
@@ -195,7 +197,7 @@ def ask_instead(system: Strandline, model: Counting) -> None:
     """Let the worker ask a model where it would go by the twin alone, at any rate."""
     unlimited = get_settings().model_copy(update={"llm_calls_per_minute": 100_000})
     for service in system.services:
-        service.__dict__["reasoner"] = LlmTasks(service.database, unlimited, model)
+        service.__dict__["llm"] = LlmTasks(service.database, unlimited, model)
 
 
 def table(quality: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
                 | {
                     "STRANDLINE_DATABASE_URL": base.url,
                     "STRANDLINE_BUCKET": aws.bucket,
-                    "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+                    "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
                     "STRANDLINE_KEY_SECRET": KEY_SECRET,
                 },
             )

@@ -118,7 +118,7 @@ def _from_folder(folder: Path) -> Conversation:
         for row in _rows(folder / "topics.jsonl")
     ]
     questions = _rows_if_any(folder / "questions.jsonl")
-    return Conversation(folder.name, list(demo.events(folder)), topics, questions)
+    return Conversation(folder.name, list(demo.load_events(folder)), topics, questions)
 
 
 def _rows(path: Path) -> list[Row]:

@@ -85,7 +85,7 @@ def opened(
         environment = {
             "STRANDLINE_DATABASE_URL": base.url,
             "STRANDLINE_BUCKET": aws.bucket,
-            "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+            "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
             "STRANDLINE_KEY_SECRET": KEY_SECRET,
             # A busy machine must not turn into lower quality; how long it takes is another bench.
             "STRANDLINE_QUERY_VECTOR_SECONDS": "20",

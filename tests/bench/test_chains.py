@@ -89,7 +89,7 @@ def test_the_counting_model_answers_as_the_twin() -> None:
 
     events = prompts.render_events("events", said, people, BOUNDS).json_lines
     counting, twin = chains.Counting(), HeuristicModel()
-    reply = counting.ask(asked("entities", events), "json_schema", sure=True, seconds=1)
+    reply = counting.ask(asked("entities", events), "json_schema", is_proven=True, timeout=1)
     assert json.loads(reply.text) == twin.entities(said).model_dump()
     before = prompts.render_events("before", said[:1], people, BOUNDS)
     message = prompts.render_events("message", said[1:], people, BOUNDS)

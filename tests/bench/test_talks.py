@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from strandline.models.language import EntityKind
 
+from strandline.llm.types import EntityKind
 from tests.bench import conversations, talks
 
 MARKED = (*talks.FITTED, *talks.UNSEEN)

@@ -51,7 +51,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
     # Not pytest's own directory: the database's account does not reach that.
     parent = Path(tempfile.mkdtemp(prefix="strandline-browser-"))
     parent.chmod(0o711)
-    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
+    for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
     with run_local_service(parent / "data", 0) as started:
         yield started

@@ -57,10 +57,10 @@ def appends(gateway: Gateway, token: str) -> int:
 def restarted(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process of this function: it remembers no key."""
     module = importlib.import_module(f"functions.{function}.handler")
-    before: Resources = vars(module)["service"]
+    before: Resources = vars(module)["resources"]
     fresh = Resources()
     vars(fresh)["database"] = before.database
-    monkeypatch.setattr(module, "service", fresh)
+    monkeypatch.setattr(module, "resources", fresh)
 
 
 def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
@@ -475,7 +475,7 @@ def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: st
     assert (
         gateway.call("POST", EVENT, user_message("secret"), key=gateway.key("acme")).status == 201
     )
-    service = vars(importlib.import_module("functions.admin.handler"))["service"]
+    service = vars(importlib.import_module("functions.admin.handler"))["resources"]
     request = Request(service, {}, time.monotonic() + 25)
     vars(request)["_principal"] = Principal("ops", None, frozenset({"operator"}))
     for viewer, access in (

@@ -309,7 +309,7 @@ def hunt(
 
 def service_of(name: str) -> Resources:
     """What a function works with."""
-    return importlib.import_module(f"functions.{name}.handler").service
+    return importlib.import_module(f"functions.{name}.handler").resources
 
 
 def test_what_a_caller_says_is_in_no_error_and_in_no_log(
@@ -432,7 +432,9 @@ def test_nor_where_something_fails(
         patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         for name in ("ingest", "worker"):
             patch.setitem(service_of(name).__dict__, "blobs", BlobStore("none"))
-            patch.setitem(service_of(name).__dict__, "hints", WorkQueue("http://127.0.0.1:1/q"))
+            patch.setitem(
+                service_of(name).__dict__, "work_queue", WorkQueue("http://127.0.0.1:1/q")
+            )
         failing(hunt)
     for place, fault in (
         ("strandline.log.event_builder._derive_origin", refuse),

@@ -35,7 +35,7 @@ class Queue:
         self.delivered = 0
         self._base = base
         self._handler = importlib.import_module("functions.worker.handler")
-        hints = self._handler.service.hints
+        hints = self._handler.resources.work_queue
         patch.setattr(hints, "send", self.send)
         patch.setattr(hints, "send_later", self.send_later)
 

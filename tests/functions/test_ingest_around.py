@@ -110,7 +110,7 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
         )
         if port:
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-        handler.resources.__dict__["hints"] = WorkQueue(url or aws.work_queue_url)
+        handler.resources.__dict__["work_queue"] = WorkQueue(url or aws.work_queue_url)
         key = gateway.key()
         started = time.monotonic()
         reply = gateway.call("POST", PATH, user_message(CANARY), key=key)
@@ -308,7 +308,7 @@ def test_where_no_hint_is_taken_a_sweep_is_wished_for(
             wished.append(job)
             return due == now
 
-    monkeypatch.setitem(handler.resources.__dict__, "runs", Listening())
+    monkeypatch.setitem(handler.resources.__dict__, "job_queue", Listening())
     hinted(aws)
     refusing(2, partly=partly)
     key = gateway.key()
@@ -328,7 +328,9 @@ def test_where_nobody_can_be_told_the_next_append_tells(
     """Also one that has nothing to hint itself; and what is owed does not grow without end."""
     from functions.ingest import handler
 
-    monkeypatch.setitem(handler.resources.__dict__, "runs", JobQueue(aws.job_queue_url + "-gone"))
+    monkeypatch.setitem(
+        handler.resources.__dict__, "job_queue", JobQueue(aws.job_queue_url + "-gone")
+    )
     hinted(aws)
     hints = refusing(2)
     key = gateway.key()

@@ -70,7 +70,7 @@ def noting(calls: list[str], name: str) -> Callable[..., None]:
 
 def blobs() -> BlobStore:
     """What the ingest function puts payloads with."""
-    service: Resources = importlib.import_module("functions.ingest.handler").service
+    service: Resources = importlib.import_module("functions.ingest.handler").resources
     return service.blobs
 
 
@@ -636,7 +636,7 @@ def test_one_tenants_failure_stops_no_other(
     for tenant in ("acme", "broken", "zebra"):
         uploaded(gateway, gateway.key(tenant), DATA)
     age(scratch_db)
-    sweeper: Resources = importlib.import_module("functions.sweeper.handler").service
+    sweeper: Resources = importlib.import_module("functions.sweeper.handler").resources
     real: Callable[..., Any] = sweeper.blobs.remove_uploads
 
     def removing(tenant: str, upload_ids: Any) -> Any:
@@ -657,7 +657,7 @@ def test_a_row_stays_until_its_object_is_gone(
 ) -> None:
     begun = uploaded(gateway, gateway.key(), DATA)
     age(scratch_db)
-    sweeper: Resources = importlib.import_module("functions.sweeper.handler").service
+    sweeper: Resources = importlib.import_module("functions.sweeper.handler").resources
     store: Any = sweeper.blobs
     said = {"Errors": [{"Key": pending_key("acme", begun), "Code": "InternalError"}]}
 

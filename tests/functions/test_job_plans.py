@@ -30,7 +30,7 @@ def tools(gateway: Gateway) -> Any:
     for tenant in ("acme", "globex"):
         gateway.key(tenant)
     handler: Any = importlib.import_module("functions.archiver.handler")
-    return handler.service
+    return handler.resources
 
 
 def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = None) -> int:

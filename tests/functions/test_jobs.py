@@ -37,7 +37,7 @@ def handlers() -> dict[str, Handler]:
 
 
 class AtOnce(NullJobQueue):
-    """A queue of runs whose messages the waker has read before they are sent."""
+    """A queue of runs whose messages the scheduler has read before they are sent."""
 
     def __init__(self, machine: str) -> None:
         self.wakeups = RunStarter(machine, "no group", "no role")
@@ -53,8 +53,8 @@ def machine(
     """The definition that is deployed, with the real functions; the admin function knows it."""
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as running:
         running.serve(handlers())
-        service: Resources = importlib.import_module("functions.admin.handler").service
-        monkeypatch.setitem(service.__dict__, "runs", AtOnce(running.arn))
+        service: Resources = importlib.import_module("functions.admin.handler").resources
+        monkeypatch.setitem(service.__dict__, "job_queue", AtOnce(running.arn))
         yield running
 
 
@@ -204,8 +204,8 @@ def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachi
 def test_a_machine_that_is_away_leaves_a_failed_job(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service: Resources = importlib.import_module("functions.admin.handler").service
-    monkeypatch.setitem(service.__dict__, "runs", JobQueue(""))
+    service: Resources = importlib.import_module("functions.admin.handler").resources
+    monkeypatch.setitem(service.__dict__, "job_queue", JobQueue(""))
     key = gateway.key("acme", rights=("admin",))
     answer = gateway.call("POST", f"{JOBS}/archiver", key=key)
     assert answer.status == 503

@@ -221,17 +221,19 @@ def test_a_key_of_another_deployment_secret_is_left_alone(
     assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
-def test_a_database_older_than_the_baseline_is_refused(stage: Base, first_key: str) -> None:
+def test_a_database_older_than_the_baseline_is_refused(
+    stage: ScratchDatabase, first_key: str
+) -> None:
     """It has migrations beyond this release's last: it must not pass for a newer one."""
     deploy()
-    key = vault.read(first_key)
+    key = secrets.read_secret(first_key)
     stage.rows("update schema_migrations set name = '0001_create_log.sql' where number = 1")
     stage.rows("insert into schema_migrations values (99, '0099_fill_chain_trust.sql', '')")
     was = stage.rows("select * from schema_migrations order by 1")
     with pytest.raises(Misconfigured, match="created before this schema's baseline"):
         deploy()
     assert stage.rows("select * from schema_migrations order by 1") == was
-    assert vault.read(first_key) == key
+    assert secrets.read_secret(first_key) == key
 
 
 def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
@@ -350,7 +352,7 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
     monkeypatch.setattr(migrate, "list_migrations", lambda: files)
     with closing(BOTO3.client("sqs", region_name=REGION)) as sqs:
         queue = sqs.create_queue(QueueName=unique_name())["QueueUrl"]
-        monkeypatch.setenv("STRANDLINE_RUNS_URL", queue)
+        monkeypatch.setenv("STRANDLINE_JOB_QUEUE_URL", queue)
         cut_off = deploy(seconds=5)
         assert cut_off["applied"] == []
         assert cut_off["left"] == ["9998_long.sql", "9999_short.sql"]
@@ -365,9 +367,9 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
             "shards": 0,
         }
         assert "Messages" not in sqs.receive_message(QueueUrl=queue)
-        monkeypatch.setenv("STRANDLINE_RUNS_URL", "")
+        monkeypatch.setenv("STRANDLINE_JOB_QUEUE_URL", "")
         files.append(Migration(number + 2, "9999_long.sql", text))
-        with pytest.raises(Misconfigured, match="RUNS_URL"):
+        with pytest.raises(Misconfigured, match="JOB_QUEUE_URL"):
             deploy(seconds=5)
     assert secrets.read_secret(first_key)
 

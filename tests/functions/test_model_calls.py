@@ -41,7 +41,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int], list[Any]]]:
     """So many questions for a tenant, by the worker's own reasoner; gives why the twin answered."""
     get_settings.cache_clear()
-    service: Resources = importlib.import_module("functions.worker.handler").service
+    service: Resources = importlib.import_module("functions.worker.handler").resources
 
     def ask(tenant: str, times: int) -> list[Any]:
         task = TaskContext(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")

@@ -49,8 +49,8 @@ def front(provider: ModelServer, gateway: Gateway) -> Iterator[Gateway]:
     del provider
     yield gateway
     for name in ("worker", "sweeper", "query"):
-        service: Resources = importlib.import_module(f"functions.{name}.handler").service
-        if "reasoner" in service.__dict__:
+        service: Resources = importlib.import_module(f"functions.{name}.handler").resources
+        if "llm" in service.__dict__:
             used: Any = service.llm.__dict__["_provider"]
             used.close()
 

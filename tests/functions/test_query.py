@@ -254,7 +254,7 @@ def test_health_needs_neither_key_nor_database(
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "postgresql://strandline_app@127.0.0.1:1/none")
     get_settings.cache_clear()
     service = Resources()
-    monkeypatch.setattr(importlib.import_module("functions.query.handler"), "service", service)
+    monkeypatch.setattr(importlib.import_module("functions.query.handler"), "resources", service)
     reply = gateway.call("GET", "/health")
     assert (reply.status, reply.body) == (200, {"status": "ok"})
     assert "database" not in vars(service), "nothing so much as made a way to it"
@@ -284,7 +284,7 @@ def test_the_dependency_map_names_a_database_that_is_down(
     get_settings.cache_clear()
     service = Resources()
     service.__dict__["embedder"] = embedder
-    monkeypatch.setattr(importlib.import_module("functions.query.handler"), "service", service)
+    monkeypatch.setattr(importlib.import_module("functions.query.handler"), "resources", service)
     down = gateway.call("GET", "/api/v1/health", key=key)
     assert (down.status, down.headers["Retry-After"]) == (503, "2")
     assert down.body["status"] == "unavailable"

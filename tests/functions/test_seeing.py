@@ -76,7 +76,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     del gateway  # which wired the handlers before
     embedder = WordEmbedder()
     for name in ("worker", "query", "sweeper"):
-        service: Resources = importlib.import_module(f"functions.{name}.handler").service
+        service: Resources = importlib.import_module(f"functions.{name}.handler").resources
         monkeypatch.setitem(service.__dict__, "embedder", embedder)
     return embedder
 
@@ -258,7 +258,7 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
-    service: Resources = importlib.import_module("functions.query.handler").service
+    service: Resources = importlib.import_module("functions.query.handler").resources
     lost = WordEmbedder()
     lost.before_embed = fail_texts()
     monkeypatch.setitem(service.__dict__, "embedder", lost)

@@ -135,7 +135,7 @@ def test_a_failed_model_is_asked_again(
         def start_run(self, job: str, tenant: str, run: str) -> None:
             started.append(f"{job} {tenant} {bool(run)}")
 
-    monkeypatch.setitem(admin.service.__dict__, "runs", Started())
+    monkeypatch.setitem(admin.resources.__dict__, "job_queue", Started())
     asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
     assert (asked.status, asked.body["state"], asked.body["attempts"]) == (202, "queued", 3)
     assert started == ["sweeper acme True"]
@@ -247,7 +247,7 @@ def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
     ]  # fmt: skip
     scratch_db.rows("update jobs set created_at = created_at - interval '3 days'")
     admin: Any = importlib.import_module("functions.admin.handler")
-    monkeypatch.setitem(admin.service.__dict__, "runs", NullJobQueue())
+    monkeypatch.setitem(admin.resources.__dict__, "job_queue", NullJobQueue())
     scratch_db.rows("update lanes set idle_at = now() + interval '1 day'")
     scratch_db.rows("update quotas set leased = 0")
     for job_id in ids:
@@ -294,7 +294,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
     monkeypatch.setattr(sweeper, "_ROWS_PER_COMMIT", 1)
     gateway.key()
-    service: Any = importlib.import_module("functions.sweeper.handler").service
+    service: Any = importlib.import_module("functions.sweeper.handler").resources
     access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
 
     def five(*_: object) -> list[str]:

@@ -22,7 +22,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     """The worker's embedder, in this test."""
     del gateway  # which wired the handlers before
     embedder = WordEmbedder()
-    service: Resources = importlib.import_module("functions.worker.handler").service
+    service: Resources = importlib.import_module("functions.worker.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
     return embedder
 
@@ -151,7 +151,7 @@ def test_a_database_that_is_away_gives_every_message_back(
     gateway: Gateway, tell: Told, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "The buoy is out.")
-    service: Resources = importlib.import_module("functions.worker.handler").service
+    service: Resources = importlib.import_module("functions.worker.handler").resources
     away = Database("postgresql://strandline_app@127.0.0.1:1/none")
     monkeypatch.setitem(service.__dict__, "database", away)
     assert work(batch(hint(receipt["scope_id"]), hint(receipt["scope_id"]))) == ["m0", "m1"]

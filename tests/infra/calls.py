@@ -38,19 +38,19 @@ def stage(bucket: str, secrets: Mapping[str, str]) -> ResourceArns:
     """What a stage has, whose bucket this is, and whose secrets have these ARNs."""
     return ResourceArns(
         bucket=f"arn:aws:s3:::{bucket}",
-        hints=ARN.format("sqs", "strandline"),
-        runs=ARN.format("sqs", "strandline-runs"),
+        work_queue=ARN.format("sqs", "strandline"),
+        job_queue=ARN.format("sqs", "strandline-runs"),
         database_user=ARN.format("rds-db", f"dbuser:{CLUSTER}/{APP}"),
         owner_user=ARN.format("rds-db", f"dbuser:{CLUSTER}/{OWNER}"),
         state_machine=STATE_MACHINE,
-        wakeup_group=GROUP,
-        wakeup_role=STARTER,
+        schedule_group=GROUP,
+        scheduler_role=STARTER,
         function_prefix="strandline-",
         region=REGION,
         account=ACCOUNT_ID,
         partition="aws",
         models=bedrock_models(MODEL, "aws", REGION, ACCOUNT_ID),
-        secrets=secrets["secrets"],
+        settings_secret=secrets["secrets"],
         administrator_secret=secrets["administrator_secret"],
         first_key_secret=secrets["first_key_secret"],
     )
@@ -265,7 +265,7 @@ def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[Asked]:
     group = ARN.format("logs", f"log-group:/aws/lambda/{stage.function_prefix}{fn.name}")
     yield from (Asked(fn.name, action, f"{group}:log-stream:1") for action in WRITTEN)
     if fn.queue:
-        queue = stage.hints if fn.queue == "hints" else stage.runs
+        queue = stage.work_queue if fn.queue == "work_queue" else stage.job_queue
         yield from (Asked(fn.name, action, queue) for action in CONSUMED)
     if {"database", "owner"} & fn.needs:
         itself = only(Null={"lambda:SourceFunctionArn": "true"})

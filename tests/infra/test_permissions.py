@@ -117,9 +117,9 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
         ("s3:PutObjectAcl", f"{stage.bucket}/*"),
         ("s3:DeleteObjectVersion", f"{stage.bucket}/_uploads/*"),
         ("s3:*", f"{stage.bucket}/*"),
-        ("sqs:PurgeQueue", stage.hints),
+        ("sqs:PurgeQueue", stage.work_queue),
         ("rds-db:connect", stage.owner_user if "database" in fn.needs else stage.database_user),
-        ("secretsmanager:DeleteSecret", stage.secrets),
+        ("secretsmanager:DeleteSecret", stage.settings_secret),
         ("kms:Decrypt", "*"),
     ):
         needless = Asked(fn.name, action, resource)
@@ -247,14 +247,16 @@ def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str,
 
 
 def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
-    texts, waker = written.sources(), "functions/waker/handler.py"
+    texts, scheduler = written.sources(), "functions/scheduler/handler.py"
     for line in (
         "import strandline.aws.work_queue",
         "from strandline.aws import scheduler as a",
     ):
-        assert unheard(texts | {waker: f"{texts[waker]}\n{line}"}, ear) == []
-    found = unheard(texts | {waker: f"{texts[waker]}\nfrom strandline.log import uploads"}, ear)
-    assert {"waker: log/uploads:_put_here", "waker: log/uploads:_remove"} <= {*found}
+        assert unheard(texts | {scheduler: f"{texts[scheduler]}\n{line}"}, ear) == []
+    found = unheard(
+        texts | {scheduler: f"{texts[scheduler]}\nfrom strandline.log import uploads"}, ear
+    )
+    assert {"scheduler: log/uploads:_put_here", "scheduler: log/uploads:_remove"} <= {*found}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_clients_are_made_in_one_place(text: str) -> None:
     texts = written.sources()
     made = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
     assert written.makers(texts) == made
-    for planted in ("shared/strandline/aws/work_queue.py", "functions/waker/handler.py"):
+    for planted in ("shared/strandline/aws/work_queue.py", "functions/scheduler/handler.py"):
         assert len(written.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
 
 
@@ -346,18 +348,18 @@ def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Aske
         everything |= told(found, one)
     (key,) = properties(found, "KMS::Key")
     host = everything["DATABASE_URL"].partition("host=<")[2].partition(".")[0]
-    prefix = everything["WAKEUP_GROUP"]
+    prefix = everything["SCHEDULE_GROUP"]
     names = {
         f"<{everything['BUCKET'].strip('<>')}.Arn>": stage.bucket,
-        f"<{everything['QUEUE_URL'].strip('<>')}.Arn>": stage.hints,
-        f"<{everything['RUNS_URL'].strip('<>')}.Arn>": stage.runs,
-        everything["SECRETS"]: stage.secrets,
+        f"<{everything['WORK_QUEUE_URL'].strip('<>')}.Arn>": stage.work_queue,
+        f"<{everything['JOB_QUEUE_URL'].strip('<>')}.Arn>": stage.job_queue,
+        everything["SECRETS"]: stage.settings_secret,
         everything["ADMINISTRATOR_SECRET"]: stage.administrator_secret,
         everything["FIRST_KEY_SECRET"]: stage.first_key_secret,
         everything["STATE_MACHINE"]: stage.state_machine,
-        everything["WAKEUP_ROLE"]: stage.wakeup_role,
+        everything["SCHEDULER_ROLE"]: stage.scheduler_role,
         f"<{host}.DBClusterResourceId>": CLUSTER,
-        f"schedule/{prefix}/": f"schedule/{stage.wakeup_group}/",
+        f"schedule/{prefix}/": f"schedule/{stage.schedule_group}/",
         f"/aws/lambda/{prefix}-": f"/aws/lambda/{stage.function_prefix}",
         f"<{key}.Arn>": KEY,
     }
@@ -427,7 +429,7 @@ def test_a_policy_beside_the_role_or_another_queue_is_noticed(
     swapped = json.loads(json.dumps(found))
     for given in properties(swapped, "Lambda::Function").values():
         told_of = given.get("Environment", {}).get("Variables", {})
-        if {"STRANDLINE_QUEUE_URL", "STRANDLINE_RUNS_URL"} <= told_of.keys():
-            hints, runs = told_of["STRANDLINE_QUEUE_URL"], told_of["STRANDLINE_RUNS_URL"]
-            told_of |= {"STRANDLINE_QUEUE_URL": runs, "STRANDLINE_RUNS_URL": hints}
+        if {"STRANDLINE_WORK_QUEUE_URL", "STRANDLINE_JOB_QUEUE_URL"} <= told_of.keys():
+            hints, runs = told_of["STRANDLINE_WORK_QUEUE_URL"], told_of["STRANDLINE_JOB_QUEUE_URL"]
+            told_of |= {"STRANDLINE_WORK_QUEUE_URL": runs, "STRANDLINE_JOB_QUEUE_URL": hints}
     assert faults(deployed(swapped, worker, stage), asked_of(worker, ear, stage))

@@ -60,7 +60,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ),
     ({"name": "a--b"}, "name: .*pattern"),
     ({"name": "a-"}, "name: String should match pattern"),
-    ({"reserved": {"waker": -5}}, "reserved.waker: .*greater than or equal to 0"),
+    ({"reserved": {"scheduler": -5}}, "reserved.scheduler: .*greater than or equal to 0"),
     ({"engine_version": "17.1"}, "engine_version: Aurora's first 17 is 17.4"),
     ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month has nobody to tell"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),

@@ -213,20 +213,20 @@ def _told(found: Template, name: str) -> dict[str, Any]:
 
 def test_what_functions_are_told() -> None:
     found = template(settings={"llm_seconds": 5.5, "embedding_threads": 2})
-    ingest, waker, migrate = (_told(found, name) for name in ("ingest", "waker", "migrate"))
+    ingest, scheduler, migrate = (_told(found, name) for name in ("ingest", "scheduler", "migrate"))
     assert ingest["STRANDLINE_LLM_SECONDS"] == "5.5"
     assert ingest["STRANDLINE_DATABASE_AUTH"] == "iam"
     url = json.dumps(ingest["STRANDLINE_DATABASE_URL"])
     assert "user=strandline_app sslmode=verify-full sslrootcert=/opt/" in url
-    assert {"STRANDLINE_STATE_MACHINE", "STRANDLINE_WAKEUP_GROUP"} <= waker.keys()
-    assert not {n for n in waker if "DATABASE" in n or "SECRET" in n}
+    assert {"STRANDLINE_STATE_MACHINE", "STRANDLINE_SCHEDULE_GROUP"} <= scheduler.keys()
+    assert not {n for n in scheduler if "DATABASE" in n or "SECRET" in n}
     assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
     assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
 
 
 def test_another_word_begins_every_function_anew() -> None:
-    for name in ("ingest", "waker", "migrate"):
+    for name in ("ingest", "scheduler", "migrate"):
         assert "STRANDLINE_RESTART" not in _told(template(), name)
         assert _told(template(restart="again"), name)["STRANDLINE_RESTART"] == "again"
 

@@ -42,7 +42,7 @@ def _made(given: str) -> Mapping[str, Any]:
     )
     queues = {
         name: (sqs.Queue(stack, name), sqs.Queue(stack, f"dead-{name}"))
-        for name in ("hints", "runs")
+        for name in ("work_queue", "job_queue")
     }
     watched = MonitoredResources(
         api={"ApiName": settings.stack_name, "Stage": "api"},

@@ -83,15 +83,15 @@ def _environment(
         "SECRETS": secrets["secrets"],
         "KEY_SECRET": "",  # from the secret; here for the patch to take it back
         "BUCKET": aws.bucket,
-        "QUEUE_URL": aws.work_queue_url,
-        "RUNS_URL": aws.job_queue_url,
+        "WORK_QUEUE_URL": aws.work_queue_url,
+        "JOB_QUEUE_URL": aws.job_queue_url,
         "OWNER_DATABASE_URL": f"{place} user={OWNER}",
         "ADMINISTRATOR_DATABASE_URL": place,
         "ADMINISTRATOR_SECRET": secrets["administrator_secret"],
         "FIRST_KEY_SECRET": secrets["first_key_secret"],
         "STATE_MACHINE": STATE_MACHINE,
-        "WAKEUP_GROUP": GROUP,
-        "WAKEUP_ROLE": STARTER,
+        "SCHEDULE_GROUP": GROUP,
+        "SCHEDULER_ROLE": STARTER,
     }
 
 
@@ -111,7 +111,7 @@ def _serving(
             service.__dict__["embedder"] = embedder
             services.append(service)
             handler = importlib.import_module(f"functions.{fn.name}.handler")
-            patch.setattr(handler, "service", service)
+            patch.setattr(handler, "resources", service)
     front = Gateway(base.url)
     try:
         yield front
@@ -150,7 +150,7 @@ def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
 
     with patch.context() as planted:
         away = SimpleNamespace(send_message_batch=refused)
-        planted.setattr(handler.service.hints, "_sqs", away)
+        planted.setattr(handler.resources.work_queue, "_sqs", away)
         alone = user_message("Nobody hints at it.", "user:alone")
         assert front.call("POST", EVENTS, alone, key=front.key()).status == 201
 
@@ -216,9 +216,9 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
     key = front.key(rights=("read", "write", "admin"))
     for name in ("query", "worker", "sweeper"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
-        handler.service.__dict__.pop("reasoner", None)
+        handler.resources.__dict__.pop("llm", None)
         if name != "query":  # in a space without calibration every pair of messages is a question
-            handler.service.__dict__["embedder"] = WordEmbedder("words/16", 16)
+            handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
         for n in range(8):
             talk = user_message(f"Is the tide high at {n}?", f"user:{name}", session_id=name)
             assert front.call("POST", EVENTS, talk, key=key).status == 201
@@ -244,10 +244,10 @@ def _hint(base: ScratchDatabase) -> None:
 
 def _wake(patch: pytest.MonkeyPatch) -> None:
     """Wishes for a run now, and for one later."""
-    handler: Any = importlib.import_module("functions.waker.handler")
-    patch.setattr(handler, "waker", RunScheduler())
+    handler: Any = importlib.import_module("functions.scheduler.handler")
+    patch.setattr(handler, "scheduler", RunScheduler())
     later = datetime.now(UTC) + timedelta(hours=1)
     wishes = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
     records = [{"messageId": str(time.monotonic()), "body": json.dumps(wish)} for wish in wishes]
-    answer = handler.lambda_handler({"Records": records}, LambdaContext("waker", 30))
+    answer = handler.lambda_handler({"Records": records}, LambdaContext("scheduler", 30))
     assert answer == {"batchItemFailures": []}

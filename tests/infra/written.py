@@ -21,10 +21,10 @@ from strandline.aws import clients as aws_clients
 ROOT = Path(__file__).parents[2]
 WRAPPERS = {
     "aws/blobs": "blobs",
-    "aws/work_queue": "hints",
-    "aws/run_requests": "runs",
-    "aws/scheduler": "wakeups",
-    "aws/secrets": "vault",
+    "aws/work_queue": "work_queue",
+    "aws/run_requests": "job_queue",
+    "aws/scheduler": "run_starter",
+    "aws/secrets": "secrets",
 }
 """The modules that ask AWS, and what code calls their things, with or without an underscore."""
 _MAKERS = re.compile(r"(aio)?(boto3?|botocore|s3transfer)(\.\w+)*")

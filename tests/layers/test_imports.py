@@ -33,14 +33,17 @@ UNWANTED: Mapping[str, set[str]] = {
     "admin": EVERYBODY | MODEL | {"snowballstemmer"},
     "archiver": EVERYBODY | MODEL,
     "sweeper": EVERYBODY,
-    "waker": EVERYBODY | MODEL | REASONING | {"psycopg", "strandline.config", "strandline.wire"},
+    "scheduler": EVERYBODY
+    | MODEL
+    | REASONING
+    | {"psycopg", "strandline.config", "strandline.schemas"},
     "migrate": EVERYBODY | MODEL | REASONING | {"pgvector"},
 }
 ENVIRONMENT = {
     "STRANDLINE_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none",
     "STRANDLINE_OWNER_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none",
     "STRANDLINE_BUCKET": "none",
-    "STRANDLINE_QUEUE_URL": "http://127.0.0.1:1/queue",
+    "STRANDLINE_WORK_QUEUE_URL": "http://127.0.0.1:1/queue",
     "STRANDLINE_KEY_SECRET": KEY_SECRET,
     "AWS_REGION": "us-east-1",
 }

@@ -80,7 +80,7 @@ EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "query_recall.json": recalled,
     "query_usage.json": lambda answer, _: body(answer)["quotas"],
     "sweeper.json": planned,
-    "waker.json": woken,
+    "scheduler.json": woken,
     "worker.json": embedded,
 }
 """What is to be seen of the answer to each recorded event."""
@@ -99,8 +99,8 @@ def environment(
         yield told | {
             "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,
-            "STRANDLINE_WAKEUP_GROUP": GROUP,
-            "STRANDLINE_WAKEUP_ROLE": ROLE,
+            "STRANDLINE_SCHEDULE_GROUP": GROUP,
+            "STRANDLINE_SCHEDULER_ROLE": ROLE,
         }
 
 

@@ -43,7 +43,7 @@ create function pg_catalog.now() returns timestamptz language sql stable
 create function pg_catalog.clock_timestamp() returns timestamptz language sql volatile
     as 'select pg_catalog.real_clock_timestamp() + (select ahead from public.fast_clock)';
 """
-_CACHING_RESOURCES = ("quotas", "authenticator", "reasoner")
+_CACHING_RESOURCES = ("quotas", "authenticator", "llm")
 """What a process believes for a while by time.monotonic(), which does not run ahead."""
 _SETTLE_SECONDS = 60.0
 _STILL_SECONDS = 0.3
@@ -75,7 +75,7 @@ class FastClock:
             administrator.execute("update fast_clock set ahead = %s", (offset,))
         for fn in FUNCTIONS:
             if "database" in fn.needs:
-                service = importlib.import_module(f"functions.{fn.name}.handler").service
+                service = importlib.import_module(f"functions.{fn.name}.handler").resources
                 for name in _CACHING_RESOURCES:
                     service.__dict__.pop(name, None)
         self.offset = offset
@@ -220,7 +220,10 @@ class ProofService:
         if any(execution.status == "RUNNING" for execution in self._executions()):
             return True
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        for url in (os.environ["STRANDLINE_QUEUE_URL"], os.environ["STRANDLINE_RUNS_URL"]):
+        for url in (
+            os.environ["STRANDLINE_WORK_QUEUE_URL"],
+            os.environ["STRANDLINE_JOB_QUEUE_URL"],
+        ):
             attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
             if any(int(number) for number in attributes["Attributes"].values()):
                 return True

@@ -56,7 +56,7 @@ def count_connections() -> Counter[int]:
     yet."""
     counts = Counter[int]()
     for name in ("ingest", "query"):
-        service = importlib.import_module(f"functions.{name}.handler").service
+        service = importlib.import_module(f"functions.{name}.handler").resources
         vars(service)["database"] = CountingDatabase(service.database, counts)
     return counts
 

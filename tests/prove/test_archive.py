@@ -250,7 +250,7 @@ def stage(
     blobs, PausedBlobs.removed = PausedBlobs(aws.bucket), 0
     for name in ("ingest", "archiver"):
         handler = importlib.import_module(f"functions.{name}.handler")
-        handler.service.__dict__["blobs"] = blobs
+        handler.resources.__dict__["blobs"] = blobs
     with (
         psycopg.connect(scratch_db.admin_url, autocommit=True) as admin,
         ThreadPoolExecutor(8) as threads,

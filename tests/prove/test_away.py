@@ -53,7 +53,7 @@ def frail(
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     services = wire_handlers(environment, monkeypatch, embedder)

@@ -99,7 +99,7 @@ class Town:
     def __init__(self, base: ScratchDatabase, gateway: Gateway, model: RandomTasks) -> None:
         self.base, self.gateway, self.key = base, gateway, gateway.key()
         self.handler = importlib.import_module("functions.worker.handler")
-        self.handler.service.__dict__["reasoner"] = model
+        self.handler.resources.__dict__["llm"] = model
         set_tuning(base, ahead_events=3)
 
     def deliver(self, scopes: list[str]) -> list[str]:
@@ -126,7 +126,7 @@ def town(server: Any, aws: LocalAws, embedder: WordEmbedder, model: RandomTasks)
             {
                 "STRANDLINE_DATABASE_URL": base.url,
                 "STRANDLINE_BUCKET": aws.bucket,
-                "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+                "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
                 "STRANDLINE_KEY_SECRET": KEY_SECRET,
             },
             patch,
@@ -195,7 +195,7 @@ def disorderly(
     while waiting:
         one()
     place.time_passes()
-    service = place.handler.service
+    service = place.handler.resources
     process_due(make_worker(service.database, service.blobs, service.embedder, service.reasoner))
     return replace_ids(place.base, dump_state(place.base)), deaths
 
@@ -484,7 +484,7 @@ def test_topics_compared_across_lanes_are_noticed(
         return replace(turn(logged), session_id="")
 
     monkeypatch.setattr(fold, "to_turn", in_one_lane)
-    original = fold.Fold.__dict__["_take"]
+    original = fold.Fold.__dict__["_fold_event"]
 
     def take(self: Any, logged: Any) -> bool:
         return original(self, replace(logged, session_id=""))
@@ -511,7 +511,7 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
         original = fold.Fold.run
 
         def go(self: fold.Fold, turns: Any) -> bool:
-            if str(self.mark.scope_id) == scopes[0]:
+            if str(self.state.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(self, turns)
 

@@ -181,7 +181,7 @@ def plenty(
     environment = {
         "STRANDLINE_DATABASE_URL": scratch_db.url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000",
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000",

@@ -136,7 +136,7 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     wait_until_nobody_is_connected(stage)
     asked = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
     call(stage.local_service, "/api/v1/recall", asked)
-    service: Resources = importlib.import_module("functions.sweeper.handler").service
+    service: Resources = importlib.import_module("functions.sweeper.handler").resources
     access = service.database.access(Caller.background("local"))
     llm_store.lease_calls(
         access, "m", "s", max_calls=1, limit=1, failures=1, may_probe=True, probe_seconds=1
@@ -184,7 +184,7 @@ def test_a_hint_that_is_lost_costs_minutes(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue of hints is away all the time: a sweep is wished for instead."""
-    hints = importlib.import_module("functions.ingest.handler").service.hints
+    hints = importlib.import_module("functions.ingest.handler").resources.work_queue
     monkeypatch.setattr(hints, "_url", hints._url + "-gone")
     said = converse(stage)
     stage.advance_to(said + SLOT["sweeper"])

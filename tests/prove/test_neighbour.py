@@ -93,7 +93,8 @@ def test_a_noisy_tenant_does_not_slow_its_neighbour(
         alone, beside, noise = sides.compare(10 if full else 2)
         ratios.append(beside / alone)
         print(
-            f"\np95 alone {alone:.1f} ms, beside {noise.count_by_status.total() / noise.seconds:.0f}"
+            f"\np95 alone {alone:.1f} ms, beside "
+            f"{noise.count_by_status.total() / noise.seconds:.0f}"
             f" requests/s {beside:.1f} ms: {ratios[-1]:.2f} times; granted {noise.served}, refused"
             f" {noise.count_by_status[429]}, connections for those {noise.needless_connections}"
         )

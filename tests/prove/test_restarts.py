@@ -41,7 +41,7 @@ def served(
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000000",
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000000",
@@ -93,7 +93,8 @@ def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     longest = restart(server, load, times)
     print(
         f"\n{times} restarts in {time.monotonic() - started:.1f} s: {load.served_count} appends,"
-        f" {sum(load.acknowledged_writes.values())} other writes of {len(load.acknowledged_writes)} kinds,"
+        f" {sum(load.acknowledged_writes.values())} other writes of "
+        f"{len(load.acknowledged_writes)} kinds,"
         f" {sum(load.unavailable.values())} times 503 over {len(load.unavailable)} operations,"
         f" {len(load.faults)} wrong answers;"
         f" first success at most {longest:.2f} s after the database's return"

@@ -60,7 +60,7 @@ def serving(base: ScratchDatabase, aws: LocalAws) -> Generator[Gateway]:
     environment = {
         "STRANDLINE_DATABASE_URL": base.url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ from tests.prove.upgrade import (
     add_migration,
     check_out,
     find_previous_commit,
-    tests_pass,
+    run_tests,
 )
 
 TEST = """
@@ -62,9 +62,9 @@ def test_the_last_commit_with_another_schema_is_taken(
         "0001_grow.sql",
         "0002_grow.sql",
     ]
-    assert tests_pass(place, ["tests", "tests/of_tomorrow"], quiet=True)
+    assert run_tests(place, ["tests", "tests/of_tomorrow"], quiet=True)
     add_migration(place, "alter table t drop column c;")
-    assert not tests_pass(place, ["tests"], quiet=True)
+    assert not run_tests(place, ["tests"], quiet=True)
 
 
 @pytest.mark.parametrize("change", ["edited", "replaced", "moved here"])
@@ -84,13 +84,13 @@ def test_a_commit_older_than_the_baseline_is_refused(
         git(clone, "mv", "elsewhere", str(MIGRATIONS))
     git(clone, "add", ".")
     git(clone, "commit", "-q", "-m", "the baseline")
-    assert before(clone) is None
+    assert find_previous_commit(clone) is None
     with pytest.raises(NoHistory, match="HEAD~1 is older than the baseline"):
-        lay_out(clone, "HEAD~1", tmp_path)
+        check_out(clone, "HEAD~1", tmp_path)
     (place / "0003_grow.sql").write_text("select 3;")
     git(clone, "add", ".")
     git(clone, "commit", "-q", "-m", "a migration after the baseline")
-    assert before(clone) == git(clone, "rev-parse", "HEAD~1")
+    assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD~1")
 
 
 def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(

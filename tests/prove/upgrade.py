@@ -82,7 +82,7 @@ def check_out(root: Path, commit: str, directory: Path) -> None:
     shutil.copytree(root / MIGRATIONS, directory / MIGRATIONS)
 
 
-def tests_pass(directory: Path, tests: Sequence[str], *, quiet: bool = False) -> bool:
+def run_tests(directory: Path, tests: Sequence[str], *, quiet: bool = False) -> bool:
     """Whether the tests in `directory` do."""
     present_tests = [test for test in tests if (directory / test).exists()]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -115,11 +115,11 @@ def main(arguments: Sequence[str]) -> int:
             print("upgrade: the schema is at its baseline: no older code runs on it", flush=True)
         else:
             print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
-            if not tests_pass(checkout, TESTS):
+            if not run_tests(checkout, TESTS):
                 print("upgrade: a release must expand before it contracts: docs/upgrade.md")
                 return 1
         add_migration(checkout, FAULT)
-        if tests_pass(checkout, FAULT_TESTS, quiet=True):
+        if run_tests(checkout, FAULT_TESTS, quiet=True):
             print("upgrade: a column was taken away, and nothing noticed", file=sys.stderr)
             return 1
         print(f"upgrade: passed; without a column that it uses ({FAULT.strip()}) it did not")

@@ -319,9 +319,10 @@ def _algorithms_of_the_header(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_hmac(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        HmacSecret, "find", lambda _, header: VerificationKey(SECRET, [str(header.get("alg"))])
-    )  # pyright: ignore
+    def find(_: HmacSecret, header: Mapping[str, object]) -> VerificationKey:
+        return VerificationKey(SECRET, [str(header.get("alg"))])
+
+    patch.setattr(HmacSecret, "find", find)
 
 
 def _any_key(patch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,13 @@ def refusal(env: dict[str, str]) -> Misconfigured:
 
 def test_the_least_that_is_needed_is_enough() -> None:
     made = ServiceSettings.from_env(GOOD)
-    assert (made.bucket, made.queue_url, made.embedding_provider) == ("bucket", "", "local")
+    assert (made.bucket, made.work_queue_url, made.embedding_provider) == ("bucket", "", "local")
 
 
 def test_every_missing_variable_is_named_at_once() -> None:
     said = refusal({}).message
     assert all(name in said for name in GOOD)
-    assert "STRANDLINE_QUEUE_URL" not in said
+    assert "STRANDLINE_WORK_QUEUE_URL" not in said
 
 
 @pytest.mark.parametrize("missing", sorted(GOOD))

@@ -12,7 +12,7 @@ BASELINE = 21
 """Migrations up to this one create the schema; those after it change one that is in use."""
 CHECKSUMS = Path(__file__).with_name("migrations.sha256")
 """A line for each migration, as `sha256sum` prints it. A new migration adds its own, printed by
-`cd shared/strandline/migrations && sha256sum NNNN_*.sql`."""
+`cd shared/strandline/db/migrations && sha256sum NNNN_*.sql`."""
 SAYS_SINCE_WHEN = re.compile(r"^\s*-- contract: since \d+\.\d+\.\d+\b", re.MULTILINE)
 COLUMN = r'(?:"[^"]+"|\w+)'
 CONTRACTING = {
@@ -58,17 +58,17 @@ def test_no_migration_takes_away_what_the_code_of_before_needs() -> None:
 
 def test_no_migration_is_edited_renamed_or_removed() -> None:
     """Databases recorded the checksums of what they applied, and refuse any other file."""
-    shipped = [f"{file.checksum}  {file.name}" for file in migrations()]
+    shipped = [f"{file.checksum}  {file.name}" for file in list_migrations()]
     assert shipped == CHECKSUMS.read_text().splitlines()
 
 
 def test_the_baseline_creates_and_changes_no_data() -> None:
     """It runs on an empty database only: whatever it would change is not there."""
-    for file in migrations()[:BASELINE]:
+    for file in list_migrations()[:BASELINE]:
         outside = re.sub(r"\$\$.*?\$\$|--[^\n]*", "", file.text, flags=re.DOTALL)
         wrong = re.findall(r"^(?:update|insert|delete|drop|truncate)\b.*", outside, re.MULTILINE)
         assert wrong == [], file.name
-        assert not file.long
+        assert not file.is_long
 
 
 @pytest.mark.parametrize(

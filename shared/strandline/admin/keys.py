@@ -247,7 +247,8 @@ def require_valid_expiry(expires_at: datetime | None, now: datetime) -> None:
     max_lifetime = timedelta(days=MAX_EXPIRY_DAYS)
     if expires_at is not None and not now < expires_at <= now + max_lifetime:
         raise Invalid(
-            f"expires_at: lies ahead, and at most {MAX_EXPIRY_DAYS} days; leave it out for what does not "
+            f"expires_at: lies ahead, and at most {MAX_EXPIRY_DAYS} days; leave it out for what "
+            "does not "
             "expire",
             field="expires_at",
         )

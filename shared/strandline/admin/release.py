@@ -30,7 +30,7 @@ from strandline.tenants.store_audit import AuditContext
 OPERATOR_TENANT = "ops"
 """Whose key the first one is; it holds no memory."""
 _KEY_LOCK = 7_265_310_482_119_848  # any constant: whoever holds it sees to the first key
-_TOKEN_PREFIX = "strandline_"
+_API_KEY_PREFIX = "strandline_"
 _RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
 """Between tries to connect, in seconds: a database at rest needs a while."""
 
@@ -52,7 +52,7 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
 
     Raises Misconfigured, Unavailable or MigrationFailed: then no traffic may move.
     """
-    auth = cast("Auth", env.get(PREFIX + "DATABASE_AUTH") or "password")
+    auth = cast("AuthMode", env.get(PREFIX + "DATABASE_AUTH") or "password")
     if env.get(secrets.SECRETS_VARIABLE):
         _require_valid_settings(env)
     with _redact_database_errors():
@@ -130,7 +130,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
     owner.execute("select pg_advisory_lock(%s)", (_KEY_LOCK,))
     try:
         token = secrets.read_secret(secret) or ""
-        if not token.startswith(_TOKEN_PREFIX):
+        if not token.startswith(_API_KEY_PREFIX):
             token = generate_token(key_secret).token
             secrets.write_secret(secret, token)
         try:
@@ -155,7 +155,7 @@ def _request_next_run(env: Mapping[str, str]) -> None:
     sqs = aws_clients.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})
     try:
-        sqs.send_message(QueueUrl=_require_setting(env, "RUNS_URL"), MessageBody=body)
+        sqs.send_message(QueueUrl=_require_setting(env, "JOB_QUEUE_URL"), MessageBody=body)
     except aws_clients.all_errors() as error:
         raise Unavailable("A migration is not done, and nobody can be told: run this again.") from (
             error

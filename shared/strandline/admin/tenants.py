@@ -110,7 +110,8 @@ def _require_consistent_tuning(
         for name in contradiction.fields:
             if name in new_values:
                 raise Invalid(
-                    f"tuning.{name}: {contradiction.message}. What the tenant does not set is the deployment's.",
+                    f"tuning.{name}: {contradiction.message}. What the tenant does not set is "
+                    "the deployment's.",
                     field=f"tuning.{name}",
                     thresholds=contradiction.fields,
                 )

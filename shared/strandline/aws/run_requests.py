@@ -1,7 +1,8 @@
 """Runs of jobs, wished for: at once, because somebody asked, or when something comes due.
 
-A wish is a message to a queue, and the waker makes it come true. Times are slots, so that whoever
-wishes for the same asks for the same: a run more often than the job's spacing is nobody's wish.
+A wish is a message to a queue, and the scheduler makes it come true. Times are slots, so that
+whoever wishes for the same asks for the same: a run more often than the job's spacing is nobody's
+wish.
 """
 
 import json
@@ -37,11 +38,11 @@ def next_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:
 class JobQueue:
     """The queue of wishes for runs; without a URL nothing is wished for."""
 
-    def __init__(self, queue_url: str, spacing: Mapping[str, timedelta] = MIN_SPACING) -> None:
+    def __init__(self, work_queue_url: str, spacing: Mapping[str, timedelta] = MIN_SPACING) -> None:
         self.spacing = spacing
-        self._url = queue_url
+        self._url = work_queue_url
         # The daily sweep finds what nobody was woken for.
-        self._sqs: Any = clients.best_effort_sqs_client() if queue_url else None
+        self._sqs: Any = clients.best_effort_sqs_client() if work_queue_url else None
         self._requests_sent: set[tuple[str, datetime]] = set()
 
     def start_run(self, job: str, tenant: str, run: str) -> None:
@@ -50,7 +51,7 @@ class JobQueue:
         if not self._url:
             raise Unavailable(
                 "No job can be started by a request here: the operator has not set "
-                "STRANDLINE_RUNS_URL. Jobs run by themselves."
+                "STRANDLINE_JOB_QUEUE_URL. Jobs run by themselves."
             )
         try:
             self._send({"job": job, "tenant": tenant, "run": run})

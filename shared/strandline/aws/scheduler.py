@@ -8,7 +8,7 @@ from typing import Any
 from strandline.aws import clients
 from strandline.errors import Misconfigured
 
-_VARIABLES = ("STRANDLINE_STATE_MACHINE", "STRANDLINE_WAKEUP_GROUP", "STRANDLINE_WAKEUP_ROLE")
+_VARIABLES = ("STRANDLINE_STATE_MACHINE", "STRANDLINE_SCHEDULE_GROUP", "STRANDLINE_SCHEDULER_ROLE")
 
 
 class RunStarter:
@@ -25,7 +25,7 @@ class RunStarter:
         """As the environment names them. Raises Misconfigured naming every missing variable."""
         missing = [name for name in _VARIABLES if not os.environ.get(name)]
         if missing:
-            raise Misconfigured(f"The waker needs {', '.join(missing)}.", variables=missing)
+            raise Misconfigured(f"The scheduler needs {', '.join(missing)}.", variables=missing)
         return cls(*(os.environ[name] for name in _VARIABLES))
 
     def start_run(self, job: str, run: str, tenant: str | None = None) -> None:

@@ -27,10 +27,10 @@ class WorkQueue:
     sweep begin, and says whether it could; else the hint is owed, and goes with the next ones.
     """
 
-    def __init__(self, queue_url: str, on_failure: Callable[[], bool] = _no_fallback) -> None:
-        self._url = queue_url
+    def __init__(self, work_queue_url: str, on_failure: Callable[[], bool] = _no_fallback) -> None:
+        self._url = work_queue_url
         self._on_failure = on_failure
-        self._sqs: Any = clients.best_effort_sqs_client() if queue_url else None
+        self._sqs: Any = clients.best_effort_sqs_client() if work_queue_url else None
         self._unsent: list[Mapping[str, object]] = []
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:

@@ -66,8 +66,8 @@ def process_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> in
 
 
 def process_tenant(worker: Worker, tenant: str, scan_all: bool = True) -> int:
-    """Embed whatever is due in one tenant; gives how many scopes were finished. `scan_all`: through all
-    scopes, for work that no row names."""
+    """Embed whatever is due in one tenant; gives how many scopes were finished. `scan_all`:
+    through all scopes, for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
     finished_count = 0
     with access.transaction():

@@ -37,7 +37,7 @@ def _check_job_name(job: str) -> str:
 
 @dataclass
 class RunScheduler:
-    """What the waker works with. It has no database: it wakes none."""
+    """What the scheduler works with. It has no database: it wakes none."""
 
     clock: Clock = utc_now
     wait: Callable[[float], None] = time.sleep

@@ -27,13 +27,13 @@ _MAX_RETRIES = 20
 """Failures tried again in a sweep, which asks a model for each."""
 
 
-def plan(tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """Tenants where anything is due."""
     if tenant is not None:
         return [Shard(tenant)]
-    connection = tools.database.connection()
+    connection = resources.database.connection()
     tenants = {
-        *jobs_store.list_tenants_to_sweep(connection, tools.embedder.space, now),
+        *jobs_store.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_uploads.list_tenants(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
@@ -41,7 +41,7 @@ def plan(tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Sha
     return [Shard(tenant) for tenant in sorted(tenants)]
 
 
-def shard(tools: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """All of one tenant's. A step that fails holds up none of the others; the first failure is the
     shard's, once all had their turn."""
     del shard
@@ -51,7 +51,7 @@ def shard(tools: JobResources, lease: Lease, shard: Shard, now: datetime) -> Map
         if lease.is_out_of_time():
             break
         try:
-            totals[step.__name__.strip("_")] = step(tools, lease, now)
+            totals[step.__name__.strip("_")] = step(resources, lease, now)
         except Exception as error:
             logger.warning(
                 "sweep failed",
@@ -64,9 +64,9 @@ def shard(tools: JobResources, lease: Lease, shard: Shard, now: datetime) -> Map
     return {step: total for step, total in totals.items() if total}
 
 
-def finish(tools: JobResources, now: datetime) -> None:
+def finish(resources: JobResources, now: datetime) -> None:
     """Nothing is left to tidy up."""
-    del tools, now
+    del resources, now
 
 
 def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:

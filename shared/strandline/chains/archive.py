@@ -14,28 +14,28 @@ _SHARD_LIST_RETENTION = timedelta(days=7)
 """How long the lists of a run's shards stay in the bucket."""
 
 
-def plan(tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """Tenants with cold chains, or whose payloads are to be looked through."""
     if tenant is not None:
         return [Shard(tenant)]
     grace = timedelta(seconds=get_settings().blob_grace_seconds)
-    tenants = store_garbage.list_tenants(tools.database.connection(), now, grace)
+    tenants = store_garbage.list_tenants(resources.database.connection(), now, grace)
     return [Shard(tenant) for tenant in tenants]
 
 
-def shard(tools: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """One tenant's. What is to happen to a chain before it leaves comes before this."""
     del shard
     archived_count = _archive_chains(lease, now)
     return {
         "chains_archived": archived_count,
-        "payloads_removed": _collect_garbage(tools, lease, now),
+        "payloads_removed": _collect_garbage(resources, lease, now),
     }
 
 
-def finish(tools: JobResources, now: datetime) -> None:
+def finish(resources: JobResources, now: datetime) -> None:
     """Lists of runs that never came to their end go."""
-    tools.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)
+    resources.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)
 
 
 def _archive_chains(lease: Lease, now: datetime) -> int:

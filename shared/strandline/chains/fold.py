@@ -85,7 +85,7 @@ class Fold:
 
     worker: Worker
     access: TenantDb
-    mark: FoldState
+    state: FoldState
     now: datetime
     stored_decisions: Mapping[tuple[UUID, str], Decision]
     """Decided before, by event and kind."""
@@ -96,7 +96,7 @@ class Fold:
     settings: FoldSettings | None
     """What was decided last to fold by."""
     fold_no: int
-    at: int
+    current_seq: int
     """The seq up to which is folded, committed or not."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[Decision] = field(default_factory=list[Decision])
@@ -118,11 +118,11 @@ class Fold:
         except Deferred as error:
             reached_end, deferral = False, error
         self.pending_decisions = [
-            decision for decision in self.pending_decisions if decision.at_seq <= self.at
+            decision for decision in self.pending_decisions if decision.at_seq <= self.current_seq
         ]
         self.commit()
         if deferral is not None:
-            self.worker.tally.deferrals[self.mark.scope_id] = deferral
+            self.worker.tally.deferrals[self.state.scope_id] = deferral
             self.worker.llm.write_calls(self.access)  # asked for nothing, and paid for
         return reached_end
 
@@ -130,9 +130,9 @@ class Fold:
         """Fold one event, and judge what waited for it; False, or NotYet raised, where that has to
         wait: then the event is not folded."""
         if event.erased:
-            self.at = event.seq
+            self.current_seq = event.seq
             return True
-        turn, is_settled = to_turn(event), event.seq <= self.mark.settled_seq
+        turn, is_settled = to_turn(event), event.seq <= self.state.settled_seq
         settings = self._settings_for(event)
         if event.is_refused and not event.is_given_up and not is_settled and turn.is_user_message:
             self.pending_decisions.append(_make_give_up(turn, turn.seq, "refused"))
@@ -150,7 +150,7 @@ class Fold:
         lane = self._get_lane(turn.session_id).with_turn(turn)
         if len(lane.pending_turns) > max_ahead:
             return self._judge_next(turn.session_id, lane, settings, turn.seq, is_settled)
-        self.at = turn.seq
+        self.current_seq = turn.seq
         self.set_lane(turn.session_id, lane)
         return True
 
@@ -164,7 +164,7 @@ class Fold:
         raised, where that has to wait: what is done by then stays done, and is not done again."""
         while len((lane := self._get_lane(session_id)).pending_turns) > max_ahead:
             self.worker.require_time()
-            if not self._judge_next(session_id, lane, settings, self.at, is_settled):
+            if not self._judge_next(session_id, lane, settings, self.current_seq, is_settled):
                 return False
             if not self._apply_scheduled():
                 return False
@@ -177,22 +177,22 @@ class Fold:
         lane = lane.with_turn(turn)
         if not settings.ahead_events:
             lane, _ = judge_next(lane, settings.rules, breaks=False)
-        self.at = turn.seq
+        self.current_seq = turn.seq
         self.set_lane(turn.session_id, lane)
         if run is not None:
-            self._commit_run(run, enrichment, self.at)
+            self._commit_run(run, enrichment, self.current_seq)
 
     def _close_idle_lane(self, session_id: str, settings: FoldSettings, is_settled: bool) -> bool:
         """Judge and close a lane in which nobody spoke; False where that has to wait."""
         while (lane := self._get_lane(session_id)).pending_turns:
             self.worker.require_time()
-            if not self._judge_next(session_id, lane, settings, self.at, is_settled):
+            if not self._judge_next(session_id, lane, settings, self.current_seq, is_settled):
                 return False
         lane, run = close_lane(lane, "idle")
-        enrichment = self._enrich(run, settings, self.at) if run else None
+        enrichment = self._enrich(run, settings, self.current_seq) if run else None
         self.set_lane(session_id, lane)
         if run is not None:
-            self._commit_run(run, enrichment, self.at)
+            self._commit_run(run, enrichment, self.current_seq)
         return True
 
     def _judge_next(
@@ -213,7 +213,7 @@ class Fold:
             lane = replace(lane, pending_turns=(turn, *lane.pending_turns[1:]))
         lane, run = judge_next(lane, settings.rules, breaks=answer.ends_topic)
         enrichment = self._enrich(run, settings, at_seq) if run else None
-        self.at = at_seq
+        self.current_seq = at_seq
         self.pending_decisions += new_decisions
         self.set_lane(session_id, lane)
         if run is not None:
@@ -242,17 +242,21 @@ class Fold:
 
     def _log_failure(self, message: str, error: Exception) -> None:
         """Without the error's own words: they may quote memory."""
-        log_fields = {"scopes": [self.mark.scope_id], "error": type(error).__name__}
+        log_fields = {"scopes": [self.state.scope_id], "error": type(error).__name__}
         self.worker.tally.counters["HeuristicFailures"] += 1
         logger.warning(message, extra=log_fields)
 
     def _commit_answer(self, new_decisions: Sequence[Decision]) -> None:
         """Commit what a model answered, and nothing else of the event that it is asked for."""
         later_decisions = [
-            decision for decision in self.pending_decisions if decision.at_seq > self.at
+            decision for decision in self.pending_decisions if decision.at_seq > self.current_seq
         ]
         self.pending_decisions = [
-            *(decision for decision in self.pending_decisions if decision.at_seq <= self.at),
+            *(
+                decision
+                for decision in self.pending_decisions
+                if decision.at_seq <= self.current_seq
+            ),
             *new_decisions,
         ]
         self.commit()
@@ -260,7 +264,7 @@ class Fold:
 
     def _settings_for(self, event: LoggedTurn) -> FoldSettings:
         """What an event is folded by: as decided, or as it is now, which is then decided."""
-        is_settled = event.seq <= self.mark.settled_seq
+        is_settled = event.seq <= self.state.settled_seq
         decision = self.stored_decisions.get((event.event_id, "settings"))
         if decision is not None:
             self.settings = FoldSettings.model_validate(decision.body)
@@ -325,7 +329,7 @@ class Fold:
     def _ask_model(
         self, lane: Lane, settings: FoldSettings, at_seq: int, cosine: float | None
     ) -> BreakAnswer:
-        worker, access, state = self.worker, self.access, self.mark
+        worker, access, state = self.worker, self.access, self.state
         task = make_task_context(worker, access, state.scope_id, state.participants)
         before = [turn.event_id for turn in lane.open_turns]
         message, *after = [
@@ -359,7 +363,7 @@ class Fold:
     def _apply_scheduled(self) -> bool:
         """What was decided to happen where the scope is folded up to now; what has happened already
         does not again. False, or NotYet raised, where something of it is left for another time."""
-        for decision in self.decisions_by_seq.get(self.at, ()):
+        for decision in self.decisions_by_seq.get(self.current_seq, ()):
             self.worker.require_time()
             if decision.kind == "reformed":
                 self._replay_reformed(decision)
@@ -371,7 +375,7 @@ class Fold:
             is_settled = (
                 decision.event_id,
                 "formed",
-            ) in self.stored_decisions or self.at < self.mark.settled_seq
+            ) in self.stored_decisions or self.current_seq < self.state.settled_seq
             if not self._close_idle_lane(decision.body["session"], self.settings, is_settled):
                 return False
         return True
@@ -421,7 +425,9 @@ class Fold:
     ) -> None:
         """Everything since the last commit, and the run that closed, in one transaction. Raises
         Overtaken, and then nothing was."""
-        has_changes = self.at > self.committed_seq or self.changed_lanes or self.pending_decisions
+        has_changes = (
+            self.current_seq > self.committed_seq or self.changed_lanes or self.pending_decisions
+        )
         if run is None and revision is None and not has_changes:
             return
         with self.access.transaction():
@@ -432,22 +438,28 @@ class Fold:
                 write_revision(self, revision)
             open_rows, closed_sessions = self._changed_rows()
             store_lanes.save_lanes(
-                self.access, self.mark.scope_id, self.mark.participants, open_rows, closed_sessions
+                self.access,
+                self.state.scope_id,
+                self.state.participants,
+                open_rows,
+                closed_sessions,
             )
-            store_work.renew_lease(self.access, self.mark.scope_id)
+            store_work.renew_lease(self.access, self.state.scope_id)
         self.worker.renew()
         self.worker.llm.write_calls(self.access)
-        self.worker.tally.counters["EventsFolded"] += self.at - self.committed_seq
-        self.fold_no, self.committed_seq = self.fold_no + 1, self.at
+        self.worker.tally.counters["EventsFolded"] += self.current_seq - self.committed_seq
+        self.fold_no, self.committed_seq = self.fold_no + 1, self.current_seq
         self.changed_lanes.clear()
         self.pending_decisions.clear()
 
     def _advance_scope(self) -> None:
         """Move the scope's mark and keep what was decided on the way, inside a transaction."""
-        if not store_lanes.advance_fold(self.access, self.mark.scope_id, self.fold_no, self.at):
+        if not store_lanes.advance_fold(
+            self.access, self.state.scope_id, self.fold_no, self.current_seq
+        ):
             raise ConcurrentUpdate
         store_decisions.add_decisions(
-            self.access, self.mark.scope_id, self.mark.participants, self.pending_decisions
+            self.access, self.state.scope_id, self.state.participants, self.pending_decisions
         )
         record_topic_fallback(self, self.pending_decisions)
 
@@ -462,7 +474,7 @@ class Fold:
                 content, vector_of_summary(self.worker, content, waits_for_model=True)
             )
         task = make_task_context(
-            self.worker, self.access, self.mark.scope_id, self.mark.participants
+            self.worker, self.access, self.state.scope_id, self.state.participants
         )
         event_ids = [turn.event_id for turn in run.turns]
         patience = self._model_patience
@@ -556,6 +568,6 @@ def load_fold(
         tuning=worker.tuning.with_overrides(state.tuning),
         settings=FoldSettings.model_validate(state.settings) if state.settings else None,
         fold_no=state.fold_no,
-        at=state.folded_seq,
+        current_seq=state.folded_seq,
         committed_seq=state.folded_seq,
     )

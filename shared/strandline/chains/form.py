@@ -56,15 +56,15 @@ def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime)
         try:
             reached_end = fold.run(turns)
         except ConcurrentUpdate:
-            has_moved = fold.fold_no > fold.mark.fold_no
+            has_moved = fold.fold_no > fold.state.fold_no
             conflicts = 1 if has_moved else conflicts + 1
             continue
         conflicts = 0
-        if reached_end and fold.committed_seq >= fold.mark.last_seq:
+        if reached_end and fold.committed_seq >= fold.state.last_seq:
             return True  # what was appended meanwhile is due by itself
         if not reached_end or worker.is_out_of_time():
             return False
-        folded_events += fold.committed_seq - fold.mark.folded_seq
+        folded_events += fold.committed_seq - fold.state.folded_seq
         if folded_events >= worker.slice_events or time.monotonic() > slice_end:
             worker.tally.unfinished_scopes.add(scope_id)
             return False
@@ -139,7 +139,7 @@ def _close_lanes(
             fold.set_lane(session_id, Lane())
             continue
         body = {"session": session_id, "fold": fold.fold_no, "place": position}
-        fold.pending_decisions.append(Decision(last.event_id, "idle", 0, fold.at, body))
+        fold.pending_decisions.append(Decision(last.event_id, "idle", 0, fold.current_seq, body))
     try:
         fold.commit()
     except ConcurrentUpdate:  # somebody spoke, or closed them
@@ -179,11 +179,11 @@ def _enrich_again(
     head = store.read_head(access, chain_id)  # after the mark: whoever changes it moves that
     if head is None:
         raise NotFound
-    if fold.at < fold.mark.settled_seq:
+    if fold.current_seq < fold.state.settled_seq:
         raise Unavailable("This chain's scope is being folded again. Try later.")
     settings = fold.settings or FoldSettings.from_tuning(worker.embedder.space, fold.tuning)
     retry_worker = replace(worker, job="retry")
-    task = make_task_context(retry_worker, access, scope_id, fold.mark.participants)
+    task = make_task_context(retry_worker, access, scope_id, fold.state.participants)
     event_ids = store.list_event_ids(access, chain_id)
     enrichment = enrich_run(
         retry_worker,
@@ -220,7 +220,7 @@ def _make_reformed_decision(
         "place": 0,
     }
     attempt = store_decisions.count_attempts(access, last_event_id, "reformed")
-    return Decision(last_event_id, "reformed", attempt, fold.at, body)
+    return Decision(last_event_id, "reformed", attempt, fold.current_seq, body)
 
 
 def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:

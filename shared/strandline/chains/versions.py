@@ -27,10 +27,10 @@ class FoldContext(Protocol):
 
     worker: Worker
     access: TenantDb
-    mark: FoldState
+    state: FoldState
     tuning: Tuning
     settings: FoldSettings | None
-    at: int
+    current_seq: int
 
 
 class ChainRevision(NamedTuple):
@@ -88,12 +88,12 @@ def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision])
         jobs_store.record_failure(
             scope.access,
             kind=jobs_store.CONTINUES_KIND,
-            scope_id=scope.mark.scope_id,
-            participants=scope.mark.participants,
+            scope_id=scope.state.scope_id,
+            participants=scope.state.participants,
             reason=reason,
             advice="The twin said whether topics go on. That is decided and is not asked again; see"
             " to the model, for what is said from now on.",
-            ref=scope.mark.scope_id,
+            ref=scope.state.scope_id,
         )
 
 
@@ -110,7 +110,7 @@ def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
 def _first_head(scope: FoldContext, run: TopicRun, content: ChainContent) -> ChainHead:
     """A run as the first version of a chain, all but what it says."""
     first, last, times = run.turns[0], run.turns[-1], [turn.said_at for turn in run.turns]
-    scope_id = scope.mark.scope_id
+    scope_id = scope.state.scope_id
     return ChainHead(
         chain_id=make_chain_id(scope.access.caller.tenant, scope_id, first.event_id),
         scope_id=scope_id,
@@ -157,7 +157,7 @@ def _restore_use(
     """In a replay: as strong as use had made the chain, and archived again where its last version
     was. Before it is folded as far as it was, it is listed as what it was then."""
     use = None
-    if scope.at <= scope.mark.settled_seq:
+    if scope.current_seq <= scope.state.settled_seq:
         use = store.read_use(scope.access, version.chain_id)
     if use is None:
         return version, enrichment
@@ -194,10 +194,10 @@ def _make_version(
         chain_id=base.chain_id,
         version=base.version,
         scope_id=base.scope_id,
-        participants=scope.mark.participants,
+        participants=scope.state.participants,
         session_id=base.session_id,
         lane=lane,
-        made_at_seq=scope.at,
+        made_at_seq=scope.current_seq,
         closed_by=base.closed_by,
         merged=base.merged,
         first_seq=base.first_seq,

@@ -256,7 +256,7 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is in the middle of a transaction: no time to call anybody."""
-        live = cast("_Kept | None", getattr(self._local, "kept", None))
+        live = cast("_LiveConnection | None", getattr(self._local, "kept", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS
         )

@@ -36,6 +36,7 @@ def require_valid_embedder(settings: ServiceSettings) -> None:
     ):
         raise Misconfigured(
             f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions, not "
-            f"{model_and_dimensions[0]} with {model_and_dimensions[1]}. Leave STRANDLINE_EMBEDDING_MODEL and "
+            f"{model_and_dimensions[0]} with {model_and_dimensions[1]}. Leave "
+            "STRANDLINE_EMBEDDING_MODEL and "
             "STRANDLINE_EMBEDDING_DIMENSIONS unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
         )

@@ -132,17 +132,17 @@ class Job(Protocol):
         """As the state machine calls it."""
         ...
 
-    def plan(self, tools: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    def plan(self, resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
         """What is to be done: everywhere where something is due, or in one tenant in any case."""
         ...
 
     def shard(
-        self, tools: JobResources, lease: Lease, shard: Shard, now: datetime
+        self, resources: JobResources, lease: Lease, shard: Shard, now: datetime
     ) -> Mapping[str, int]:
         """Do a part, and give what was done in numbers."""
         ...
 
-    def finish(self, tools: JobResources, now: datetime) -> None:
+    def finish(self, resources: JobResources, now: datetime) -> None:
         """Tidy up after the last shard."""
         ...
 
@@ -182,8 +182,8 @@ def _claim_tenants(
     shards: Sequence[Shard],
     begun_tenants: set[str],
 ) -> list[Shard]:
-    """Of these shards the ones whose tenant's job is this run's from now on; its name is in `begun_tenants`
-    then. A tenant in which that fails holds up no other."""
+    """Of these shards the ones whose tenant's job is this run's from now on; its name is in
+    `begun_tenants` then. A tenant in which that fails holds up no other."""
     claimed_shards: list[Shard] = []
     failures_in_a_row = 0
     for tenant, shard_count in Counter(shard.tenant for shard in shards).items():

@@ -24,7 +24,7 @@ _TIMEOUT_MESSAGE = "The language model did not answer in time."
 class BedrockModel:
     """Answers through Converse; structure comes as the input of a tool that it must use."""
 
-    way = "tool"
+    output_mode = "tool"
 
     def __init__(self, model: str, make_client: Callable[[Config], Any] | None = None) -> None:
         """`make_client` gives a client of `bedrock-runtime`; for tests."""
@@ -45,11 +45,13 @@ class BedrockModel:
             self._clients[whole_seconds] = self._make_client(config)
         return self._clients[whole_seconds]
 
-    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
+    def ask(
+        self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
+    ) -> ModelReply:
         """One request, see `Provider`."""
         start = time.monotonic()
         try:
-            answer = _converse(self._client_for(seconds), _build_request(asked, self._model))
+            answer = _converse(self._client_for(timeout), _build_request(request, self._model))
         except (ConnectTimeoutError, ReadTimeoutError):
             raise ModelTimeout(_TIMEOUT_MESSAGE) from None
         except ClientError as error:  # without its cause: it quotes what was sent
@@ -58,7 +60,7 @@ class BedrockModel:
             raise ModelUnavailable(
                 "Bedrock cannot be reached, or no credentials are there."
             ) from None
-        if time.monotonic() - start > seconds:
+        if time.monotonic() - start > timeout:
             raise ModelTimeout(_TIMEOUT_MESSAGE)
         return _parse_reply(answer)
 

@@ -102,7 +102,7 @@ class LlmBudget:
                 self._needs_refresh(account)
                 and self._refresh(account, task, 0, may_probe=True).trying
             )
-            if account.failures >= self._settings.llm_failures and not is_probe:
+            if account.failures >= self._settings.llm_breaker_failures and not is_probe:
                 raise CallDenied("breaker_open")
             return account.output_mode
 
@@ -110,7 +110,8 @@ class LlmBudget:
         """What is known is too old, or the provider has rested long enough."""
         now = time.monotonic()
         breaker_expired = (
-            account.failures >= self._settings.llm_failures and now >= account.breaker_open_until
+            account.failures >= self._settings.llm_breaker_failures
+            and now >= account.breaker_open_until
         )
         return breaker_expired or now >= account.refreshed_at + CACHE_SECONDS
 
@@ -168,7 +169,8 @@ class LlmBudget:
     def _refresh(
         self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
     ) -> store.CallLease:
-        """Lease `max_calls` calls, and learn what the others did; write down what this process did."""
+        """Lease `max_calls` calls, and learn what the others did; write down what this process
+        did."""
         self._write_calls(account, self._connect(task))
         settings = self._settings
         now = time.monotonic()
@@ -178,7 +180,7 @@ class LlmBudget:
             task.subject,
             max_calls=max_calls,
             limit=settings.llm_calls_per_minute,
-            failures=settings.llm_failures,
+            failures=settings.llm_breaker_failures,
             may_probe=may_probe,
             probe_seconds=max(settings.llm_seconds, settings.llm_summary_seconds),
         )
@@ -214,8 +216,8 @@ class LlmBudget:
             state = store.record_failure(
                 self._connect(task),
                 self._model_name,
-                settings.llm_failures,
-                settings.llm_rest_seconds,
+                settings.llm_breaker_failures,
+                settings.llm_breaker_seconds,
             )
             account.failures = state.failures
             account.breaker_open_until = time.monotonic() + state.shut_seconds

@@ -96,7 +96,7 @@ class LlmClient:
             prompt.name,
             request,
             data,
-            output_mode or self._provider.way,
+            output_mode or self._provider.output_mode,
             output_mode is not None,
         )
         value = self._ask_until_valid(pending, result_type, counters)
@@ -153,7 +153,7 @@ class LlmClient:
         outcome: Outcome = "unavailable"
         try:
             reply = self._provider.ask(
-                pending.request, pending.output_mode, sure=pending.is_proven, seconds=seconds
+                pending.request, pending.output_mode, is_proven=pending.is_proven, timeout=seconds
             )
             outcome = "invalid_output"
             value = parsing.parse_output(reply.text, result_type, pending.data.text)

@@ -107,7 +107,7 @@ class ChatModel:
         provider = "azure" if azure_version else "openai"
         self.name = f"{provider}:{model}"
         is_official = provider == "azure" or base_url is None
-        self.way = str(
+        self.output_mode = str(
             _OutputMode("json_schema", "max_completion_tokens" if is_official else "max_tokens")
         )
         self._model = model
@@ -134,17 +134,19 @@ class ChatModel:
         """Close the connections."""
         self._client.close()
 
-    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
+    def ask(
+        self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
+    ) -> ModelReply:
         """One request, see `Provider`."""
-        output_mode = _OutputMode.parse(way)
+        output_mode = _OutputMode.parse(mode)
         try:
             with (
-                limit_exchange(seconds, MAX_BYTES),
+                limit_exchange(timeout, MAX_BYTES),
                 self._client.chat.completions.with_streaming_response.create(
                     model=self._model,
-                    messages=_build_messages(asked, output_mode),
-                    extra_body=_build_options(asked, output_mode),
-                    timeout=seconds,
+                    messages=_build_messages(request, output_mode),
+                    extra_body=_build_options(request, output_mode),
+                    timeout=timeout,
                 ) as response,
             ):
                 body = response.read()
@@ -152,7 +154,7 @@ class ChatModel:
             raise InvalidModelAnswer(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
             # Without its cause: providers quote the text, and the transport the key.
-            raise _to_error(error, output_mode, sure) from None
+            raise _to_error(error, output_mode, is_proven) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
             raise ModelTimeout("The language model did not answer in time.") from None
         except (openai.OpenAIError, httpx2.HTTPError):

@@ -48,8 +48,8 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     """The value in a model's text, if it can be used. What stands around the JSON object (a fence,
     what it thought first) is passed over.
 
-    An id that is not in what the model was `prompt_text` makes an answer unfit; an entity that is not
-    named there is left out. Raises Unfit.
+    An id that is not in what the model was `prompt_text` makes an answer unfit; an entity that is
+    not named there is left out. Raises Unfit.
     """
     body = text.rpartition("</think>")[2]
     start, end = body.find("{"), body.rfind("}")

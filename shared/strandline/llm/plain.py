@@ -23,23 +23,23 @@ class PlainModel:
         del before, message, after
         return Continues(continues=True)
 
-    def summarise(self, said: Sequence[PromptEvent]) -> Summary:
+    def summarise(self, events: Sequence[PromptEvent]) -> Summary:
         """The first text's beginning; without importance, which nobody judged."""
         text_start = next(
-            (text for event in said if (text := event.text[:_MAX_CHARACTERS].strip())), ""
+            (text for event in events if (text := event.text[:_MAX_CHARACTERS].strip())), ""
         )
-        return Summary(summary=text_start or f"{len(said)} events.", importance=0.0)
+        return Summary(summary=text_start or f"{len(events)} events.", importance=0.0)
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
         """The weightier of the two."""
         return max(earlier, later, key=lambda summary: summary.importance)
 
-    def topic(self, said: Sequence[PromptEvent]) -> Topic:
+    def topic(self, events: Sequence[PromptEvent]) -> Topic:
         """None that could be named."""
-        del said
+        del events
         return Topic(topic=UNTITLED)
 
-    def entities(self, said: Sequence[PromptEvent]) -> Entities:
+    def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Nobody."""
-        del said
+        del events
         return Entities(entities=[])

@@ -112,8 +112,8 @@ def _render_event(event: PromptEvent, participants: Collection[str], max_charact
 
 
 def _fair_length(lengths: Sequence[int], budget: int) -> int:
-    """How long a text may be, so that all together are no longer than `budget`: what short ones leave
-    is shared by the others."""
+    """How long a text may be, so that all together are no longer than `budget`: what short ones
+    leave is shared by the others."""
     remaining = budget
     for position, length in enumerate(sorted(lengths)):
         share = remaining // (len(lengths) - position)

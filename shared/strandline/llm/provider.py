@@ -56,11 +56,13 @@ class Provider(Protocol):
 
     name: str
     """As in `openai:gpt-4o-mini`."""
-    way: str
+    output_mode: str
     """How it is asked for structure, where nothing is known of it yet."""
 
-    def ask(self, asked: ModelRequest, way: str, *, sure: bool, seconds: float) -> ModelReply:
-        """One request. `way` is how structure is asked for, `sure` that it was taken before.
+    def ask(
+        self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
+    ) -> ModelReply:
+        """One request. `mode` is how structure is asked for, `is_proven` that it was taken before.
 
         Raises FormatRefused (there is a simpler way), ModelRefused, ModelUnavailable, ModelLate,
         ModelUnusable.

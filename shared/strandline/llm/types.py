@@ -65,7 +65,7 @@ class LanguageModel(Protocol):
         `after`: what came next in the lane."""
         ...
 
-    def summarise(self, said: Sequence[PromptEvent]) -> Summary:
+    def summarise(self, events: Sequence[PromptEvent]) -> Summary:
         """A closed run's narrative and importance."""
         ...
 
@@ -73,11 +73,11 @@ class LanguageModel(Protocol):
         """One summary of two runs on one topic."""
         ...
 
-    def topic(self, said: Sequence[PromptEvent]) -> Topic:
+    def topic(self, events: Sequence[PromptEvent]) -> Topic:
         """A run's main theme."""
         ...
 
-    def entities(self, said: Sequence[PromptEvent]) -> Entities:
+    def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Who and what is named in a run."""
         ...
 

@@ -202,7 +202,8 @@ def _introduce(
     print("\nWHAT GOES IN")
     _print_wrapped(
         "Mara and Tomas put six wave buoys (Auk, Brill, Cod, Dab, Eider and Fulmar) to sea. Keel "
-        f"is an AI agent that helps them. {len(conversation)} messages in {sessions} conversations, "
+        f"is an AI agent that helps them. {len(conversation)} messages in {sessions} "
+        "conversations, "
         f"from {first_day} to {last_day}. Not everybody is in every conversation:"
     )
     for people in audiences:
@@ -238,7 +239,8 @@ def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]
         text = event["content"] or f"[the file {blob['name']}, {blob['size']:,} bytes]"
         _print_wrapped(f'{speaker}: "{" ".join(text.split())}"', "  ")
         print(
-            f"      cited: {speaker}, {_day(event['occurred_at'])}, conversation {event['session_id']}"
+            f"      cited: {speaker}, {_day(event['occurred_at'])}, conversation "
+            f"{event['session_id']}"
         )
     if not events:
         print("  Nothing is known about this.")

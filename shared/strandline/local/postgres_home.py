@@ -66,7 +66,8 @@ def account_for(data: Path) -> Account | None:
 
 
 def resolve_directory(directory: Path) -> Path:
-    """The directory to use for `directory`: itself, or a shelter when root asks for a closed place."""
+    """The directory to use for `directory`: itself, or a shelter when root asks for a closed
+    place."""
     directory = directory.expanduser().resolve()
     account = account_for(directory / "pgdata")
     fallback = FALLBACK_DIRECTORY / hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]

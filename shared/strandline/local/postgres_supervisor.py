@@ -108,7 +108,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _loss_message(missing: Path) -> str:
     return (
-        f"{missing} was removed or replaced while the service ran, so it stops: nothing more can be "
+        f"{missing} was removed or replaced while the service ran, so it stops: nothing more "
+        "can be "
         "kept there. If the data directory was moved, move it back; if it was deleted, restore a "
         "copy of it. Then start again; where there is none, the next start begins an empty memory."
     )

@@ -33,14 +33,16 @@ class QueuePoller:
     identifier that is none of the batch's, the whole batch failed.
     """
 
-    def __init__(self, queue_url: str, handler: Handler) -> None:
+    def __init__(self, work_queue_url: str, handler: Handler) -> None:
         self._handler = handler
         self._name = function_name_of(handler)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._url = queue_url
+        self._url = work_queue_url
         self._sqs = client("sqs")
-        response = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+        response = self._sqs.get_queue_attributes(
+            QueueUrl=work_queue_url, AttributeNames=["QueueArn"]
+        )
         self._arn: str = response["Attributes"]["QueueArn"]
 
     def start(self) -> None:

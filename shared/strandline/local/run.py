@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Unlike an Event's lock, a SimpleQueue can be used by a handler that interrupts its own wait.
     reasons = SimpleQueue[str]()
     try:
-        with run_local_service(directory(), port(), lost=reasons.put) as service:
+        with run_local_service(directory(), port(), on_loss=reasons.put) as service:
             command.stop_on_signals(lambda: reasons.put(""))
             print(format_greeting(service, time.monotonic() - start), flush=True)
             if loss := _wait_for_reason(reasons):
@@ -94,7 +94,8 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops everything.
+{certificate_example}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops
+everything.
 """
 
 

@@ -171,7 +171,7 @@ def _start_background(
     machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.min_spacing_minutes})
     loops = (
         QueuePoller(aws.work_queue_url, handlers["worker"]),
-        QueuePoller(aws.job_queue_url, handlers["waker"]),
+        QueuePoller(aws.job_queue_url, handlers["scheduler"]),
         LocalScheduler(clock),
     )
     for loop in loops:
@@ -298,13 +298,13 @@ def _configure(
     environment = {
         "STRANDLINE_DATABASE_URL": url,
         "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_QUEUE_URL": aws.work_queue_url,
-        "STRANDLINE_RUNS_URL": aws.job_queue_url,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_JOB_QUEUE_URL": aws.job_queue_url,
         # Nobody wants to wait five minutes here.
         "STRANDLINE_SWEEP_SECONDS": os.environ.get("STRANDLINE_SWEEP_SECONDS") or _SWEEP_SECONDS,
         "STRANDLINE_STATE_MACHINE": machine.arn,
-        "STRANDLINE_WAKEUP_GROUP": GROUP,
-        "STRANDLINE_WAKEUP_ROLE": ROLE,
+        "STRANDLINE_SCHEDULE_GROUP": GROUP,
+        "STRANDLINE_SCHEDULER_ROLE": ROLE,
         "STRANDLINE_KEY_SECRET": key_secret,
         "STRANDLINE_CLIENT_CERTIFICATES": str(bool(tls_files and tls_files.authority)).lower(),
     }
@@ -320,10 +320,10 @@ def _load_handler(
     """A function's real handler, its connections closed and its model loaded where it has one."""
     module = importlib.import_module(f"functions.{fn.name}.handler")
     if "database" not in fn.needs:
-        vars(module)["waker"] = RunScheduler(clock)
+        vars(module)["scheduler"] = RunScheduler(clock)
         return module.lambda_handler
     resources = Resources(warnings=warnings, clock=clock)
-    vars(module)["service"] = resources
+    vars(module)["resources"] = resources
     stack.callback(resources.database.close)
     if "model" in fn.needs:
         threading.Thread(target=resources.warm_up, name=f"warm-{fn.name}", daemon=True).start()

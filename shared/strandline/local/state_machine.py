@@ -43,8 +43,8 @@ class StateMachine:
     """
 
     def __init__(self, definition: Path, bucket: str, *, fast_retries: bool = False) -> None:
-        """`fast_retries` is for tests: what is tried again waits a second, not minutes. Otherwise the
-        definition is the template's, byte for byte once its names are filled in."""
+        """`fast_retries` is for tests: what is tried again waits a second, not minutes. Otherwise
+        the definition is the template's, byte for byte once its names are filled in."""
         self.arn = ""
         self._definition = definition.read_text()
         for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():

@@ -123,7 +123,8 @@ class _PayloadReader:
         if text is None or self._text_budget < 0:
             self._text_budget = 0
             raise TooLarge(
-                f"blob.cid: one request indexes {_MAX_TEXT_BYTES} bytes of payloads' text at most. Cite "
+                f"blob.cid: one request indexes {_MAX_TEXT_BYTES} bytes of payloads' text at "
+                "most. Cite "
                 "this payload in a request of its own.",
                 field="blob.cid",
                 limit=_MAX_TEXT_BYTES,
@@ -145,7 +146,8 @@ def _make_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
             f"what was put there ({actual} bytes) is not what this CID names ({expected} bytes)"
         )
     return Invalid(
-        f"blob.cid: {explanation}. It was thrown away: ask POST /api/v1/uploads for a URL with the right "
+        f"blob.cid: {explanation}. It was thrown away: ask POST /api/v1/uploads for a URL with "
+        "the right "
         "size and SHA-256, and put the payload again.",
         field="blob.cid",
         reason="upload_mismatch",

@@ -32,8 +32,8 @@ class PayloadStatus:
 def look_up_payloads(
     access: TenantDb, payloads: Sequence[Mapping[str, object]]
 ) -> Sequence[PayloadStatus]:
-    """Look up what requests cite: `payloads` holds {place, cid, participants}. Citable is what append
-    lets through; of another writer's uploads nothing is known."""
+    """Look up what requests cite: `payloads` holds {place, cid, participants}. Citable is what
+    append lets through; of another writer's uploads nothing is known."""
     return access.fetch(
         PayloadStatus,
         """

@@ -287,9 +287,9 @@ def release_leases(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
 ) -> int:
     """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
-    at once; gives how many are gone. Where the work `made_progress` what is left of it is due since now: it
-    is not overdue, as what fails is. The scopes' locks, taken in their one order, make this and an
-    append that turns a scope dirty see each other."""
+    at once; gives how many are gone. Where the work `made_progress` what is left of it is due
+    since now: it is not overdue, as what fails is. The scopes' locks, taken in their one order,
+    make this and an append that turns a scope dirty see each other."""
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,

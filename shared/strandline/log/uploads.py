@@ -109,7 +109,8 @@ def remove_expired(
     database: Database, blobs: BlobStore, tenant: str, is_out_of_time: Callable[[], bool]
 ) -> int:
     """Remove a tenant's uploads past their time, cited or not: what is cited has an address of its
-    own. Gives how many are gone; what is left is found again. Begins nothing once `is_out_of_time`."""
+    own. Gives how many are gone; what is left is found again. Begins nothing once
+    `is_out_of_time`."""
     removed_count = 0
     for writer in store_uploads.list_writers(
         database.connect_as(Caller.background(tenant)), _WRITERS_PER_SWEEP

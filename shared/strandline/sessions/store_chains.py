@@ -90,9 +90,9 @@ def search_chains(
     min_similarity: float,
     limit: int,
 ) -> SnapshotRead[MatchedChain]:
-    """A scope's active chains nearest to a question, of a cosine of `min_similarity` or more; then those
-    without a vector to compare (all of them, where the question has none), by how well words of
-    their events answer it."""
+    """A scope's active chains nearest to a question, of a cosine of `min_similarity` or more;
+    then those without a vector to compare (all of them, where the question has none), by how well
+    words of their events answer it."""
     return access.read_snapshot(
         MatchedChain,
         """

@@ -146,7 +146,8 @@ def _quota_error(balance: _LocalBalance, quota: Quota, units: int) -> Strandline
     summary = f"{quota}: the tenant's quota is {limit_text}"
     if units > balance.at_once > 0:
         return TooLarge(
-            f"{summary}, and this request needs {units:,}. Waiting does not help: send less at once, "
+            f"{summary}, and this request needs {units:,}. Waiting does not help: send less at "
+            "once, "
             "or ask the operator for more.",
             quota=quota,
             limit=balance.limit,

@@ -40,7 +40,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     parent = Path(tempfile.mkdtemp(prefix="strandline-service-"))
     parent.chmod(0o711)
     directory = parent / "data"
-    for name in ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
+    for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
     yield directory
@@ -112,11 +112,11 @@ def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: 
             assert migrate(admin, [older]) == [older.name]
     with (
         pytest.raises(Misconfigured, match=r"0001_create_log.*delete the data directory"),
-        running(place, 0),
+        run_local_service(place, 0),
     ):
         raise AssertionError("it serves")
     shutil.rmtree(place)
-    with running(place, 0) as service:
+    with run_local_service(place, 0) as service:
         assert call(service, "/api/v1/events", EVENT)["seq"] == 1
 
 

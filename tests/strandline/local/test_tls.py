@@ -29,7 +29,7 @@ from strandline.local.tls import PeerCertificateProtocol, TlsFiles, load_tls_fil
 from tests.support import user_message
 
 NAMES = ("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "CLIENT_CERTIFICATES", "DATA_DIR")
-STARTED = ("DATABASE_URL", "BUCKET", "QUEUE_URL", "STATE_MACHINE", "KEY_SECRET")
+STARTED = ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET")
 
 
 def echo(event: Event, context: LambdaContext) -> Event:

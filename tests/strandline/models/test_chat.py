@@ -84,7 +84,7 @@ def told(
 ) -> str:
     """The error's message, of which a log shows neither text nor key."""
     with pytest.raises(kind) as caught:
-        model.ask(ASKED, way, sure=sure, seconds=seconds)
+        model.ask(ASKED, way, is_proven=sure, timeout=seconds)
     assert type(caught.value) is kind
     shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.details}"
     assert SECRET not in shown
@@ -98,7 +98,7 @@ def told(
 def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
     server: ModelServer, model: ChatModel
 ) -> None:
-    assert model.ask(ASKED, model.way, sure=False, seconds=10) == ModelReply(
+    assert model.ask(ASKED, model.output_mode, is_proven=False, timeout=10) == ModelReply(
         '{"topic": "tides"}', 100, 20
     )
     named = {"name": "topic", "schema": ASKED.schema, "strict": True}
@@ -121,7 +121,7 @@ def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
 def test_where_no_schema_is_taken_it_stands_in_the_prompt(
     server: ModelServer, model: ChatModel, way: str
 ) -> None:
-    model.ask(ASKED, way, sure=True, seconds=10)
+    model.ask(ASKED, way, is_proven=True, timeout=10)
     assert json.dumps(ASKED.schema) in server.requests[0]["messages"][0]["content"]
     assert server.ways() == [way.split()[0]]
     wanted = server.requests[0].get("response_format", {})
@@ -142,7 +142,7 @@ def test_nothing_is_taken_from_openais_own_variables(
         with closing(
             ChatModel(base_url=None, model="tiny", api_key=None, azure_version=version)
         ) as model:
-            model.ask(ASKED, model.way, sure=False, seconds=10)
+            model.ask(ASKED, model.output_mode, is_proven=False, timeout=10)
     assert len(server.headers) == 2
     assert "somebody-elses" not in str(server.headers)
     assert not {"openai-organization", "openai-project"} & set(server.headers[0])
@@ -160,7 +160,7 @@ def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
     )
     assert isinstance(model, ChatModel)
     assert model.name == "azure:our-deployment"
-    model.ask(ASKED, model.way, sure=False, seconds=10)
+    model.ask(ASKED, model.output_mode, is_proven=False, timeout=10)
     model.close()
     assert server.paths == [
         "/openai/deployments/our-deployment/chat/completions?api-version=2024-10-21"
@@ -232,7 +232,7 @@ def test_a_way_that_is_refused_has_a_simpler_one(
     for status in (400, 422):
         server.script = [error(status, said)]
         with pytest.raises(FormatUnsupported) as refused:
-            model.ask(ASKED, way, sure=sure, seconds=10)
+            model.ask(ASKED, way, is_proven=sure, timeout=10)
         assert refused.value.simpler_format == simpler
 
 
@@ -241,7 +241,7 @@ def test_a_server_that_breaks_over_a_format_refuses_it(
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
     with pytest.raises(FormatUnsupported):
-        model.ask(ASKED, SCHEMA, sure=True, seconds=10)
+        model.ask(ASKED, SCHEMA, is_proven=True, timeout=10)
     told(model, ModelUnavailable, sure=False)
 
 
@@ -291,7 +291,9 @@ def test_an_answer_that_takes_too_long_is_late(
     started = time.monotonic()
     told(model, ModelTimeout, seconds=0.3)
     assert time.monotonic() - started < 3, "not once per wait"
-    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10), "the next has a connection of its own"
+    assert model.ask(ASKED, SCHEMA, is_proven=True, timeout=10), (
+        "the next has a connection of its own"
+    )
 
 
 def test_an_answer_that_drips_through_a_proxy_is_late(
@@ -315,7 +317,7 @@ def test_nobody_listening_is_an_outage() -> None:
 
 def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel) -> None:
     server.script = [completion("{}", tokens=None)]
-    assert model.ask(ASKED, SCHEMA, sure=True, seconds=10) == ModelReply("{}", None, None)
+    assert model.ask(ASKED, SCHEMA, is_proven=True, timeout=10) == ModelReply("{}", None, None)
 
 
 # --- what an answer is worth
@@ -457,7 +459,7 @@ def test_bedrock_gives_structure_as_a_tools_input(
             },
         },
     )
-    reply = model.ask(ASKED, model.way, sure=False, seconds=3.7)
+    reply = model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)
     assert reply == ModelReply('{"topic": "tides"}', 30, 7)
 
 
@@ -476,7 +478,7 @@ def test_bedrocks_errors_have_their_meaning(
     model, stubber = bedrock
     stubber.add_client_error("converse", code, f"about {SECRET}")
     with pytest.raises(kind) as caught:
-        model.ask(ASKED, model.way, sure=False, seconds=3.7)
+        model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)
     assert type(caught.value) is kind
     assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"
 
@@ -485,4 +487,4 @@ def test_bedrocks_guardrail_is_a_refusal(bedrock: tuple[BedrockModel, Any]) -> N
     model, stubber = bedrock
     stubber.add_response("converse", {**CONVERSED, "stopReason": "guardrail_intervened"})
     with pytest.raises(ModelRefused):
-        model.ask(ASKED, model.way, sure=False, seconds=3.7)
+        model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)

@@ -65,10 +65,10 @@ class RandomTasks:
         rng = self._make_rng(task, "continues", [*before, message, "after", *after])
         return self._make_result("continues", Continues(continues=rng.random() < 0.66))
 
-    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """Sometimes odd."""
-        rng = self._make_rng(task, "summarise", said)
-        odd = rng.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, said[0].text[:50]))
+        rng = self._make_rng(task, "summarise", events)
+        odd = rng.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, events[0].text[:50]))
         text = rng.choice((rng.choice(TOPICS), odd or "."))
         return self._make_result("summarise", Summary(summary=text, importance=rng.random()))
 
@@ -78,15 +78,15 @@ class RandomTasks:
         choice = rng.choice((earlier, later))
         return self._make_result("merge", choice.model_copy(update={"importance": rng.random()}))
 
-    def topic(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Topic]:
+    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Topic]:
         """A number."""
         return self._make_result(
-            "topic", Topic(topic=f"no. {self._make_rng(task, 'topic', said).random()}")
+            "topic", Topic(topic=f"no. {self._make_rng(task, 'topic', events).random()}")
         )
 
-    def entities(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Entities]:
+    def entities(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Entities]:
         """Up to three."""
-        rng = self._make_rng(task, "entities", said)
+        rng = self._make_rng(task, "entities", events)
         names = [Entity(name=f"n{rng.randrange(9)}") for _ in range(rng.randrange(4))]
         return self._make_result("entities", Entities(entities=names))
 
@@ -112,9 +112,9 @@ class RandomTasks:
 class EchoTasks(RandomTasks):
     """A model that says what was said, and finds all of it worth keeping."""
 
-    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """All the words, once each."""
-        words = dict.fromkeys(word for event in said for word in event.text.split())
+        words = dict.fromkeys(word for event in events for word in event.text.split())
         return self._make_result("summarise", Summary(summary=" ".join(words), importance=0.8))
 
 

@@ -58,7 +58,7 @@ def make_worker(
 ) -> Worker:
     """A worker with so much time, all of it for one turn, whose language model is the twin, or
     what a test gives it."""
-    tasks = cast("Reasoner", llm) if llm else LlmTasks(database, UNLIMITED, None)
+    tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, UNLIMITED, None)
     worker = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
     return replace(worker, slice_events=slice_events, slice_seconds=seconds)
 

@@ -29,20 +29,20 @@ class Meeting(EchoTasks):
         self.barrier = threading.Barrier(3, timeout=seconds)
         self.threads = set[int]()
 
-    def summarise(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """Once the others are asked too."""
         self._meet()
-        return super().summarise(task, said)
+        return super().summarise(task, events)
 
-    def topic(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Topic]:
+    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Topic]:
         """Likewise."""
         self._meet()
-        return super().topic(task, said)
+        return super().topic(task, events)
 
-    def entities(self, task: TaskContext, said: Sequence[PromptEvent]) -> ModelResult[Entities]:
+    def entities(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Entities]:
         """Likewise."""
         self._meet()
-        return super().entities(task, said)
+        return super().entities(task, events)
 
     def _meet(self) -> None:
         self.threads.add(threading.get_ident())

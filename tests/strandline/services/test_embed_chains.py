@@ -70,7 +70,7 @@ def test_a_new_space_is_filled_by_the_sweep(
     assert spaces(scratch_db) == [("words/64", 3)]
     other: Any = WordEmbedder("other/16", 16)
     sweeper: Any = importlib.import_module("functions.sweeper.handler")
-    monkeypatch.setitem(sweeper.service.__dict__, "embedder", other)
+    monkeypatch.setitem(sweeper.resources.__dict__, "embedder", other)
     gateway.sweep()
     assert spaces(scratch_db) == [("other/16", 2), ("words/64", 3)]
     assert scratch_db.rows("select swept_for from tenants") == [("other/16",)]
@@ -89,7 +89,7 @@ def test_a_look_that_ended_early_is_still_due(
     other = WordEmbedder("other/16", 16)
     other.before_embed = fail_texts("sourdough")
     sweeper: Any = importlib.import_module("functions.sweeper.handler")
-    monkeypatch.setitem(sweeper.service.__dict__, "embedder", other)
+    monkeypatch.setitem(sweeper.resources.__dict__, "embedder", other)
     gateway.sweep()
     assert scratch_db.rows("select swept_for from tenants") != [("other/16",)]
     other.before_embed = lambda texts: None

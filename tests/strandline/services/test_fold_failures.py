@@ -203,11 +203,11 @@ def test_what_fails_around_the_models_is_decided_too(
 class Unstorable(EchoTasks):
     """A model whose answers the database does not take."""
 
-    def summarise(self, task: Any, said: Sequence[PromptEvent]) -> Any:
+    def summarise(self, task: Any, events: Sequence[PromptEvent]) -> Any:
         """With a character that no text column holds."""
-        if any(POISON in one.text for one in said):
+        if any(POISON in one.text for one in events):
             return self._make_result("summarise", Summary(summary="a\x00b", importance=0.9))
-        return super().summarise(task, said)
+        return super().summarise(task, events)
 
 
 def test_an_answer_that_the_database_does_not_take_is_not_kept(

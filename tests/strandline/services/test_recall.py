@@ -34,7 +34,7 @@ def texts(reply: Reply) -> list[str]:
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
     """Give the query function another embedder."""
-    service: Resources = importlib.import_module("functions.query.handler").service
+    service: Resources = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
 
 

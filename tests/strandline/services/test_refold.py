@@ -124,7 +124,7 @@ def test_an_operator_s_refold_has_a_sweep_begin(
     aws: LocalAws,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_RUNS_URL", aws.job_queue_url)
+    monkeypatch.setenv("STRANDLINE_JOB_QUEUE_URL", aws.job_queue_url)
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "10")
     assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
     with closing(client("sqs")) as sqs:

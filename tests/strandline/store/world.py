@@ -31,7 +31,7 @@ def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterat
             {
                 "STRANDLINE_DATABASE_URL": base.url,
                 "STRANDLINE_BUCKET": aws.bucket,
-                "STRANDLINE_QUEUE_URL": aws.work_queue_url,
+                "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
                 "STRANDLINE_KEY_SECRET": KEY_SECRET,
             },
             patch,

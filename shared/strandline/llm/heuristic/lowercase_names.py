@@ -34,7 +34,8 @@ _NAME_ENDS_IN_S = re.compile(r"(?:[iu]|s)s$")
 def find_lower_case_names(
     lines: Sequence[Line], speakers: set[str], capital_words: set[str]
 ) -> Iterator[str]:
-    """Names of the small lines. Of `capital_words`, which are other names' words, none is a slip."""
+    """Names of the small lines. Of `capital_words`, which are other names' words, none is a
+    slip."""
     for line in lines:
         if line.is_lower_case:
             yield from _LowerCaseNames(line.words, speakers, capital_words).find()

@@ -20,9 +20,9 @@ class HeuristicModel:
         before."""
         return Continues(continues=cohesion.continues_topic(before, message, after))
 
-    def summarise(self, said: Sequence[PromptEvent]) -> Summary:
+    def summarise(self, events: Sequence[PromptEvent]) -> Summary:
         """The run's weightiest sentences, each with who said it, and its importance."""
-        return Summary(summary=digest.summarise(said), importance=digest.score_importance(said))
+        return Summary(summary=digest.summarise(events), importance=digest.score_importance(events))
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
         """The weightiest sentences of both. Two runs weigh more than the weightier of them."""
@@ -30,10 +30,10 @@ class HeuristicModel:
         text = digest.merge_summaries(earlier.summary, later.summary)
         return Summary(summary=text or later.summary, importance=higher + (1 - higher) * lower / 4)
 
-    def topic(self, said: Sequence[PromptEvent]) -> Topic:
+    def topic(self, events: Sequence[PromptEvent]) -> Topic:
         """A phrase of the run that its words speak of most."""
-        return Topic(topic=digest.name_topic(said))
+        return Topic(topic=digest.name_topic(events))
 
-    def entities(self, said: Sequence[PromptEvent]) -> Entities:
+    def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Who and what is named, the most mentioned first, each once under its longest name."""
-        return Entities(entities=names.extract_entities(said))
+        return Entities(entities=names.extract_entities(events))

@@ -1,4 +1,4 @@
-"""The waker, called as SQS calls it, and who sends it wishes."""
+"""The scheduler, called as SQS calls it, and who sends it wishes."""
 
 import copy
 import importlib
@@ -44,18 +44,18 @@ class Asked:
 
 @pytest.fixture
 def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """A state machine whose jobs do nothing, a waker and a ticker at NOW, or later."""
+    """A state machine whose jobs do nothing, a scheduler and a ticker at NOW, or later."""
     function = Asked()
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"sweeper": function, "archiver": function})
         for name, value in {
             "STATE_MACHINE": machine.arn,
-            "WAKEUP_GROUP": GROUP,
-            "WAKEUP_ROLE": ROLE,
+            "SCHEDULE_GROUP": GROUP,
+            "SCHEDULER_ROLE": ROLE,
         }.items():
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
-        handler = importlib.import_module("functions.waker.handler")
-        monkeypatch.setattr(handler, "waker", RunScheduler(lambda: NOW))
+        handler = importlib.import_module("functions.scheduler.handler")
+        monkeypatch.setattr(handler, "scheduler", RunScheduler(lambda: NOW))
         function.ticker = LocalScheduler(lambda: function.now)
         yield function
         machine.wait_for_runs()
@@ -77,13 +77,13 @@ def executions() -> list[str]:
 
 
 def wake(*bodies: str) -> list[str]:
-    """The messages that the waker gives back."""
-    (first, *_) = json.loads((EVENTS / "waker.json").read_text())["Records"]
+    """The messages that the scheduler gives back."""
+    (first, *_) = json.loads((EVENTS / "scheduler.json").read_text())["Records"]
     records = [copy.deepcopy(first) for _ in bodies]
     for n, body in enumerate(bodies):
         records[n] |= {"messageId": f"m{n}", "body": body}
-    handler = importlib.import_module("functions.waker.handler").lambda_handler
-    answer = handler({"Records": records}, LambdaContext("waker", 30))
+    handler = importlib.import_module("functions.scheduler.handler").lambda_handler
+    answer = handler({"Records": records}, LambdaContext("scheduler", 30))
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
@@ -123,8 +123,8 @@ def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_its_time(
     def wait(seconds: float) -> None:
         waits.append((seconds, executions()))
 
-    handler = importlib.import_module("functions.waker.handler")
-    monkeypatch.setattr(handler.waker, "wait", wait, raising=False)
+    handler = importlib.import_module("functions.scheduler.handler")
+    monkeypatch.setattr(handler.scheduler, "wait", wait, raising=False)
     near = wish(NOW + timedelta(seconds=4))
     assert wake(near, near) == []
     assert waits == [(4.0, []), (4.0, ["sweeper-20261121T200034Z"])]
@@ -146,9 +146,9 @@ def test_a_run_that_somebody_asked_for_begins_at_once_and_once(asked: Asked) -> 
 
 
 def test_the_recorded_batch_is_served(asked: Asked) -> None:
-    handler = importlib.import_module("functions.waker.handler").lambda_handler
-    recorded = json.loads((EVENTS / "waker.json").read_text())
-    assert handler(recorded, LambdaContext("waker", 30)) == {"batchItemFailures": []}
+    handler = importlib.import_module("functions.scheduler.handler").lambda_handler
+    recorded = json.loads((EVENTS / "scheduler.json").read_text())
+    assert handler(recorded, LambdaContext("scheduler", 30)) == {"batchItemFailures": []}
     assert len(schedules()) == 1
     assert len(executions()) == 1
 
@@ -174,8 +174,10 @@ def test_a_poisoned_message_goes_back_alone(asked: Asked, body: str) -> None:
 
 
 def test_what_aws_refuses_goes_back_alone(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    handler: Any = importlib.import_module("functions.waker.handler")
-    handler.waker.__dict__["wakeups"] = RunStarter("arn:aws:states:us-east-1:1:no", GROUP, ROLE)
+    handler: Any = importlib.import_module("functions.scheduler.handler")
+    handler.scheduler.__dict__["run_starter"] = RunStarter(
+        "arn:aws:states:us-east-1:1:no", GROUP, ROLE
+    )
     run = json.dumps({"job": "archiver", "run": "r"})
     assert wake(run, wish(NOW + 5 * MINUTE)) == ["m0"]
 
@@ -183,8 +185,8 @@ def test_what_aws_refuses_goes_back_alone(asked: Asked, monkeypatch: pytest.Monk
 def test_a_waker_that_is_not_configured_names_what_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_WAKEUP_GROUP", "g")
-    with pytest.raises(Misconfigured, match="STATE_MACHINE, STRANDLINE_WAKEUP_ROLE"):
+    monkeypatch.setenv("STRANDLINE_SCHEDULE_GROUP", "g")
+    with pytest.raises(Misconfigured, match="STATE_MACHINE, STRANDLINE_SCHEDULER_ROLE"):
         RunStarter.from_environment()
 
 
@@ -237,7 +239,7 @@ def test_a_queue_that_is_away_costs_a_warning_and_an_admin_a_503(aws: LocalAws) 
     assert not runs.is_run_requested("sweeper", NOW), "it is tried again"
     with pytest.raises(Unavailable):
         runs.start_run("sweeper", "acme", "r")
-    with pytest.raises(Unavailable, match="STRANDLINE_RUNS_URL"):
+    with pytest.raises(Unavailable, match="STRANDLINE_JOB_QUEUE_URL"):
         JobQueue("").start_run("sweeper", "acme", "r")
     JobQueue("").request_run("sweeper", NOW, NOW)
 
@@ -247,8 +249,8 @@ def wishing(gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) ->
     """Worker and jobs have a queue of runs."""
     sent(aws, aws.job_queue_url)
     for name in ("worker", "sweeper", "archiver"):
-        service = importlib.import_module(f"functions.{name}.handler").service
-        monkeypatch.setitem(service.__dict__, "runs", JobQueue(aws.job_queue_url))
+        service = importlib.import_module(f"functions.{name}.handler").resources
+        monkeypatch.setitem(service.__dict__, "job_queue", JobQueue(aws.job_queue_url))
 
 
 def wished(aws: LocalAws) -> dict[str, timedelta]:
