@@ -51,7 +51,7 @@ def handle_messages(
         if not _handle_message(resources, worker, context, record)
     ]
     now = resources.clock()
-    if records and not resources.job_queue.is_near(
+    if records and not resources.job_queue.is_run_requested(
         "sweeper", now
     ):  # which looks itself, in the end
         space = resources.embedder.space

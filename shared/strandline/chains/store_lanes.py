@@ -94,9 +94,9 @@ def read_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
-                    and d.kind = 'vector_given_up') as decided,
+                    and d.kind = 'vector_given_up') as is_given_up,
             e.erased_at is not null as erased
         from events e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
@@ -133,9 +133,9 @@ def read_open_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
-                    and d.kind = 'vector_given_up') as decided,
+                    and d.kind = 'vector_given_up') as is_given_up,
             false as erased, e.is_open, e.is_ahead, e.is_user
         from lanes l
         cross join lateral (

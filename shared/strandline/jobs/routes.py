@@ -49,7 +49,7 @@ def retry_job(request: Request) -> Response:
 def _connect(request: Request) -> TenantDb:
     """Jobs are the whole tenant's, whoever the key is bound to: ids and numbers, no memory."""
     caller = Caller.background(request.principal.tenant)
-    return request.resources.database.access(caller, request.deadline)
+    return request.resources.database.connect_as(caller, request.deadline)
 
 
 def _now() -> datetime:

@@ -121,9 +121,9 @@ def list_newest(
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
             j.totals, j.created_at, j.started_at, j.finished_at,
-            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from jobs j
-        where (%(mark)s::text is null or seen_by(j.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(j.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(state)s::text is null or j.state = %(state)s)
             and (%(kind)s::text is null or j.kind = %(kind)s)
             and (%(at)s::timestamptz is null
@@ -132,7 +132,7 @@ def list_newest(
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "state": state,
@@ -148,7 +148,7 @@ def get_job(access: TenantDb, job_id: UUID) -> Job | None:
         Job,
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
-            j.totals, j.created_at, j.started_at, j.finished_at, '' as mark
+            j.totals, j.created_at, j.started_at, j.finished_at, '' as pg_snapshot
         from jobs j where j.job_id = %(job_id)s for no key update
         """,
         {"job_id": job_id},

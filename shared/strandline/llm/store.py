@@ -217,15 +217,15 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         """
         select c.call_id, c.at, c.task, c.model, c.prompt, c.tokens_in, c.tokens_out, c.cost_usd,
             c.milliseconds, c.outcome, c.scope_id, c.job,
-            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from model_calls c
-        where (%(mark)s::text is null or seen_by(c.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(c.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (c.at, c.call_id) < (%(at)s, %(id)s::uuid))
         order by c.at desc, c.call_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,
