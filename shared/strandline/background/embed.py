@@ -272,9 +272,11 @@ def _take_deferrals(
     worker: Worker, leases: Sequence[store_work.ScopeLease], failures: Mapping[UUID, Exception]
 ) -> dict[UUID, Deferred]:
     """The leased scopes whose fold was deferred and did not fail, with the reasons."""
-    pending = worker.tally.deferrals
+    all_deferrals = worker.tally.deferrals
     deferrals = {
-        lease.scope_id: pending.pop(lease.scope_id) for lease in leases if lease.scope_id in pending
+        lease.scope_id: all_deferrals.pop(lease.scope_id)
+        for lease in leases
+        if lease.scope_id in all_deferrals
     }
     for scope_id, deferral in deferrals.items():
         logger.info("fold deferred", extra={"scopes": [scope_id], "reason": deferral.reason})

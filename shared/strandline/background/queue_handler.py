@@ -47,7 +47,7 @@ def handle_messages(
         clock=resources.clock,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    failed = [
+    failed_ids = [
         str(record["messageId"])
         for record in records
         if not _handle_message(resources, worker, context, record)
@@ -60,7 +60,7 @@ def handle_messages(
         request_next_runs(
             resources.database, resources.job_queue, get_settings(), now, deadline, space=space
         )
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
 def _handle_message(
@@ -74,13 +74,13 @@ def _handle_message(
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
             tenant = str(body["tenant"])
-            failed = process_scopes(job, tenant, scopes)
+            unfinished_count = process_scopes(job, tenant, scopes)
             immediate = dict.fromkeys(
                 sorted(job.tally.unfinished_scopes), 0.0
             )  # queued behind the work that others wait for
             resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
-            if failed:
-                reason = f"{failed} of {len(scopes)} scopes"
+            if unfinished_count:
+                reason = f"{unfinished_count} of {len(scopes)} scopes"
         except StrandlineError as error:
             reason = error.code
         except Exception as error:

@@ -77,10 +77,10 @@ def schedule_runs(
     deliver again, until SQS moves them to the dead-letter queue."""
     del context
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    failed = [
+    failed_ids = [
         str(record["messageId"]) for record in records if not _handle_message(scheduler, record)
     ]
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
 def _handle_message(scheduler: RunScheduler, record: Mapping[str, Any]) -> bool:

@@ -284,11 +284,11 @@ def ask_if_topic_continues(
     prompt_events = _load_prompt_events(
         worker, access, task, [*before, message, *after], event_cache
     )
-    earlier = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
-    if message not in prompt_events or not earlier:
+    earlier_events = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
+    if message not in prompt_events or not earlier_events:
         return None
-    later = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
-    result = worker.llm.continues(task, earlier, prompt_events[message], later)
+    later_events = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
+    result = worker.llm.continues(task, earlier_events, prompt_events[message], later_events)
     worker.require_final((result,), waits_for_model=waits_for_model)
     return result
 

@@ -327,10 +327,10 @@ class Fold:
         them may still come."""
         assert lane.last_user_turn is not None, "only a comparison of two user messages waits"
         turns = lane.last_user_turn, lane.pending_turns[0]
-        missing = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
-        if any(self.now - turn.recorded_at < patience for turn in missing):
+        missing_turns = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
+        if any(self.now - turn.recorded_at < patience for turn in missing_turns):
             return []
-        return [_make_give_up(turn, at_seq, "late") for turn in missing]
+        return [_make_give_up(turn, at_seq, "late") for turn in missing_turns]
 
     def _ask_model(
         self, lane: Lane, settings: FoldSettings, at_seq: int, cosine: float | None

@@ -146,7 +146,7 @@ def judge_next(
     this closed, if any. `breaks`: the topic ended before that event, by `compare_topic` or by a
     model's answer. One event closes one run at most: after a break it is alone, and
     `max_open_events` is larger than that."""
-    turn, *pending = lane.pending_turns
+    turn, *pending_turns = lane.pending_turns
     closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
     open_turns = (turn,) if breaks else (*lane.open_turns, turn)
     if closed_run is None and len(open_turns) >= rules.max_open_events:
@@ -154,7 +154,7 @@ def judge_next(
         closed_run, open_turns = TopicRun(open_turns[:half], "force"), open_turns[half:]
     return Lane(
         open_turns,
-        tuple(pending),
+        tuple(pending_turns),
         turn if turn.is_user_message else None if breaks else lane.last_user_turn,
     ), closed_run
 

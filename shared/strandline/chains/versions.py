@@ -49,9 +49,9 @@ def write_run(scope: FoldContext, run: TopicRun, enrichment: RunEnrichment) -> N
     version = _make_version(scope, content, base, run.turns[0].session_id)
     version, enrichment = _restore_use(scope, version, enrichment)
     links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
-    earlier = store.list_event_ids(scope.access, version.chain_id) if target else []
+    earlier_ids = store.list_event_ids(scope.access, version.chain_id) if target else []
     _store_version(
-        scope, version, links, [*earlier, *(link.event_id for link in links)], enrichment
+        scope, version, links, [*earlier_ids, *(link.event_id for link in links)], enrichment
     )
     metric = "ChainsFormed" if target is None else "ChainsMerged"
     counts["ChainsRejected" if content.rejected is not None else metric] += 1

@@ -275,7 +275,7 @@ class LlmBudget:
         try:
             store.record_calls(access, account.unwritten_calls)
         except Unavailable as error:
-            # Also where the commit's outcome is unknown: a call that is written twice is stored once.
+            # Also where the commit's outcome is unknown: a call written twice is stored once.
             logger.warning(
                 "model calls not written yet",
                 extra={"calls": len(account.unwritten_calls), "error": error.code},

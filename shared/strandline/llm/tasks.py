@@ -61,7 +61,7 @@ class LlmTasks:
             self._client = LlmClient(provider, self._budget, settings)
         self._thread = threading.local()
         self.max_run_seconds = 2 * settings.llm_summary_seconds if provider else 0.0
-        """Seconds that a closed run may take: its parallel calls, then a merge; 0 without a model."""
+        """Seconds that a closed run may take: its parallel calls, then a merge. 0: no model."""
 
     @property
     def provider_name(self) -> str | None:
