@@ -74,17 +74,20 @@ def change_tenant(
     with access.transaction():
         if not store_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
-        before = store_quotas.read_limits(access)
-        assert before is not None, "the tenant is locked"
-        store_quotas.set_limits(access, Limits(**{**vars(before), **limits}))
+        old_limits = store_quotas.read_limits(access)
+        assert old_limits is not None, "the tenant is locked"
+        store_quotas.set_limits(access, Limits(**{**vars(old_limits), **limits}))
         store_audit.add_entry(
-            access, audit_context, {}, _limit_changes(before, limits) | _set_tuning(access, tuning)
+            access,
+            audit_context,
+            {},
+            _limit_changes(old_limits, limits) | _set_tuning(access, tuning),
         )
 
 
-def _limit_changes(before: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
+def _limit_changes(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
     """The audit details of changed limits: each given limit with its value before and after."""
-    return {name: {"from": vars(before)[name], "to": limit} for name, limit in limits.items()}
+    return {name: {"from": vars(old_limits)[name], "to": limit} for name, limit in limits.items()}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
@@ -92,23 +95,25 @@ def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, obj
     those that changed. Call it in a transaction. Raises Invalid."""
     if not tuning:
         return {}
-    before = tenants_store.read_overrides(access)
-    after = {n: value for n, value in {**before, **tuning}.items() if value is not None}
-    _require_consistent_tuning(after, tuning)
-    tenants_store.set_overrides(access, after)
+    old_overrides = tenants_store.read_overrides(access)
+    new_overrides = {
+        n: value for n, value in {**old_overrides, **tuning}.items() if value is not None
+    }
+    _require_consistent_tuning(new_overrides, tuning)
+    tenants_store.set_overrides(access, new_overrides)
     return {
-        f"tuning.{name}": {"from": before.get(name), "to": after.get(name)}
+        f"tuning.{name}": {"from": old_overrides.get(name), "to": new_overrides.get(name)}
         for name in tuning
-        if before.get(name) != after.get(name)
+        if old_overrides.get(name) != new_overrides.get(name)
     }
 
 
 def _require_consistent_tuning(
-    after: Mapping[str, object], new_values: Mapping[str, object]
+    overrides: Mapping[str, object], new_values: Mapping[str, object]
 ) -> None:
     """Raise Invalid where a given threshold contradicts another one, the tenant's own or the
     deployment's."""
-    for contradiction in get_settings().tuning.with_overrides(after).find_contradictions():
+    for contradiction in get_settings().tuning.with_overrides(overrides).find_contradictions():
         for name in contradiction.fields:
             if name in new_values:
                 raise Invalid(

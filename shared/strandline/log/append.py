@@ -250,9 +250,11 @@ def _attach_citations(
     for n, citation in citations.items():
         if isinstance(citation, StrandlineError):
             results[n] = AppendResult(error=citation)
-    cited = {n: citation for n, citation in citations.items() if isinstance(citation, CitedPayload)}
+    cited_payloads = {
+        n: citation for n, citation in citations.items() if isinstance(citation, CitedPayload)
+    }
     return {
-        n: replace(d, cited_payload=cited.get(n))
+        n: replace(d, cited_payload=cited_payloads.get(n))
         for n, d in drafts_by_n.items()
         if n not in results
     }

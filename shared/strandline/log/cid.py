@@ -96,9 +96,9 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
     """The binary form of a CID. Raises Invalid, which names `field`, for anything but a CIDv1 with
     sha2-256 in base32."""
     try:
-        parsed = libipld.decode_cid(cid)
-        raw = _cid_from_digest(parsed["codec"], parsed["hash"]["digest"])
-        if parsed["version"] == 1 and libipld.encode_cid(raw) == cid:
+        components = libipld.decode_cid(cid)
+        raw = _cid_from_digest(components["codec"], components["hash"]["digest"])
+        if components["version"] == 1 and libipld.encode_cid(raw) == cid:
             return raw
     except (ValueError, KeyError, TypeError):
         pass  # refused below, with the same message

@@ -265,30 +265,30 @@ def _stored_bytes(event: NewEvent) -> int:
 
 
 def list_differences(
-    draft: EventDraft, stored: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
+    draft: EventDraft, stored_row: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
 ) -> list[str]:
     """The names of the fields in which a request differs from the event stored under its key.
 
-    `stored` is the event's row as JSON; `edges` are the request's, as `build_event` resolved them.
+    `stored_row` is the event's row as JSON; `edges` are the request's, resolved by `build_event`.
     """
     stored_fields: dict[str, object] = {
-        **stored,
-        "parts": [[part["chars"], part["model"]] for part in stored["parts"]],
-        "blob": stored["blob_cid"],
-        "name": stored["file_name"],
-        "session_id": stored["session_id"] or None,
-        "occurred_at": stored["occurred_at"] and _to_utc(stored["occurred_at"]),
-        "metadata": _normalize_json(stored["metadata"]),
+        **stored_row,
+        "parts": [[part["chars"], part["model"]] for part in stored_row["parts"]],
+        "blob": stored_row["blob_cid"],
+        "name": stored_row["file_name"],
+        "session_id": stored_row["session_id"] or None,
+        "occurred_at": stored_row["occurred_at"] and _to_utc(stored_row["occurred_at"]),
+        "metadata": _normalize_json(stored_row["metadata"]),
     }
-    if stored["mime_type"] in (None, _TEXT_TYPE) and (draft.payload is None) != (
+    if stored_row["mime_type"] in (None, _TEXT_TYPE) and (draft.payload is None) != (
         stored_fields["blob"] is None
     ):
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
     request_fields = draft.canonical_fields()
-    if draft.request.content is not None and [m for _, m in draft.parts] == _models(stored):
+    if draft.request.content is not None and [m for _, m in draft.parts] == _models(stored_row):
         stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
-    caller_names = _caller_names(draft.request, stored)
+    caller_names = _caller_names(draft.request, stored_row)
     names = [
         caller_names.get(name, name)
         for name in request_fields
@@ -301,22 +301,22 @@ def list_differences(
     def edge_set(links: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
         return {(link["event_id"], link["weight"]) for link in links}
 
-    if edge_set(edges) != edge_set(stored["edges"]):
+    if edge_set(edges) != edge_set(stored_row["edges"]):
         names.append("edges")
     return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
 
 
-def _models(stored: Mapping[str, Any]) -> list[str | None]:
-    return [part["model"] for part in stored["parts"]]
+def _models(stored_row: Mapping[str, Any]) -> list[str | None]:
+    return [part["model"] for part in stored_row["parts"]]
 
 
-def _caller_names(request: AppendRequest, stored: Mapping[str, Any]) -> Mapping[str, str]:
+def _caller_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> Mapping[str, str]:
     """The request's field names by canonical names: the caller sent `content`, whether or not it
     was stored as a blob."""
     if request.parts is not None:
         return {"content": "parts", "blob": "parts"}
     if request.content is not None:
-        return {"blob": "content"} | ({"parts": "model"} if len(stored["parts"]) < 2 else {})
+        return {"blob": "content"} | ({"parts": "model"} if len(stored_row["parts"]) < 2 else {})
     return {"content": "blob", "parts": "blob"}
 
 

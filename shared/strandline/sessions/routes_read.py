@@ -51,35 +51,35 @@ def get_context(request: Request) -> Response:
     last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
     newest is returned, with their count. Chains that answer a query are warmed by it."""
     query = request.parse_query(ContextQuery)
-    reading, embedder = _open_session(request, query), request.resources.embedder
+    view, embedder = _open_session(request, query), request.resources.embedder
     response, chains = context.build_context(
-        reading, embedder, query, get_settings().query_vector_seconds
+        view, embedder, query, get_settings().query_vector_seconds
     )
     if query.query is not None:
-        _record_use(request, reading, chains, response.degraded)
+        _record_use(request, view, chains, response.degraded)
     return json_response(response)
 
 
 def search_context(request: Request) -> Response:
     """Search the chains of a session's participants by meaning, best first. Each is returned with
     its event ids. Chains that answer the question are warmed by it."""
-    reading = _open_session(request, request.parse_query(ScopeQuery))
+    view = _open_session(request, request.parse_query(ScopeQuery))
     body, embedder = request.parse_body(SearchRequest), request.resources.embedder
     response, chains = context.search_chains(
-        reading, embedder, body, get_settings().query_vector_seconds
+        view, embedder, body, get_settings().query_vector_seconds
     )
-    _record_use(request, reading, chains, response.degraded)
+    _record_use(request, view, chains, response.degraded)
     return json_response(response)
 
 
 def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. The answer says which model named each."""
-    reading = _open_session(request, request.parse_query(ScopeQuery))
+    view = _open_session(request, request.parse_query(ScopeQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
-    response = context.list_topics(reading, llm, subject=subject, deadline=request.deadline)
-    llm.flush(reading.access)
+    response = context.list_topics(view, llm, subject=subject, deadline=request.deadline)
+    llm.flush(view.access)
     request.metrics |= llm.counted()
     return json_response(response)
 
@@ -110,9 +110,9 @@ def _open_session(request: Request, query: ScopeQuery) -> SessionView:
 
 
 def _record_use(
-    request: Request, reading: SessionView, chains: list[MatchedChain], degraded: list[str]
+    request: Request, view: SessionView, chains: list[MatchedChain], degraded: list[str]
 ) -> None:
-    is_recorded = context.record_use(reading, chains, request.resources.embedder.space)
+    is_recorded = context.record_use(view, chains, request.resources.embedder.space)
     request.metrics |= {
         "Hits": len(chains),
         "RecallsDegraded": int(bool(degraded)),

@@ -28,8 +28,8 @@ def post_session(request: Request) -> Response:
     its events, which need not name them. (An append with a new session_id begins a session too.)"""
     access = request.resources.database.access(make_caller(request.principal), request.deadline)
     body = request.parse_body(SessionIn)
-    session, existed = sessions.begin_session(access, request.principal, body)
-    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if existed else None)
+    session, is_existing = sessions.begin_session(access, request.principal, body)
+    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if is_existing else None)
 
 
 def delete_session(request: Request) -> Response:

@@ -42,25 +42,25 @@ def begin_session(
     scope_id = participants.derive_scope_id(principal.tenant, members)
     name = request.session_id or str(uuid7())
     with access.transaction():
-        existing = store.lock_and_find(access, name, scope_id)
-        if existing is None:
+        existing_session = store.lock_and_find(access, name, scope_id)
+        if existing_session is None:
             metadata = json.dumps(request.metadata or {})
             session = store.create_session(access, name, scope_id, members, metadata)
             return _to_session_out(session), False
-    if existing.scope_id != scope_id:
+    if existing_session.scope_id != scope_id:
         raise Invalid(
             "session_id: this session has other participants; use another session_id, or send the "
             "session's own participants",
             field="session_id",
         )
-    require_open(existing)
-    if request.metadata is not None and request.metadata != existing.metadata:
+    require_open(existing_session)
+    if request.metadata is not None and request.metadata != existing_session.metadata:
         raise StateConflict(
             "session_id: this session already exists with other metadata; leave metadata out to "
             "continue it, or use another session_id",
             field="session_id",
         )
-    return _to_session_out(existing), True
+    return _to_session_out(existing_session), True
 
 
 def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]:
@@ -107,14 +107,16 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
         raise NotFound
     own_rows = [row for row in rows if row.writer == access.caller.writer]
     is_bound = access.caller.writer != NOBODY
-    trusted = [row for row in rows if row.writer == NOBODY] if is_bound and not scope_id else rows
-    open_rows = [row for row in trusted if row.ended_at is None]
-    for candidates in (own_rows, open_rows, trusted):
+    trusted_rows = (
+        [row for row in rows if row.writer == NOBODY] if is_bound and not scope_id else rows
+    )
+    open_rows = [row for row in trusted_rows if row.ended_at is None]
+    for candidates in (own_rows, open_rows, trusted_rows):
         if len(candidates) == 1:
             return candidates[0]
     reason = (
         "several sessions have this name; select one"
-        if trusted
+        if trusted_rows
         else "another user began the session of this name; select it explicitly"
     )
     raise StateConflict(
@@ -230,6 +232,6 @@ def _rename_fields(error: StrandlineError, names: Mapping[str, str]) -> Strandli
     if "field" in details:
         details["field"] = names.get(str(details["field"]), details["field"])
     if isinstance(error, Conflict) and "fields" in details:
-        differing = cast("list[str]", details["fields"])
-        details["fields"] = [names.get(name, name) for name in differing]
+        conflicting_fields = cast("list[str]", details["fields"])
+        details["fields"] = [names.get(name, name) for name in conflicting_fields]
     return type(error)(message, **details)

@@ -61,7 +61,7 @@ def count_failures(access: TenantDb) -> store_counts.BackgroundFailures:
 def render_metrics(access: TenantDb, space: str) -> str:
     """Render the tenant's counters in Prometheus' text format. There are no labels: the credential
     determines the tenant."""
-    due_work, spend = (
+    due_work, model_spend = (
         store_counts.read_due_work(access, space),
         llm_store.read_monthly_spend(access),
     )
@@ -72,8 +72,8 @@ def render_metrics(access: TenantDb, space: str) -> str:
         "oldest_due_seconds": due_work.seconds,
         "unembedded_seconds": due_work.unembedded_seconds,
         "unfolded_seconds": due_work.unfolded_seconds,
-        "model_calls": spend.calls,
-        "model_usd": spend.cost_usd,
+        "model_calls": model_spend.calls,
+        "model_usd": model_spend.cost_usd,
     }
     return "".join(
         f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n{name} {values[field]}\n"
