@@ -76,8 +76,8 @@ def get_memory(request: Request) -> Response:
 
 
 def get_block(request: Request) -> Response:
-    """Get a memory's block as raw DAG-CBOR, the bytes that the CID hashes, so that a client can
-    verify them."""
+    """Get a memory's block as raw DAG-CBOR. These are the bytes that the CID hashes, so that a
+    client can verify them."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     cid = request.path_parameter("cid")
     headers = {"Etag": f'"{cid}"', "X-Content-Type-Options": "nosniff", **_IMMUTABLE}

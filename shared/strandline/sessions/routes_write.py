@@ -42,8 +42,9 @@ def delete_session(request: Request) -> Response:
 
 
 def post_interaction(request: Request) -> Response:
-    """Store a user's message and an agent's answer, as two messages in one transaction, both or
-    none. With a key they are stored only once, under the keys `<key>#user` and `<key>#agent`."""
+    """Store a user's message and an agent's answer. The two messages are stored in one transaction,
+    both or none. With a key they are stored only once, under the keys `<key>#user` and
+    `<key>#agent`."""
     key = idempotency_key(request)
     session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
