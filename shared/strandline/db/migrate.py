@@ -103,7 +103,7 @@ def migrate(
     if not _run_long_migration(owner, pending[0], deadline):
         return applied_names
     with _migration_lock(owner):
-        if pending[0].number not in _read_applied(owner):  # nor has another run finished it
+        if pending[0].number not in _read_applied(owner):  # unless another run finished it
             _record(owner, pending[0])
             applied_names.append(pending[0].name)
     return [*applied_names, *migrate(owner, files, deadline)]
