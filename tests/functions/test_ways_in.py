@@ -478,7 +478,7 @@ def test_what_an_operator_does_by_certificate_names_it(
         refused = gateway.call("POST", f"/api/v1/admin/tenants/acme/{path}", {}, certificate=shown)
         assert refused.status == (409 if path == "keys" else 404)
     assert (
-        "no way into this deployment"
+        "not enabled in this deployment"
         in gateway.call("POST", "/api/v1/admin/tenants/acme/keys", {}, certificate=shown).error[
             "message"
         ]

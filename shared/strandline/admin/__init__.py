@@ -1,1 +1,1 @@
-"""What operators do: tenants, keys, certificates, releases."""
+"""Operators' tasks: tenants, keys, certificates, usage, releases."""

@@ -1,5 +1,4 @@
-"""Client certificates: subjects entered, listed and revoked by operators, over HTTP and at the
-console."""
+"""Client certificates: operators add, list and revoke subjects, over HTTP and at the console."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,11 +29,12 @@ def add_certificate(
     label: str = "",
     expires_at: datetime | None = None,
 ) -> CertificateOut:
-    """Let certificates of this subject, of this issuer if given, stand for the asker's tenant,
-    bound to `user` if given. At the console the tenant is made if it is new.
+    """Add a subject: client certificates with it authenticate the tenant of `access`.
 
-    Raises Invalid as `make_key` does, and for what is no distinguished name; StateConflict where
-    these names stand for somebody already, in whatever tenant.
+    With `issuer`, only that issuer's certificates count; with `user`, the principal is bound to
+    that user. At the console the tenant is created if it is new. Raises Invalid as `make_key`, or
+    for an invalid distinguished name; StateConflict where this subject and issuer are already
+    taken, in any tenant.
     """
     require_tenant_name(access.caller.tenant)
     require_rights(rights)
@@ -57,7 +57,7 @@ def add_certificate(
             expires_at=expires_at,
         ):
             raise StateConflict(
-                "subject: stands for somebody already: revoke that row first, or name the issuer",
+                "subject: is already taken: revoke the existing entry first, or name the issuer",
                 field="subject",
             )
         certificate = store_certificates.get_certificate(access, certificate_id)
@@ -74,7 +74,7 @@ def add_certificate(
 def revoke_certificate(
     access: TenantDb, audit_context: AuditContext, certificate_id: UUID
 ) -> CertificateOut:
-    """Revoke a subject for good: refused within 60 seconds. Again changes nothing. Raises
+    """Revoke a subject for good: its certificates are refused within 60 seconds. Idempotent. Raises
     NotFound."""
     with access.transaction():
         certificate = store_certificates.revoke_certificate(access, certificate_id)
@@ -85,7 +85,7 @@ def revoke_certificate(
 
 
 def get_certificate(access: TenantDb, certificate_id: UUID) -> CertificateOut:
-    """A subject of the asker's tenant. Raises NotFound."""
+    """A subject of the tenant of `access`. Raises NotFound."""
     certificate = store_certificates.get_certificate(access, certificate_id)
     if certificate is None:
         raise NotFound
@@ -93,7 +93,8 @@ def get_certificate(access: TenantDb, certificate_id: UUID) -> CertificateOut:
 
 
 def list_certificates(access: TenantDb, limit: int, cursor: str | None) -> CertificatePage:
-    """The subjects of the asker's tenant, newest first."""
+    """List the subjects of the tenant of `access`, newest first. Raises Malformed for an invalid
+    cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "certificates")
     rows = store_certificates.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
@@ -109,6 +110,7 @@ def _to_certificate_out(row: store_certificates.Certificate) -> CertificateOut:
 
 
 def _audit_values(row: store_certificates.Certificate) -> dict[str, object]:
-    """What the trail says of one that was entered; its names and label are somebody's words."""
+    """The details of the audit entry of an added subject. Its names and label are left out: they
+    are free text."""
     expires = row.expires_at and row.expires_at.astimezone(UTC).isoformat()
     return {"rights": row.scopes, "user": row.user_name, "expires_at": expires}

@@ -1,4 +1,4 @@
-"""API keys: made, listed, rotated and revoked, by operators over HTTP and at the console."""
+"""API keys: operators make, list, rotate and revoke them, over HTTP and at the console."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,24 +18,24 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 MAX_EXPIRY_DAYS = 3650
-"""How far ahead a key may expire."""
+"""The latest expiry of a key, in days from now."""
 _CONSOLE_CONTEXT = AuditContext("console key")
 
 
 class NewKey(NamedTuple):
-    """A key that was just made. `token` is shown once and stored nowhere."""
+    """A new key. `token` is shown once and never stored."""
 
     key: store_keys.ApiKey
     token: str
 
     @property
     def key_id(self) -> str:
-        """Its public id."""
+        """The key's public id."""
         return self.key.key_id
 
 
 class KeyRotation(NamedTuple):
-    """A key's successor, and the key itself, which ends when the overlap does."""
+    """A key's successor, and the key itself, which expires at the end of the overlap."""
 
     successor: NewKey
     predecessor: store_keys.ApiKey
@@ -51,12 +51,12 @@ def make_key(
     label: str = "",
     expires_at: datetime | None = None,
 ) -> NewKey:
-    """Make a key of the asker's tenant, bound to `user` if given. At the console its tenant is made
-    if it is new; for everybody else that is a step of its own.
+    """Make a key of the tenant of `access`, bound to `user` if given. At the console the tenant is
+    created if it is new; over HTTP that is a separate step.
 
-    Raises Invalid for an unknown right, a user that is no `user:NAME`, an expiry that is past or
-    too far ahead, or a tenant that is not lower-case letters, digits and hyphens; StateConflict
-    without a secret, where API keys are no way in.
+    Raises Invalid for an unknown right, a user that is not `user:NAME`, an expiry in the past or
+    too far ahead, or a tenant name that is not lower-case letters, digits and hyphens;
+    StateConflict without `deployment_secret`, where API keys are not enabled.
     """
     require_tenant_name(access.caller.tenant)
     require_rights(rights)
@@ -80,8 +80,8 @@ def store_key(
     rights: Sequence[str],
     label: str,
 ) -> bool:
-    """Store a key of the asker's tenant whose token somebody holds already, and its tenant if that
-    is new. Says whether it was not there yet: one that is, revoked or not, stays as it is."""
+    """Store a key whose token already exists, in the tenant of `access`, and the tenant if it is
+    new. Returns False if the key was already stored: then it stays as it is, revoked or not."""
     with access.transaction():
         store_keys.add_tenant(access)
         if store_keys.get_key(access, key_token.key_id) is not None:
@@ -102,12 +102,12 @@ def rotate_key(
     overlap: timedelta,
     expires_at: datetime | None = None,
 ) -> KeyRotation:
-    """Make a key's successor, of the same user, rights and label, and let the key itself end after
-    `overlap`, or when it would have anyway. Without `expires_at` the successor holds as long as the
-    key was made for.
+    """Make a key's successor, with the same user, rights and label. The key itself expires after
+    `overlap`, or at its own expiry if that is earlier. Without `expires_at` the successor has the
+    lifetime that the key was made with.
 
-    Raises NotFound, Invalid for an unusable expiry, and StateConflict for a key that has ended or
-    has a successor already: of two callers at once one rotates.
+    Raises NotFound; Invalid for an invalid expiry; StateConflict for a key that has ended or
+    already has a successor: of two concurrent calls only one succeeds.
     """
     now = datetime.now(UTC)
     require_valid_expiry(expires_at, now)
@@ -138,8 +138,8 @@ def rotate_key(
 
 
 def revoke_key(access: TenantDb, audit_context: AuditContext, key_id: str) -> store_keys.ApiKey:
-    """Revoke a key of the asker's tenant for good: it is refused within 60 seconds. Again changes
-    nothing. Raises NotFound."""
+    """Revoke a key of the tenant of `access` for good: it is refused within 60 seconds. Idempotent.
+    Raises NotFound."""
     with access.transaction():
         key = store_keys.revoke_key(access, key_id)
         if key is None:
@@ -149,7 +149,7 @@ def revoke_key(access: TenantDb, audit_context: AuditContext, key_id: str) -> st
 
 
 def get_key(access: TenantDb, key_id: str) -> KeyOut:
-    """A key of the asker's tenant. Raises NotFound."""
+    """A key of the tenant of `access`. Raises NotFound."""
     key = store_keys.get_key(access, key_id)
     if key is None:
         raise NotFound
@@ -157,7 +157,8 @@ def get_key(access: TenantDb, key_id: str) -> KeyOut:
 
 
 def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
-    """The keys of the asker's tenant, newest first."""
+    """List the keys of the tenant of `access`, newest first. Raises Malformed for an invalid
+    cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "keys")
     rows = store_keys.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
@@ -168,12 +169,12 @@ def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
 
 
 def to_key_out(key: store_keys.ApiKey) -> KeyOut:
-    """A key as operators see it."""
+    """Convert a key for a response, without secrets."""
     return KeyOut.model_validate(_key_fields(key))
 
 
 def to_new_key_out(new_key: NewKey) -> NewKeyOut:
-    """A new key and its token."""
+    """Convert a new key for a response, with its token."""
     return NewKeyOut.model_validate({**_key_fields(new_key.key), "token": new_key.token})
 
 
@@ -182,13 +183,13 @@ def _key_fields(key: store_keys.ApiKey) -> dict[str, object]:
 
 
 def _audit_values(key: store_keys.ApiKey) -> dict[str, object]:
-    """What the trail says of a key that was made: what it may, as whom, until when. Not what it is
-    called: a label is somebody's words."""
+    """The details of the audit entry of a new key: rights, user, expiry. The label is left out: it
+    is free text."""
     return {"rights": key.scopes, "user": key.user_name, "expires_at": _format_expiry(key)}
 
 
 def _format_expiry(key: store_keys.ApiKey) -> str | None:
-    """When a key expires, as the trail spells it."""
+    """A key's expiry in ISO 8601 (UTC), as the audit trail stores it."""
     return key.expires_at and key.expires_at.astimezone(UTC).isoformat()
 
 
@@ -202,8 +203,8 @@ def _create_key(
 ) -> NewKey:
     if deployment_secret is None:
         raise StateConflict(
-            "API keys are no way into this deployment: set STRANDLINE_KEY_SECRET, or let in by "
-            "STRANDLINE_JWT_… or client certificates"
+            "API keys are not enabled in this deployment: set STRANDLINE_KEY_SECRET, or "
+            "authenticate by JWT (STRANDLINE_JWT_…) or client certificate"
         )
     return _insert_key(access, generate_token(deployment_secret), user, rights, label, expires_at)
 
@@ -229,27 +230,27 @@ def _insert_key(
 
 
 def require_rights(rights: Sequence[str]) -> None:
-    """Raises Invalid unless these are rights that a credential can have."""
+    """Raise Invalid unless these are one or more rights that a credential can have."""
     if not rights or not set(rights) <= set(RIGHTS):
-        raise Invalid(f"rights: one or more of {', '.join(RIGHTS)}", field="rights")
+        raise Invalid(f"rights: must be one or more of {', '.join(RIGHTS)}", field="rights")
 
 
 def normalize_user(user: str | None) -> str | None:
-    """Whom a credential is bound to, as a participant. Raises Invalid for what is no user."""
+    """The participant that a credential is bound to, normalised; None if unbound. Raises Invalid
+    for anything but a user."""
     user = user if user is None else normalize(user, "user")
     if user is not None and not user.startswith("user:"):
-        raise Invalid("user: is `user:NAME`", field="user")
+        raise Invalid("user: must be `user:NAME`", field="user")
     return user
 
 
 def require_valid_expiry(expires_at: datetime | None, now: datetime) -> None:
-    """Raises Invalid for an end that is past, or too far ahead."""
+    """Raise Invalid for an expiry that is past or too far ahead."""
     max_lifetime = timedelta(days=MAX_EXPIRY_DAYS)
     if expires_at is not None and not now < expires_at <= now + max_lifetime:
         raise Invalid(
-            f"expires_at: lies ahead, and at most {MAX_EXPIRY_DAYS} days; leave it out for what "
-            "does not "
-            "expire",
+            f"expires_at: must be in the future, at most {MAX_EXPIRY_DAYS} days ahead; leave it "
+            "out if it should not expire",
             field="expires_at",
         )
 
@@ -257,9 +258,9 @@ def require_valid_expiry(expires_at: datetime | None, now: datetime) -> None:
 def _require_rotatable(key: store_keys.ApiKey, now: datetime) -> None:
     if key.rotated_to is not None:
         raise StateConflict(
-            "key_id: this key has a successor, `rotated_to`: rotate that one",
+            "key_id: this key already has a successor, `rotated_to`: rotate that one",
             field="key_id",
             rotated_to=key.rotated_to,
         )
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
-        raise StateConflict("key_id: this key has ended: make a new one", field="key_id")
+        raise StateConflict("key_id: this key has ended: make a new key", field="key_id")

@@ -1,6 +1,6 @@
-"""What a deployment does before traffic moves: roles, schema, and the operator's first key.
+"""Steps of a deployment before traffic moves: roles, schema, and the operator's first key.
 
-Each step finds by itself what is left of it, so that a run may be repeated, cut off or doubled.
+Each step finds out what is left to do, so that a run may be repeated, interrupted or doubled.
 """
 
 import json
@@ -28,29 +28,30 @@ from strandline.observability import logger, trace_header
 from strandline.tenants.store_audit import AuditContext
 
 OPERATOR_TENANT = "ops"
-"""Whose key the first one is; it holds no memory."""
-_KEY_LOCK = 7_265_310_482_119_848  # any constant: whoever holds it sees to the first key
+"""The tenant of the first key. It stores no memory."""
+_KEY_LOCK = 7_265_310_482_119_848  # any constant: its holder makes the first key
 _API_KEY_PREFIX = "strandline_"
 _RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
-"""Between tries to connect, in seconds: a database at rest needs a while."""
+"""Pauses between attempts to connect, in seconds: a paused Aurora needs a while to resume."""
 
 
 class ReleaseResult(NamedTuple):
-    """What a run did. It is a step of the state machine too, of one without shards."""
+    """The result of a run. The state machine reads it like a job's plan, with no shards."""
 
     applied: list[str]
-    """Migrations, by name."""
+    """Names of the migrations that were applied."""
     left: list[str]
-    """Migrations that wait for a long one to end; a run that goes on with it is under way."""
+    """Names of migrations still pending: a long one and those after it. A run that continues them
+    was requested."""
     key: str = ""
     shards: int = 0
 
 
 def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
-    """Bring the database that `env` names to this release, and see that the operator has a key.
-    Nothing is begun after `deadline`, in time.monotonic() seconds.
+    """Bring the database that `env` names to this release, and make the operator's first key if it
+    is missing. Starts nothing after `deadline`, in time.monotonic() seconds.
 
-    Raises Misconfigured, Unavailable or MigrationFailed: then no traffic may move.
+    Raises Misconfigured, Unavailable or MigrationFailed: then traffic must not move.
     """
     auth = cast("AuthMode", env.get(PREFIX + "DATABASE_AUTH") or "password")
     if env.get(secrets.SECRETS_VARIABLE):
@@ -61,7 +62,7 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
         with closing(
             _connect_with_retries(_require_setting(env, "OWNER_DATABASE_URL"), auth)
         ) as owner:
-            # A function that is killed leaves its session: seconds later it is gone, lock and all.
+            # A killed function leaves its session open: these end it, and its locks, soon after.
             owner.execute("set idle_session_timeout = '60s'")
             owner.execute("set idle_in_transaction_session_timeout = '60s'")
             applied, left = _migrate_schema(owner, deadline)
@@ -75,43 +76,47 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
 
 def _require_valid_settings(env: Mapping[str, str]) -> None:
     """Raise Misconfigured for settings with which the other functions would not start, or would
-    leave out a way in that is meant. They read the same secret; what they alone are told is the
-    stack's own to get right."""
+    lack an authentication method that is configured. They read the same secret; the stack sets
+    their other settings."""
     placeholders = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
     settings = ServiceSettings.from_env(placeholders | dict(env))
     require_complete_provider(settings)
     require_valid_embedder(settings)
     if settings.jwt_issuer and not settings.jwt_enabled:
         raise Misconfigured(
-            f"{PREFIX}JWT_ISSUER is set, and nothing that JWTs are signed by: put jwt_secret or "
-            "jwt_jwks into the secret, then deploy again; or leave jwt_issuer out."
+            f"{PREFIX}JWT_ISSUER is set, but no key to verify JWTs: put jwt_secret or jwt_jwks "
+            "into the secret and deploy again, or remove jwt_issuer."
         )
     Authenticator(Database(settings.database_url), settings)
 
 
 def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list[str]]:
-    """What was applied, and what is left. Nothing of either where the database is of a later
-    release: this one is on its way back, and what comes after it has only added to the schema."""
+    """Migrate, and return the names of applied and of pending migrations. Does nothing where the
+    database is of a later release: then this one is a rollback, and later migrations only added to
+    the schema."""
     if newer_migrations := list_newer(owner):
-        logger.warning("the database is of a later release", extra={"migrations": newer_migrations})
+        logger.warning(
+            "the schema is newer than this release", extra={"migrations": newer_migrations}
+        )
         return [], []
     applied = migrate(owner, deadline=deadline)
     return applied, [file.name for file in list_pending(owner)]
 
 
 def _prepare_roles(url: str, secret: str) -> None:
-    """Roles and extensions, as the administrator, whose name and password lie in `secret`."""
+    """Create roles and extensions as the administrator, whose user name and password are in
+    `secret`."""
     if secret:
         credentials = json.loads(secrets.read_secret(secret) or "{}")
         if not {"username", "password"} <= credentials.keys():
-            raise Misconfigured(f"{PREFIX}ADMINISTRATOR_SECRET: no username and password in it.")
+            raise Misconfigured(f"{PREFIX}ADMINISTRATOR_SECRET: needs username and password.")
         url = make_conninfo(url, user=credentials["username"], password=credentials["password"])
     with closing(_connect_with_retries(url, "password")) as administrator:
         prepare_roles(administrator, {})
 
 
 def _connect_with_retries(url: str, auth: AuthMode) -> Connection:
-    """A connection to a database that may be waking up. Raises Unavailable."""
+    """Connect to a database that may be resuming from a pause. Raises Unavailable."""
     for pause in _RETRY_PAUSES:
         try:
             return connect(url, auth)
@@ -121,11 +126,11 @@ def _connect_with_retries(url: str, auth: AuthMode) -> Connection:
 
 
 def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
-    """Where `secret` holds no key of ours, make one with the right `operator`.
+    """Make a key with the right `operator`, unless `secret` already contains one.
 
-    The token lies in the secret before the key is in the database: if that fails, or nobody hears
-    whether it did, no key is without its holder, and the next run makes up for what is missing. A
-    key that was revoked stays so.
+    The token is written to the secret before the key is stored in the database. If that fails, or
+    its result is lost, no key exists without its token, and the next run completes it. A revoked
+    key stays revoked.
     """
     owner.execute("select pg_advisory_lock(%s)", (_KEY_LOCK,))
     try:
@@ -136,7 +141,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         try:
             key_token = verify_token(key_secret, token)
         except Unauthorized:
-            logger.warning("the operator's first key is of another deployment secret")
+            logger.warning("the operator's first key was made with another deployment secret")
             return
         access, audit_context = (
             TenantDb(lambda: owner, Caller(OPERATOR_TENANT, ())),
@@ -151,15 +156,15 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
 
 
 def _request_next_run(env: Mapping[str, str]) -> None:
-    """Have the state machine run this function once more: a long migration is not done."""
+    """Request another run of this function by the state machine: a long migration is not done."""
     sqs = aws_clients.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})
     try:
         sqs.send_message(QueueUrl=_require_setting(env, "JOB_QUEUE_URL"), MessageBody=body)
     except aws_clients.all_errors() as error:
-        raise Unavailable("A migration is not done, and nobody can be told: run this again.") from (
-            error
-        )
+        raise Unavailable(
+            "A migration is not done, and no further run could be requested: run this again."
+        ) from error
 
 
 def _require_setting(env: Mapping[str, str], name: str) -> str:
@@ -171,7 +176,7 @@ def _require_setting(env: Mapping[str, str], name: str) -> str:
 
 @contextmanager
 def _redact_database_errors() -> Generator[None]:
-    """What the database refuses, without its words: they may quote a row."""
+    """Convert database errors to MigrationFailed without their messages: these may quote a row."""
     try:
         yield
     except psycopg.Error as error:

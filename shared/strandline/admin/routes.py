@@ -1,4 +1,5 @@
-"""Tenants, keys and the audit trail over HTTP: for operators, whose right reads no memory."""
+"""HTTP routes for operators: tenants, keys and the audit trail. The right `operator` cannot read
+memory."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -22,7 +23,7 @@ from strandline.schemas import ListQuery
 
 
 def create_tenant(request: Request) -> Response:
-    """Make a tenant. One that is there already is a 409 and stays as it is."""
+    """Create a tenant. A tenant that already exists is answered 409 and stays as it is."""
     body = request.parse_body(TenantIn)
     access = request.connect_operator(body.tenant_id)
     tenants.make_tenant(access, request.audit_context, _limits(body), _tuning(body))
@@ -30,18 +31,18 @@ def create_tenant(request: Request) -> Response:
 
 
 def list_tenants(request: Request) -> Response:
-    """All tenants, by name."""
+    """List all tenants, by name."""
     page = request.parse_query(ListQuery)
     return json_response(tenants.list_tenants(request.connect_operator(), page.limit, page.cursor))
 
 
 def get_tenant(request: Request) -> Response:
-    """One tenant, what it may use and what it uses."""
+    """Get one tenant with its limits, thresholds and usage."""
     return json_response(tenants.get_tenant(connect_tenant(request), request.resources.quotas))
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits and thresholds: those named, the others stay."""
+    """Change a tenant's limits and thresholds: those in the request; the others stay."""
     body = request.parse_body(TenantChange)
     access = connect_tenant(request)
     tenants.change_tenant(access, request.audit_context, _limits(body), _tuning(body))
@@ -49,9 +50,9 @@ def change_tenant(request: Request) -> Response:
 
 
 def create_key(request: Request) -> Response:
-    """Make a key of a tenant that is there. Its token is in this answer and nowhere else, so that
-    there is no replay: where the answer was lost, list the keys, revoke the one and make another.
-    Where API keys are no way in it is a 409."""
+    """Make a key of an existing tenant. Only this response contains its token, and it cannot be
+    replayed: if the response was lost, list the keys, revoke that one and make another. Where API
+    keys are not enabled the answer is 409."""
     body = request.parse_body(KeyIn)
     access = connect_tenant(request)
     new_key = keys.make_key(
@@ -67,20 +68,20 @@ def create_key(request: Request) -> Response:
 
 
 def list_keys(request: Request) -> Response:
-    """A tenant's keys, ended ones too, newest first: nothing secret."""
+    """List a tenant's keys, including ended ones, newest first, without secrets."""
     page = request.parse_query(ListQuery)
     return json_response(keys.list_keys(connect_tenant(request), page.limit, page.cursor))
 
 
 def get_key(request: Request) -> Response:
-    """One key: nothing secret."""
+    """Get one key, without its secret."""
     return json_response(keys.get_key(connect_tenant(request), request.path_id("key_id").hex))
 
 
 def rotate_key(request: Request) -> Response:
-    """Make a key's successor, of the same user, rights and label; the key itself ends after the
-    overlap. The token is in this answer and nowhere else. A key is rotated once: where the answer
-    was lost, rotate its successor, which the 409 and the list name."""
+    """Rotate a key. Its successor has the same user, rights and label; the key itself ends after
+    the overlap. Only this response contains the new token. A key can be rotated once: if the
+    response was lost, rotate the successor, which the 409 and the list name."""
     body = request.parse_body(RotateIn)
     access, key_id = connect_tenant(request), request.path_id("key_id").hex
     rotation = keys.rotate_key(
@@ -100,7 +101,7 @@ def rotate_key(request: Request) -> Response:
 
 
 def revoke_key(request: Request) -> Response:
-    """Revoke a key for good: it is refused within 60 seconds. Again changes nothing."""
+    """Revoke a key for good. It is refused within 60 seconds. Repeating it changes nothing."""
     access, key_id = connect_tenant(request), request.path_id("key_id").hex
     key = keys.revoke_key(access, request.audit_context, key_id)
     request.resources.authenticator.forget_key(key_id)
@@ -108,8 +109,9 @@ def revoke_key(request: Request) -> Response:
 
 
 def list_trail(request: Request) -> Response:
-    """What admins and operators did in a tenant, newest first: ids, rights and numbers, no words.
-    What was refused lies with the tenant of whoever asked. This call is in the next answer."""
+    """List what admins and operators did in a tenant, newest first: ids, rights and numbers, no
+    text. Refused requests are in the audit trail of the requester's own tenant. The next response
+    includes this request."""
     page = request.parse_query(ListQuery)
     return json_response(
         tenants.list_audit_entries(connect_tenant(request), page.limit, page.cursor)
@@ -117,7 +119,7 @@ def list_trail(request: Request) -> Response:
 
 
 def connect_tenant(request: Request) -> TenantDb:
-    """The database in the tenant that the path names. Raises NotFound."""
+    """Open the database for the tenant that the path names. Raises NotFound."""
     name = request.path_parameter("tenant")
     if not tenants.is_tenant_name(name):
         raise NotFound
@@ -127,19 +129,20 @@ def connect_tenant(request: Request) -> TenantDb:
 
 
 def _limits(body: LimitsIn) -> dict[str, int | float | None]:
-    """The limits that a body names."""
+    """The limits in a request body, by name."""
     return body.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
 
 
 def _tuning(body: TenantChange) -> Mapping[str, object]:
-    """The thresholds that a body names; null for all of them is null for each."""
+    """The thresholds in a request body, by name. If `tuning` itself is null, every threshold is
+    null."""
     if body.tuning is not None:
         return body.tuning.model_dump(exclude_unset=True)
     return dict.fromkeys(TuningIn.model_fields) if "tuning" in body.model_fields_set else {}
 
 
 TENANT = "/api/v1/admin/tenants/{tenant}"
-"""The resource of one tenant."""
+"""The path of one tenant."""
 _KEY = f"{TENANT}/keys/{{key_id}}"
 
 ROUTES = {

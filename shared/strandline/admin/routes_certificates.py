@@ -1,4 +1,4 @@
-"""Client certificates over HTTP: for operators."""
+"""HTTP routes for operators: client certificates."""
 
 from strandline.admin import certificates
 from strandline.admin.routes import TENANT, connect_tenant
@@ -9,9 +9,9 @@ from strandline.schemas import ListQuery
 
 
 def create_certificate(request: Request) -> Response:
-    """Enter the subject of a client certificate: who shows one that bears it is this principal.
-    Asked for where mutual TLS is a way in. A subject (of an issuer) stands for one principal in the
-    whole deployment; one that is taken is a 409."""
+    """Add the subject of a client certificate. Certificates with this subject authenticate this
+    principal, where mutual TLS is enabled. A subject (of an issuer) belongs to one principal in the
+    whole deployment; one that is taken is answered 409."""
     body = request.parse_body(CertificateIn)
     access = connect_tenant(request)
     certificate = certificates.add_certificate(
@@ -29,7 +29,7 @@ def create_certificate(request: Request) -> Response:
 
 
 def list_certificates(request: Request) -> Response:
-    """A tenant's subjects, ended ones too, newest first."""
+    """List a tenant's subjects, including ended ones, newest first."""
     page = request.parse_query(ListQuery)
     return json_response(
         certificates.list_certificates(connect_tenant(request), page.limit, page.cursor)
@@ -37,14 +37,14 @@ def list_certificates(request: Request) -> Response:
 
 
 def get_certificate(request: Request) -> Response:
-    """One subject, and for whom it stands."""
+    """Get one subject and its principal."""
     return json_response(
         certificates.get_certificate(connect_tenant(request), request.path_id("certificate_id"))
     )
 
 
 def revoke_certificate(request: Request) -> Response:
-    """Revoke a subject for good: certificates that bear it are refused within 60 seconds. Again
+    """Revoke a subject for good. Its certificates are refused within 60 seconds. Repeating it
     changes nothing."""
     access, certificate_id = connect_tenant(request), request.path_id("certificate_id")
     certificate = certificates.revoke_certificate(access, request.audit_context, certificate_id)

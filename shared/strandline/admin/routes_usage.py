@@ -1,4 +1,4 @@
-"""A tenant's usage and its model calls over HTTP."""
+"""HTTP routes of a tenant's usage and its model calls."""
 
 from strandline.admin.schemas_tenants import Usage
 from strandline.admin.usage import list_model_calls, read_usage, require_tenant_wide
@@ -10,7 +10,7 @@ from strandline.schemas import ListQuery
 
 
 def get_usage(request: Request) -> Response:
-    """What the tenant uses of each quota, now: for admins, and credentials bound to no user."""
+    """Get the tenant's current use of each quota. For admins and credentials bound to no user."""
     require_tenant_wide(request.principal)
     access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
@@ -19,8 +19,8 @@ def get_usage(request: Request) -> Response:
 
 
 def get_model_calls(request: Request) -> Response:
-    """The tenant's calls of language models, newest first: numbers and ids, no text. They are kept
-    for 30 days; what a month cost stays."""
+    """List the tenant's calls of language models, newest first: numbers and ids, no text. Calls are
+    kept for 30 days, their monthly costs for good."""
     page = request.parse_query(ListQuery)
     access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline

@@ -1,4 +1,4 @@
-"""Answers about the audit trail."""
+"""Responses about the audit trail."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,23 +11,23 @@ from strandline.schemas import ResponseModel
 
 
 class AuditEntry(ResponseModel):
-    """What an admin or an operator did, or was refused."""
+    """An action of an admin or operator, or a refused attempt."""
 
     audit_id: UUID
     at: datetime
     actor_tenant: str | None
-    """Whose credential it was; null at the operator's console."""
+    """The tenant of the credential; null at the operator's console."""
     actor_key_id: str | None
     actor_user: str | None
     route: str
     target: dict[str, str]
-    """Ids of what it was about."""
+    """Ids of the objects that the action concerned."""
     details: dict[str, JsonValue]
-    """What was made or changed. Of a key its `rights`, `user` and `expires_at`, and of one that was
-    rotated `old_expires_at`; of a tenant the limits named, each as `{"from", "to"}`, where null is
-    the deployment's default."""
+    """What was created or changed. For a key: its `rights`, `user` and `expires_at`, and for a
+    rotation `old_expires_at`. For a tenant: each limit in the request as `{"from", "to"}`, where
+    null is the deployment's default."""
     outcome: str
-    """`done`, or the code of the error that refused it."""
+    """`done`, or the code of the error that refused the action."""
     request_id: str
 
 

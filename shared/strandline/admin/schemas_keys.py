@@ -1,4 +1,4 @@
-"""Requests and answers about API keys."""
+"""Requests and responses about API keys."""
 
 from datetime import datetime
 from typing import Literal
@@ -13,50 +13,50 @@ type KeyRight = Literal["read", "write", "admin", "operator"]
 
 
 class KeyIn(RequestModel):
-    """A key to be made."""
+    """A key to make."""
 
     user: Participant | None = None
     """Bind it to `user:NAME`: it reads and writes as that user only."""
     rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=4)
     label: str = Field(default="", max_length=200)
-    """What it is for. Shown in lists: no secret belongs here."""
+    """What it is for. Lists show it, so do not put a secret here."""
     expires_at: Moment | None = None
     """At most 3,650 days ahead. Absent: it does not expire."""
 
 
 class RotateIn(RequestModel):
-    """How a key is followed by another."""
+    """How to rotate a key."""
 
     overlap_seconds: int = Field(default=86_400, ge=0, le=30 * 86_400, strict=True)
-    """How long both hold; the old one never longer than it would have."""
+    """How long both keys are valid, in seconds. The old one never lasts beyond its own expiry."""
     expires_at: Moment | None = None
-    """Of the successor. Absent: it holds as long as the old one was made for."""
+    """The successor's expiry. Absent: it gets the lifetime that the old key was made with."""
 
 
 class KeyOut(ResponseModel):
-    """A key, without anything secret."""
+    """A key, without its secret."""
 
     key_id: str
     user: str | None
-    """The participant it is bound to."""
+    """The participant that it is bound to; null if unbound."""
     rights: list[KeyRight]
     label: str
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
     rotated_to: str | None
-    """The key that follows it."""
+    """The id of its successor."""
 
 
 class NewKeyOut(KeyOut):
-    """A key that was just made."""
+    """A new key, with its token."""
 
     token: str
-    """The credential itself: shown this once, and stored nowhere."""
+    """The credential. It is shown only once and never stored."""
 
 
 class RotatedOut(ResponseModel):
-    """A key's successor, and the key itself, which ends at its `expires_at`."""
+    """A key's successor, and the old key, which ends at its `expires_at`."""
 
     key: NewKeyOut
     old: KeyOut

@@ -1,4 +1,4 @@
-"""Requests and answers about tenants, their limits and their usage."""
+"""Requests and responses about tenants, their limits and their usage."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -17,21 +17,21 @@ type Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
 class LimitsIn(RequestModel):
-    """A tenant's limits. What is left out stays as it is, null is the deployment's default, 0
-    allows nothing. They hold everywhere after a minute."""
+    """A tenant's limits. A field that is left out stays as it is; null is the deployment's default;
+    0 allows nothing. Changes apply everywhere within a minute."""
 
     requests_per_minute: Limit | None = Field(default=None, le=10**9)
     appends_per_minute: Limit | None = Field(default=None, le=10**9)
-    """Events, in batches or not."""
+    """Events per minute, whether sent in batches or singly."""
     stored_bytes: Limit | None = Field(default=None, le=2**62)
     """Bytes of events and payloads."""
     model_usd_per_month: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
-    """What language models may cost in a calendar month (UTC), in USD. Once that is spent the
-    deterministic twin does their work."""
+    """The maximum cost of language models per calendar month (UTC), in USD. Once it is spent, the
+    deterministic heuristic model takes over."""
 
 
 def _make_nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
-    """Tuning with null for what is not the tenant's own."""
+    """The fields of Tuning, each nullable: null means that the tenant does not set it."""
     fields: dict[str, Any] = {
         name: Annotated[
             field.annotation | None,
@@ -44,51 +44,54 @@ def _make_nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
 
 
 class TuningIn(_make_nullable(RequestModel)):
-    """A tenant's thresholds. What is left out stays as it is, null is the deployment's."""
+    """A tenant's thresholds. A field that is left out stays as it is; null is the deployment's
+    value."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class TuningOut(_make_nullable(ResponseModel)):
-    """What an operator set of a tenant's thresholds; null is the deployment's."""
+    """The thresholds that an operator set for a tenant; null is the deployment's value."""
 
 
 class TenantChange(LimitsIn):
-    """What an operator may change of a tenant: limits, and the thresholds of memory's formation."""
+    """A change of a tenant: limits, and thresholds of memory formation."""
 
     tuning: TuningIn | None = None
-    """Null: none of its own any more. Holds for what is formed from now on; for heat at once, but
-    when chains get cold is put right in the background."""
+    """Null removes all of the tenant's own thresholds. Changes apply to memory formed from now on,
+    and to heat at once; the times at which chains get cold are recomputed in the background."""
 
 
 class TenantIn(TenantChange):
-    """A tenant to be made."""
+    """A tenant to create."""
 
     tenant_id: str = Field(pattern=TENANT_PATTERN)
 
 
 class QuotaUse(ResponseModel):
-    """A quota of the tenant. What an instance leased counts as used until it is spent or lapses."""
+    """A quota of the tenant. An amount that a service instance leased counts as used until it is
+    spent or the lease expires."""
 
     name: Literal["requests", "appends", "stored_bytes"]
-    """`appends` counts events, `stored_bytes` their bytes and their payloads'."""
+    """`appends` counts events, `stored_bytes` the bytes of events and payloads."""
     limit: int
     per: Literal["minute", "total"]
     at_once: int
-    """The most that one request can be granted, after a rest."""
+    """The maximum that one request can use at once, when nothing was used before."""
     used: int
-    """Of `at_once`, now."""
+    """How much of `at_once` is used now."""
     remaining: int
     retry_after: int
-    """Seconds until one more is free, 0 when one is. Stored bytes do not get free by waiting."""
+    """Seconds until one more unit is free; 0 if one is free now. Stored bytes do not become free by
+    waiting."""
     resets_at: datetime | None
-    """Of a rate: when all is free again, if nothing more is used."""
+    """For a rate: when all of it is free again if nothing more is used. Null for `stored_bytes`."""
     leased: int
-    """Leased to the service's instances since ever: what was used, and what lapsed unspent."""
+    """The total ever leased to the service's instances: what was used, and what expired unspent."""
 
 
 class Stored(ResponseModel):
-    """What the tenant stores, as it was counted in the background."""
+    """What the tenant stores, as of the last count in the background."""
 
     bytes: int
     scopes: int
@@ -97,44 +100,44 @@ class Stored(ResponseModel):
 
 
 class ModelUse(ResponseModel):
-    """What language models did for the tenant in this calendar month (UTC). Calls are added when
-    the work that they were made for is done."""
+    """The use of language models in this calendar month (UTC). Calls are added once the work that
+    needed them is done."""
 
     since: datetime
     calls: int
     """Requests to the provider."""
     failures: int
-    """Of these, those without an answer of use."""
+    """How many of the calls returned no usable answer."""
     tokens_in: int
     tokens_out: int
     cost_usd: float
-    """By the prices that the deployment sets; 0 where it sets none."""
+    """The cost at the prices that the deployment configures; 0 where it configures none."""
     budget_usd: float | None
-    """Null: no limit."""
+    """The monthly budget in USD. Null: no limit."""
     remaining_usd: float | None
     resting_until: datetime | None
-    """Until when no model is asked for the tenant, because it failed too often in a row: as all
-    processes know it. Null: it is asked."""
+    """Until when no model is called for the tenant, because too many calls in a row failed; shared
+    by all processes. Null: models are called."""
 
 
 class Usage(ResponseModel):
-    """What the tenant uses of what it may."""
+    """The tenant's usage of its quotas, storage and models."""
 
     quotas: list[QuotaUse]
     stored: Stored | None
-    """Absent until it was counted for the first time."""
+    """Null before the first count."""
     models: ModelUse
 
 
 class TenantOut(ResponseModel):
-    """A tenant, and since when it is."""
+    """A tenant and its creation time."""
 
     tenant_id: str
     created_at: datetime
 
 
 class TenantLimits(ResponseModel):
-    """What an operator set for a tenant; null is the deployment's default."""
+    """The limits that an operator set for a tenant; null is the deployment's default."""
 
     requests_per_minute: int | None
     appends_per_minute: int | None
@@ -143,7 +146,7 @@ class TenantLimits(ResponseModel):
 
 
 class TenantDetails(TenantOut):
-    """A tenant, what it may use and what it uses."""
+    """A tenant with its limits, thresholds and usage."""
 
     limits: TenantLimits
     tuning: TuningOut

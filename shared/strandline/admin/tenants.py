@@ -1,4 +1,4 @@
-"""Tenants, their limits and their audit trail, as operators make, change and read them."""
+"""Tenants, their limits and their audit trail: operators create, change and read them."""
 
 import re
 from collections.abc import Mapping
@@ -29,14 +29,16 @@ _NAME = re.compile(TENANT_PATTERN)
 
 
 def is_tenant_name(text: str) -> bool:
-    """Whether a tenant may be called so."""
+    """Whether this is a valid tenant name."""
     return _NAME.fullmatch(text) is not None
 
 
 def require_tenant_name(tenant: str) -> None:
-    """Raises Invalid for what is no tenant's name."""
+    """Raise Invalid unless this is a valid tenant name."""
     if not is_tenant_name(tenant):
-        raise Invalid("tenant: 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant")
+        raise Invalid(
+            "tenant: must be 1 to 63 of a-z, 0-9 and -, not beginning with -", field="tenant"
+        )
 
 
 def make_tenant(
@@ -45,12 +47,12 @@ def make_tenant(
     limits: Mapping[str, Any],
     tuning: Mapping[str, object],
 ) -> None:
-    """Make the asker's tenant, with `limits` and thresholds by their names. Raises StateConflict
-    where there is one: nothing of it is changed."""
+    """Create the tenant of `access`, with limits and thresholds by name. Raises Invalid for
+    contradictory thresholds; StateConflict where the tenant exists: then nothing is changed."""
     with access.transaction():
         if not store_keys.add_tenant(access):
             raise StateConflict(
-                "tenant_id: this tenant is there already; its limits change by PATCH",
+                "tenant_id: this tenant already exists; change its limits with PATCH",
                 field="tenant_id",
             )
         if limits:
@@ -67,64 +69,69 @@ def change_tenant(
     limits: Mapping[str, Any],
     tuning: Mapping[str, object],
 ) -> None:
-    """Set the limits and thresholds named, of the asker's tenant; the others stay. Raises
-    NotFound."""
+    """Set the given limits and thresholds of the tenant of `access`; the others stay. Raises
+    NotFound, or Invalid for contradictory thresholds."""
     with access.transaction():
-        if not store_keys.lock_tenant(access):  # or of two callers at once one would undo the other
+        if not store_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
-        before = store_quotas.read_limits(access)
-        assert before is not None, "the tenant is held"
-        store_quotas.set_limits(access, Limits(**{**vars(before), **limits}))
+        old_limits = store_quotas.read_limits(access)
+        assert old_limits is not None, "the tenant is locked"
+        store_quotas.set_limits(access, Limits(**{**vars(old_limits), **limits}))
         store_audit.add_entry(
-            access, audit_context, {}, _limit_changes(before, limits) | _set_tuning(access, tuning)
+            access,
+            audit_context,
+            {},
+            _limit_changes(old_limits, limits) | _set_tuning(access, tuning),
         )
 
 
-def _limit_changes(before: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
-    """What the trail says of limits: each that was named, its number before and after."""
-    return {name: {"from": vars(before)[name], "to": limit} for name, limit in limits.items()}
+def _limit_changes(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
+    """The audit details of changed limits: each given limit with its value before and after."""
+    return {name: {"from": vars(old_limits)[name], "to": limit} for name, limit in limits.items()}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
-    """Set the thresholds named, null for the deployment's; inside of `transaction`. Gives what the
-    trail says of those that changed. Raises Invalid."""
+    """Set the given thresholds; null restores the deployment's value. Returns the audit details of
+    those that changed. Call it in a transaction. Raises Invalid."""
     if not tuning:
         return {}
-    before = tenants_store.read_overrides(access)
-    after = {n: value for n, value in {**before, **tuning}.items() if value is not None}
-    _require_consistent_tuning(after, tuning)
-    tenants_store.set_overrides(access, after)
+    old_overrides = tenants_store.read_overrides(access)
+    new_overrides = {
+        n: value for n, value in {**old_overrides, **tuning}.items() if value is not None
+    }
+    _require_consistent_tuning(new_overrides, tuning)
+    tenants_store.set_overrides(access, new_overrides)
     return {
-        f"tuning.{name}": {"from": before.get(name), "to": after.get(name)}
+        f"tuning.{name}": {"from": old_overrides.get(name), "to": new_overrides.get(name)}
         for name in tuning
-        if before.get(name) != after.get(name)
+        if old_overrides.get(name) != new_overrides.get(name)
     }
 
 
 def _require_consistent_tuning(
-    after: Mapping[str, object], new_values: Mapping[str, object]
+    overrides: Mapping[str, object], new_values: Mapping[str, object]
 ) -> None:
-    """Raises Invalid where a threshold that was named contradicts another, the tenant's own or the
+    """Raise Invalid where a given threshold contradicts another one, the tenant's own or the
     deployment's."""
-    for contradiction in get_settings().tuning.with_overrides(after).find_contradictions():
+    for contradiction in get_settings().tuning.with_overrides(overrides).find_contradictions():
         for name in contradiction.fields:
             if name in new_values:
                 raise Invalid(
-                    f"tuning.{name}: {contradiction.message}. What the tenant does not set is "
-                    "the deployment's.",
+                    f"tuning.{name}: {contradiction.message}. Thresholds that the tenant does not "
+                    "set have the deployment's values.",
                     field=f"tuning.{name}",
                     thresholds=contradiction.fields,
                 )
 
 
 def require_tenant(access: TenantDb) -> None:
-    """Raises NotFound unless the asker's tenant is there."""
+    """Raise NotFound unless the tenant of `access` exists."""
     if store_keys.get_tenant(access) is None:
         raise NotFound
 
 
 def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
-    """The asker's tenant, what it may use and what it uses. Raises NotFound."""
+    """The tenant of `access` with its limits, thresholds and usage. Raises NotFound."""
     tenant, limits = store_keys.get_tenant(access), store_quotas.read_limits(access)
     if tenant is None or limits is None:
         raise NotFound
@@ -138,9 +145,10 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
 
 
 def list_tenants(access: TenantDb, limit: int, cursor: str | None) -> TenantPage:
-    """All tenants, by name; a cursor is the last name of the page before."""
+    """List all tenants by name. A cursor is the last name of the page before. Raises Malformed for
+    an invalid cursor."""
     if cursor is not None and not is_tenant_name(cursor):
-        raise Malformed("cursor: send back next_cursor as it was given", field="cursor")
+        raise Malformed("cursor: send next_cursor of the page before, unchanged", field="cursor")
     rows = store_keys.list_tenants(access, cursor or "", limit)
     return TenantPage(
         tenants=[TenantOut(**vars(row)) for row in rows],
@@ -149,7 +157,8 @@ def list_tenants(access: TenantDb, limit: int, cursor: str | None) -> TenantPage
 
 
 def list_audit_entries(access: TenantDb, limit: int, cursor: str | None) -> AuditPage:
-    """What admins and operators did in the asker's tenant, newest first."""
+    """List what admins and operators did in the tenant of `access`, newest first. Raises Malformed
+    for an invalid cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "audit")
     rows = store_audit.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None

@@ -1,4 +1,4 @@
-"""What a tenant uses of what it may."""
+"""A tenant's usage: quotas, stored data, model calls."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -15,18 +15,19 @@ from strandline.tenants.quotas import QuotaManager
 
 
 def require_tenant_wide(principal: Principal) -> None:
-    """Raises Forbidden for a bound user, who is told nothing of what the others do."""
+    """Raise Forbidden for a bound user without the right `admin`: it may not see what others
+    use."""
     if principal.user is not None and "admin" not in principal.rights:
         raise Forbidden(
-            "usage: is the whole tenant's, and this credential is bound to a user. Use one bound "
-            "to no user, or an admin's.",
+            "usage: covers the whole tenant, but this credential is bound to a user. Use a "
+            "credential that is bound to no user or has the right admin.",
             reason="bound_user",
         )
 
 
 def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
-    """Each quota's limit and use now, what lay in the log when it was last counted, and what models
-    cost this month."""
+    """Read each quota's limit and current use, what was stored at the last count, and the cost of
+    models this month in USD."""
     quota_uses = store_quotas.read_usage(
         access, quota_service.defaults, quota_service.burst_seconds
     )
@@ -62,7 +63,8 @@ def _to_model_use(spend: llm_store.MonthlySpend, quota_service: QuotaManager) ->
 
 
 def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelCallPage:
-    """Calls of language models for the asker's tenant, newest first."""
+    """List the tenant's calls of language models, newest first. Raises Malformed for an invalid
+    cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "model calls")
     rows = llm_store.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None

@@ -1,4 +1,5 @@
-"""The one way to the database: a connection a thread, a transaction that says who asks."""
+"""Access to the database: one connection per thread, and transactions that set tenant, viewer and
+writer."""
 
 import functools
 import json
@@ -23,39 +24,41 @@ from strandline.sealing import Sealer
 
 type Connection = psycopg.Connection[Any]
 type AuthMode = Literal["password", "iam"]
-"""How a role proves who it is: by the password in its URL, or by a token that AWS checks."""
+"""How a role authenticates: by the password in its URL, or by an IAM token."""
 
 NOBODY = "*"
-"""The writer for all unbound credentials of a tenant: no participant is spelled so."""
+"""The writer of all unbound credentials of a tenant. No participant has this name."""
 
 _CONNECT_TIMEOUT_SECONDS = 20
-"""Aurora at rest needs up to 15 s to wake; a request has 25."""
+"""A paused Aurora needs up to 15 s to resume; a request has 25 s."""
 
 _ROLE_TIMEOUT_MS = 20_000
-"""The role's own statement_timeout, see roles.sql: it binds a call that says none itself."""
+"""The role's own statement_timeout, in ms (see roles.sql). It applies to calls that set none
+themselves."""
 
 _LIVENESS_TTL_SECONDS = 1.0
-"""A connection used this recently is not asked whether it is alive."""
+"""A connection used within this time is not checked for being alive."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """On whose behalf a transaction runs."""
+    """On whose behalf a transaction runs: tenant, viewer and writer."""
 
     tenant: str
     viewer: tuple[str, ...]
-    """The sorted participants Q. Empty sees every scope: for admins and background work alone."""
+    """The participants to read for, sorted. Empty means every scope: only for admins and background
+    work."""
     writer: str = NOBODY
     """The bound user, or NOBODY for an unbound credential."""
 
     @classmethod
     def background(cls, tenant: str) -> "Caller":
-        """A job of ours in one tenant."""
+        """The caller of background work in one tenant: it sees every scope."""
         return cls(tenant, ())
 
 
 class SnapshotRead[Row](NamedTuple):
-    """A read's rows, and the database snapshot and the clock that they show."""
+    """The rows of a read, with the database snapshot and the time that they show."""
 
     rows: Sequence[Row]
     pg_snapshot: str
@@ -70,12 +73,12 @@ class _ReadContext:
 
 
 class TenantDb:
-    """The database as one asker sees it: every statement on memory goes through here.
+    """The database as one caller sees it. Every statement on memory goes through this class.
 
-    It may be held over a pause in which the server ends the session, as a call to a model is:
-    every statement and every transaction takes the connection that lives then, and a transaction
-    keeps its own to its end. Raises Unavailable when the database is away or too slow, Unsure when
-    it went away while a transaction was under way.
+    An instance may outlive a pause in which the server ends the session, such as a call to a model:
+    each statement and transaction takes the connection that is alive then, and a transaction keeps
+    its connection to its end. Methods raise Unavailable when the database is unreachable or too
+    slow, OutcomeUnknown when the connection broke during a statement or transaction.
     """
 
     def __init__(
@@ -87,20 +90,21 @@ class TenantDb:
     ) -> None:
         self.caller = caller
         self.sealer = sealer or Sealer(None)
-        """Of the words that say where a list goes on and what an answer shows."""
+        """Seals cursors and answer tokens."""
         self._get_connection = get_connection
         self._transaction_connection: Connection | None = None
-        """The connection of the transaction that is under way."""
+        """The connection of the current transaction, if any."""
         self._deadline = deadline
 
     def fetch[Row](
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
     ) -> Sequence[Row]:
-        """A statement's rows. Outside of `transaction` it is one of its own.
+        """Run a statement and return its rows. Outside of `transaction` it is a transaction of its
+        own.
 
-        Settings and statement then go over in one round trip: what comes before a Sync is one
-        implicit transaction, committed by the Sync and undone by any error. (An explicit block
-        costs two more trips.)
+        Settings and statement are then sent in one round trip: everything before a Sync is one
+        implicit transaction, committed by the Sync and rolled back by any error. (An explicit block
+        costs two more round trips.)
         """
         if self._transaction_connection is not None:
             (result,) = run_pipeline(self._transaction_connection, (statement, params))
@@ -113,12 +117,12 @@ class TenantDb:
         return parse_rows(connection, row_type, result)
 
     def call_function(self, statement: LiteralString, *params: str) -> list[list[bytes | None]]:
-        """The rows of one function call that says by itself who asks: its first three parameters
-        ($1, $2, $3) are tenant, viewer and writer, `params` follow. Values as Postgres spells them.
+        """Call one SQL function and return its rows, values in Postgres' text format.
 
-        Spares an append a statement for the settings, and the driver's adaptation of what goes and
-        comes. Where less time is left than the
-        role's own time-out gives, the settings go first all the same.
+        The function sets the caller itself: its first three parameters ($1, $2, $3) are tenant,
+        viewer and writer; `params` follow. This saves an append the statement for the settings, and
+        the driver's adaptation of parameters and results. If less time is left than the role's own
+        timeout, the settings are sent first all the same.
         """
         connection = self._transaction_connection or self._get_connection()
         context = self._context_params()
@@ -134,7 +138,8 @@ class TenantDb:
     def read_snapshot[Row](
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
     ) -> SnapshotRead[Row]:
-        """A read, and what it saw: one database snapshot, still one round trip."""
+        """Run a read in one database snapshot, in one round trip. Returns its rows with that
+        snapshot."""
         connection = self._get_connection()
         with translate_errors(connection):
             try:
@@ -155,14 +160,15 @@ class TenantDb:
         )
 
     def execute(self, statement: LiteralString, params: Mapping[str, object]) -> int:
-        """A statement without an answer, inside `transaction`; gives the rows it touched."""
+        """Run a statement that returns no rows, inside `transaction`. Returns the number of rows it
+        changed."""
         assert self._transaction_connection is not None
         return self._transaction_connection.execute(statement, params).rowcount
 
     def execute_all(
         self, statements: Sequence[LiteralString], params: Mapping[str, object]
     ) -> None:
-        """Statements without an answer and with the same parameters, in order and in one round
+        """Run statements that return no rows, with the same parameters, in order and in one round
         trip, inside `transaction`."""
         assert self._transaction_connection is not None
         batch: list[Statement] = [(statement, params) for statement in statements]
@@ -170,7 +176,7 @@ class TenantDb:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """Several statements, all or none."""
+        """Run several statements in one transaction. Nested, it is a savepoint."""
         outer = self._transaction_connection
         connection = outer or self._get_connection()
         with translate_errors(connection), connection.transaction():
@@ -182,7 +188,7 @@ class TenantDb:
                 self._transaction_connection = outer
 
     def _context_params(self) -> dict[str, str]:
-        """In the order of their names in _SETTINGS."""
+        """The parameters of _SET_CONTEXT, in its order."""
         seconds_left = 25.0 if self._deadline is None else self._deadline - time.monotonic()
         names = (json.dumps(name, ensure_ascii=False) for name in self.caller.viewer)
         return {
@@ -196,7 +202,7 @@ class TenantDb:
 def _exec_params(
     connection: Connection, statement: bytes, values: Sequence[bytes]
 ) -> list[list[bytes | None]]:
-    """By libpq itself. Raises as the driver does."""
+    """Run a statement by libpq, without the driver's adaptation. Raises the driver's errors."""
     result = connection.pgconn.exec_params(statement, values)
     if result.status != ExecStatus.TUPLES_OK:
         if connection.closed:
@@ -207,16 +213,18 @@ def _exec_params(
 
 
 class Database:
-    """Connections of one process to one database, opened on first use and kept, one a thread.
+    """The connections of one process to one database, opened on first use and kept, one per thread.
 
-    A Lambda serves one request at a time, so there is no pool to size. Raises Unavailable when the
-    database cannot be reached, Misconfigured when the role could look past row-level security.
+    A Lambda function serves one request at a time, so there is no pool to size. Methods raise
+    Unavailable when the database cannot be reached, Misconfigured when the role could bypass
+    row-level security.
     """
 
     def __init__(
         self, url: str, auth: AuthMode = "password", sealing_secret: str | None = None
     ) -> None:
-        """Without `sealing_secret` no other process reads the cursors of what is read here."""
+        """Without `sealing_secret`, other processes cannot read the cursors that this one
+        issues."""
         self._url = url
         self._sealer = Sealer(sealing_secret)
         self._auth: AuthMode = auth
@@ -225,14 +233,15 @@ class Database:
         self._lock = threading.Lock()
 
     def connect_as(self, caller: Caller, deadline: float | None = None) -> TenantDb:
-        """The database on behalf of `caller`, reached by now. `deadline` is in time.monotonic()
-        seconds."""
+        """Connect, and return the database as `caller` sees it. `deadline` is in time.monotonic()
+        seconds. Raises Unavailable or Misconfigured."""
         get_connection = functools.partial(self.connection, deadline)
         get_connection()
         return TenantDb(get_connection, caller, deadline, self._sealer)
 
     def connection(self, deadline: float | None = None) -> Connection:
-        """This thread's connection, known to be alive a moment ago."""
+        """This thread's connection, checked to be alive within the last second. Opened if
+        necessary. Raises Unavailable or Misconfigured."""
         live = cast("_LiveConnection | None", getattr(self._local, "kept", None))
         if live is None or not live.is_usable():
             if live is not None:
@@ -245,7 +254,7 @@ class Database:
         return live.connection
 
     def _track(self, connection: Connection) -> None:
-        """Remember a connection, and close those of threads that have ended."""
+        """Record a connection, and close those of threads that have ended."""
         with self._lock:
             for thread, stale in self._connections:
                 if not thread.is_alive():
@@ -255,14 +264,14 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is in the middle of a transaction: no time to call anybody."""
+        """Whether this thread is in a transaction, where it must not make any foreign call."""
         live = cast("_LiveConnection | None", getattr(self._local, "kept", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS
         )
 
     def close(self) -> None:
-        """Close every thread's connection: when the process, or a test, is done."""
+        """Close every thread's connection, at the end of the process or of a test."""
         for _, connection in self._connections:
             connection.close()
 
@@ -273,9 +282,9 @@ class _LiveConnection:
     used_at: float = 0.0
 
     def is_usable(self) -> bool:
-        """Not in the middle of a killed request, and, after a pause, still answering: a frozen
-        Lambda thaws with a connection that may have died meanwhile."""
-        pgconn = self.connection.pgconn  # asked at every request: without the driver's layers
+        """Whether the connection is idle and, after a pause, still responds. It may be in the
+        middle of a killed request, or have died while the Lambda was frozen."""
+        pgconn = self.connection.pgconn  # checked at every request, so directly in libpq
         if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
             return False
         if time.monotonic() - self.used_at < _LIVENESS_TTL_SECONDS:
@@ -290,18 +299,19 @@ class _LiveConnection:
 def connect(
     url: str, auth: AuthMode = "password", seconds: float = _CONNECT_TIMEOUT_SECONDS
 ) -> Connection:
-    """A connection of whatever role `url` names, without regard to what it may. With `iam` its
-    password is a token made now, from the process's AWS credentials. Raises Unavailable."""
+    """Open a connection for the role that `url` names, without checking its privileges. With `iam`,
+    the password is a new token, made from the process's AWS credentials. Waits 2 to 20 seconds, by
+    `seconds`. Raises Unavailable."""
     token = _iam_token(url) if auth == "iam" else None
     try:
         return psycopg.connect(
             url,
             password=token,
             autocommit=True,
-            prepare_threshold=None,  # a proxy pins a connection that prepares; plans stay custom
+            prepare_threshold=None,  # a proxy pins connections that prepare; plans stay custom
             connect_timeout=max(2, min(_CONNECT_TIMEOUT_SECONDS, int(seconds))),
-            # A peer that vanished is noticed within seconds, idle or with data under way, not after
-            # the kernel's two hours.
+            # Detect a vanished peer within seconds, idle or with data in flight, not after the
+            # kernel's two hours.
             tcp_user_timeout=5000,
             keepalives=1,
             keepalives_idle=1,
@@ -309,11 +319,11 @@ def connect(
             keepalives_count=5,
         )
     except psycopg.OperationalError as error:
-        raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
+        raise Unavailable("The database is unreachable or still starting. Try again.") from error
 
 
 def _iam_token(url: str) -> str:
-    """Holds for 15 minutes, for the login alone: so each connection has its own."""
+    """A token for the login, valid for 15 minutes: each connection needs its own."""
     conninfo = conninfo_to_dict(url)
     host, port = str(conninfo.get("host", "")), int(conninfo.get("port") or 5432)
     signer = Signer.from_env(os.environ)
@@ -321,26 +331,27 @@ def _iam_token(url: str) -> str:
 
 
 def _connect_restricted(url: str, auth: AuthMode, deadline: float | None) -> Connection:
-    """The service's own, whose role can do no more than it must."""
+    """Open the service's own connection and check that its role has no more privileges than it
+    needs."""
     seconds_left = _CONNECT_TIMEOUT_SECONDS if deadline is None else deadline - time.monotonic()
     connection = connect(url, auth, seconds_left)
     try:
         row = connection.execute(_ROLE_IS_PRIVILEGED).fetchone()
     except psycopg.OperationalError as error:
         connection.close()
-        raise Unavailable("The database cannot be reached, or is waking up. Try again.") from error
+        raise Unavailable("The database is unreachable or still starting. Try again.") from error
     if row is None or row[0]:
         connection.close()
         raise Misconfigured(
-            "The service refuses to run as a superuser, as a role that bypasses row-level security "
-            "as the owner of its tables, or as a member of a role that can: connect as "
+            "The service refuses to run as a superuser, as a role that bypasses row-level "
+            "security, as the owner of its tables, or as a member of a role that can: connect as "
             "strandline_app (STRANDLINE_DATABASE_URL)."
         )
     return connection
 
 
 _ERASED_SQLSTATE = "ST410"
-"""What the guards of the log answer to whoever cites an event that erasure has marked."""
+"""The SQLSTATE of the log's triggers for a citation of an event that is marked for erasure."""
 
 _ROLE_IS_PRIVILEGED = """
 select r.rolsuper or r.rolbypassrls
@@ -364,25 +375,26 @@ _SET_CONTEXT_RETURNING = _SET_CONTEXT + ", pg_current_snapshot()::text as pg_sna
 
 @contextmanager
 def translate_errors(connection: Connection | None = None) -> Generator[None]:
-    """The driver's words for 'away' into ours. Everything else is a fault of ours and passes.
-    `connection` is given up where it leads to a server that only reads: another was made writer."""
+    """Translate the driver's errors into Unavailable and OutcomeUnknown. Errors in our own code or
+    SQL pass unchanged. `connection` is closed if it leads to a read-only server: the writer has
+    changed."""
     try:
         yield
     except (
         errors.QueryCanceled,
         errors.LockNotAvailable,
-        errors.IdleInTransactionSessionTimeout,  # an InternalError to the driver; nothing committed
+        errors.IdleInTransactionSessionTimeout,  # the driver's InternalError; not committed
         errors.TransactionTimeout,
     ) as error:
         raise Unavailable("The database did not answer in time. Try again.") from error
     except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-        raise Unavailable("The database was too busy with the same rows. Try again.") from error
+        raise Unavailable("Another transaction changed the same rows. Try again.") from error
     except errors.ReadOnlySqlTransaction as error:
         if connection is not None:
             connection.close()
-        raise Unavailable("The database is changing its writer. Try again.") from error
+        raise Unavailable("The database is failing over to another writer. Try again.") from error
     except psycopg.OperationalError as error:
-        sqlstate = error.sqlstate or "08000"  # without a state the connection itself broke
+        sqlstate = error.sqlstate or "08000"  # no state: the connection broke
         if sqlstate.startswith(("08", "57P")):
             raise OutcomeUnknown from error
         if sqlstate.startswith("53"):
@@ -391,4 +403,4 @@ def translate_errors(connection: Connection | None = None) -> Generator[None]:
     except psycopg.DatabaseError as error:
         if error.sqlstate != _ERASED_SQLSTATE:
             raise
-        raise Unavailable("An event next to this one was just erased. Try again.") from error
+        raise Unavailable("An event that this request cites was just erased. Try again.") from error

@@ -1,4 +1,4 @@
-"""Bring a database to the newest schema: roles by its administrator, migrations by the owner."""
+"""Migrate a database to the newest schema: roles by its administrator, migrations by the owner."""
 
 import hashlib
 import importlib.resources
@@ -14,10 +14,10 @@ from psycopg import sql
 
 from strandline.errors import Misconfigured
 
-_LOCK = 7_265_310_482_119_847  # any constant: whoever holds it migrates, the others wait
+_LOCK = 7_265_310_482_119_847  # any constant: the holder migrates, others wait
 
 BATCH_SECONDS = 60
-"""The longest that a long migration's statement may take; a few are meant."""
+"""The timeout of one batch of a long migration, in seconds; a few seconds are intended."""
 
 _CREATE_MIGRATIONS_TABLE = """
 create table if not exists schema_migrations (
@@ -29,7 +29,7 @@ create table if not exists schema_migrations (
 
 
 class Migration(NamedTuple):
-    """One numbered file: `NNNN_verb_noun.sql`, applied once, never edited or renamed."""
+    """A numbered file `NNNN_verb_noun.sql`, applied once, never edited or renamed."""
 
     number: int
     name: str
@@ -42,15 +42,17 @@ class Migration(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether it may take longer than a function lives: `-- long: <why>` is its first line.
+        """Whether it may take longer than a Lambda function can run: its first line is `-- long:
+        <why>`.
 
-        Such a file is one statement that touches a bounded number of one tenant's rows. It is
-        repeated, each time in a transaction of its own, until it touches none, in every tenant."""
+        Such a file is one statement that changes a bounded number of one tenant's rows. It is
+        repeated, each time in its own transaction, until it changes none, in every tenant.
+        """
         return self.text.startswith("-- long: ")
 
 
 def list_migrations() -> list[Migration]:
-    """The files that ship with the package, in order."""
+    """The migrations in the package, in order."""
     files: list[Migration] = []
     for file in importlib.resources.files("strandline").joinpath("db/migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
@@ -59,8 +61,8 @@ def list_migrations() -> list[Migration]:
 
 
 def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, str]) -> None:
-    """Make roles and extensions and set the login roles' passwords. Idempotent; needs an
-    administrator (CREATEROLE and the right to create the vector extension)."""
+    """Create roles and extensions, and set the login roles' passwords, given by role name.
+    Idempotent. Needs an administrator: CREATEROLE and the right to create the vector extension."""
     text = (
         importlib.resources.files("strandline")
         .joinpath("db/migrations/roles.sql")
@@ -82,13 +84,12 @@ def migrate(
     files: list[Migration] | None = None,
     deadline: float = math.inf,
 ) -> list[str]:
-    """Apply what is missing, each file and its record in one transaction; gives the names applied.
-    A long one is left at `deadline`, in time.monotonic() seconds, and what follows it waits for it:
-    see `missing`.
+    """Apply pending migrations, each with its record in one transaction. Returns the names applied.
 
-    Safe on every start and from several processes at once. Raises Misconfigured when a file that
-    was applied has been altered since or is missing here, and for a database that was created
-    before the first of these files was written.
+    A long migration stops at `deadline`, in time.monotonic() seconds, and those after it wait: see
+    `list_pending`. Safe on every start and from several processes at once. Raises Misconfigured
+    when an applied file was altered or is missing here, and for a database that was created before
+    the first of these files was written.
     """
     applied_names: list[str] = []
     with _migration_lock(owner):
@@ -98,11 +99,11 @@ def migrate(
             applied_names.append(pending.pop(0).name)
     if not pending:
         return applied_names
-    # Others may come between its batches: a newer release, or a second run of this one.
+    # Another process may run between its batches: a newer release, or a second run of this one.
     if not _run_long_migration(owner, pending[0], deadline):
         return applied_names
     with _migration_lock(owner):
-        if pending[0].number not in _read_applied(owner):  # nor has another run come to its end
+        if pending[0].number not in _read_applied(owner):  # unless another run finished it
             _record(owner, pending[0])
             applied_names.append(pending[0].name)
     return [*applied_names, *migrate(owner, files, deadline)]
@@ -111,7 +112,7 @@ def migrate(
 def list_pending(
     owner: psycopg.Connection[Any], migration_files: list[Migration] | None = None
 ) -> list[Migration]:
-    """The files that are not applied yet, in order. Raises as `migrate`."""
+    """The migrations that are not applied yet, in order. Raises Misconfigured as `migrate`."""
     files = list_migrations() if migration_files is None else migration_files
     owner.execute(_CREATE_MIGRATIONS_TABLE)
     applied = _read_applied(owner)
@@ -121,9 +122,9 @@ def list_pending(
 
 
 def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
-    """Applied migrations that come after the last one of this release, by name: the database is of
-    a later one. Raises Misconfigured for a database of another history."""
-    with _migration_lock(owner):  # `if not exists` still collides with whoever just makes it
+    """Names of applied migrations that are newer than the last one of this release: the database is
+    of a later release. Raises Misconfigured for a database with another history."""
+    with _migration_lock(owner):  # concurrent `create … if not exists` can still collide
         owner.execute(_CREATE_MIGRATIONS_TABLE)
     files, applied = list_migrations(), _read_applied(owner)
     _require_same_history(files, applied)
@@ -132,7 +133,7 @@ def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
 
 @contextmanager
 def _migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
-    """While this lasts nobody else migrates this database."""
+    """Hold the lock that lets only one process migrate this database."""
     owner.execute("select pg_advisory_lock(%s)", (_LOCK,))
     try:
         yield
@@ -141,8 +142,8 @@ def _migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
 
 
 def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadline: float) -> bool:
-    """Repeat a long file until it is done, or the time is over; says whether it is done. Tenants
-    that are made meanwhile are gone through too: code of the release before serves them."""
+    """Repeat a long migration until it is done or `deadline` is past. Returns whether it is done.
+    Tenants created meanwhile are included: the previous release's code still serves them."""
     finished_tenants = set[str]()
     while remaining := [
         tenant for tenant in _list_tenants(owner) if tenant not in finished_tenants
@@ -158,7 +159,7 @@ def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadlin
 
 
 def _list_tenants(owner: psycopg.Connection[Any]) -> list[str]:
-    """All of them: the owner sees none by itself."""
+    """All tenants, read as the planner: the owner's own role sees none."""
     with owner.transaction():
         owner.execute("set local role strandline_planner")
         rows = owner.execute("select tenant_id from tenants order by 1").fetchall()
@@ -166,8 +167,8 @@ def _list_tenants(owner: psycopg.Connection[Any]) -> list[str]:
 
 
 def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
-    """A long file once, in one tenant; gives the rows that it touched. Raises Misconfigured where
-    that number says nothing: row-level security hides what it hides without a word."""
+    """Run one batch of a long migration in one tenant. Returns the number of rows changed. Raises
+    Misconfigured where that number is meaningless: row-level security hides rows silently."""
     with owner.transaction():
         owner.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
         owner.execute(
@@ -180,8 +181,8 @@ def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> 
         cursor = _execute(owner, file)
         if visible_tenants != [(tenant,)] or cursor.nextset() or cursor.rowcount < 0:
             raise Misconfigured(
-                f"Migration {file.name} is long: it must be one statement, which says how many of "
-                "the tenant's rows it touched."
+                f"Migration {file.name} is long: it must be one statement that reports how many of "
+                "the tenant's rows it changed."
             )
         return cursor.rowcount
 
@@ -192,8 +193,8 @@ def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
 
 
 def _require_same_history(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:
-    """A database whose first migration is another one was created before the baseline: by files
-    that had the same numbers and no longer exist."""
+    """Raise Misconfigured for a database whose first migration is another one. It was created
+    before the baseline, by files with the same numbers that no longer exist."""
     first = applied.get(files[0].number)
     if first is not None and first[0] != files[0].name:
         raise Misconfigured(

@@ -1,8 +1,8 @@
-"""Statements to the database and their answers, all of them in one round trip.
+"""Send several statements to the database and read their results in one round trip.
 
-The driver's own pipeline ends with Sync and then Flush. The server sets its timer for idle sessions
-when it has answered the Sync; the Flush stops that timer and does not set it again, and so the
-session would last for ever, and Aurora never pause. Here the Sync is the last that is said.
+The driver's own pipeline ends with Sync and then Flush. The server starts its idle-session timer
+when it answers the Sync; the Flush stops that timer and does not start it again, so the session
+would last for ever and Aurora could never pause. Here the Sync is the last message.
 """
 
 import functools
@@ -17,13 +17,13 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
-"""A statement with `%(name)s` in it, and what the names stand for."""
+"""A statement with placeholders `%(name)s`, and the values by name."""
 
 
 def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) -> list[PGresult]:
-    """The answers to statements that go over together, up to one Sync: outside of a transaction
-    they are one, which any error undoes. Values are adapted as the driver does, and errors are
-    the driver's. A connection that did not hear the end of it is closed."""
+    """Run statements together, up to one Sync, and return their results in order. Outside of a
+    transaction they are one transaction, which any error rolls back. Values are adapted as by the
+    driver, and errors are the driver's. A connection whose Sync was not answered is closed."""
     queries = [_encode_statement(connection, statement, params) for statement, params in statements]
     pgconn = connection.pgconn
     try:
@@ -50,7 +50,7 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
 def parse_rows[Row](
     connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
-    """An answer's rows, its columns by name."""
+    """The rows of a result as `row_type`, with columns passed by name."""
     names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
     transformer = Transformer(connection)
     transformer.set_pgresult(result)
@@ -64,7 +64,7 @@ def parse_rows[Row](
 def _encode_statement(
     connection: psycopg.Connection[Any], statement: str, params: Mapping[str, object]
 ) -> tuple[bytes, Sequence[Any], Sequence[int] | None, Sequence[int] | None]:
-    """As libpq takes it: text, values, their types, their formats."""
+    """A statement in libpq's form: text, values, their types, their formats."""
     text, names = _number_params(statement)
     transformer = Transformer(connection)
     values = transformer.dump_sequence(
@@ -75,7 +75,7 @@ def _encode_statement(
 
 @functools.lru_cache(maxsize=1024)
 def _number_params(statement: str) -> tuple[bytes, tuple[str, ...]]:
-    """A statement with `$1` for its first name, and so on; and the names."""
+    """The statement with `$1`, `$2` … instead of names, and the names in that order."""
     positions: dict[str, int] = {}
 
     def replace_name(match: re.Match[str]) -> str:
@@ -87,7 +87,7 @@ def _number_params(statement: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _receive_results(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
-    """What the server says, up to the answer to the Sync or to its last word."""
+    """Receive results up to the answer to the Sync, or until the connection ends."""
     yield from generators.send(pgconn)
     all_results: list[PGresult] = []
     while results := (yield from generators.fetch_many(pgconn)):

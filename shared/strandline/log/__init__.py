@@ -1,1 +1,1 @@
-"""The event log: append, read, payloads, scopes."""
+"""The event log: append and read events, store payloads, list scopes."""

@@ -1,4 +1,5 @@
-"""Append events: validate, put large content away, store in one round trip, hint."""
+"""Append events: validate them, upload large content, store all in one round trip, then notify the
+work queue."""
 
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -31,27 +32,31 @@ from strandline.tenants.store_quotas import Quota
 
 _STORED_OUTCOMES = ("created", "replayed")
 _REFUSAL_MESSAGES = {
-    "edge_not_found": ("edges", "edges: cite events that every participant here may see"),
+    "edge_not_found": (
+        "edges",
+        "edges: cite only events that every participant of this event may see",
+    ),
     "blob_not_found": (
         "blob.cid",
-        "blob.cid: there is no payload at this CID that you may cite. Upload it first, by POST "
+        "blob.cid: there is no payload with this CID that you may cite. Upload it with POST "
         "/api/v1/uploads, and cite it before its cite_until",
     ),
     "session_mismatch": (
         "session_id",
-        "session_id: this session has other participants; with others it is another session",
+        "session_id: this session has other participants; use another session_id, or send the "
+        "session's own participants",
     ),
 }
 
 SESSION_ENDED_MESSAGE = (
-    "session_id: this session has ended; begin another under another name, or leave the name out: "
-    "POST /api/v1/events takes events without a session"
+    "session_id: this session has ended; begin another under a new session_id, or leave it out: "
+    "POST /api/v1/events accepts events without a session"
 )
 
 
 @dataclass(frozen=True)
 class AppendResult:
-    """One item's result: a receipt, or why there is none."""
+    """The result of one item: a receipt, or the error that refused it."""
 
     receipt: Receipt | None = None
     is_replay: bool = False
@@ -59,7 +64,7 @@ class AppendResult:
 
     @property
     def is_new(self) -> bool:
-        """It made a new event."""
+        """Whether the append created a new event, rather than replaying one."""
         return self.receipt is not None and not self.is_replay
 
 
@@ -74,11 +79,13 @@ def append(
     atomic: bool = False,
     deadline: float | None = None,
 ) -> list[AppendResult]:
-    """Append each (body, Idempotency-Key) as an event; one result per body, in order.
+    """Append each (body, Idempotency-Key) as an event and return one result per body, in order.
 
-    A body that is not acceptable fails alone, unless `atomic`: then nothing is stored. Raises
-    QuotaExceeded or TooLarge, and stores nothing, when the acceptable ones are more than the tenant
-    may append; Unavailable; what was acknowledged before is safe.
+    An invalid body fails alone, unless `atomic`: then nothing is stored. `deadline` is in
+    time.monotonic() seconds. Raises QuotaExceeded or TooLarge, and stores nothing, when the valid
+    bodies exceed the tenant's quotas; Unavailable when a dependency fails or is too slow;
+    OutcomeUnknown when the connection broke while storing. Events acknowledged by earlier calls are
+    safe.
     """
     results: dict[int, AppendResult] = {}
     caller = make_caller(principal)
@@ -96,9 +103,8 @@ def append(
             if any(item.blob_cid for item in items):
                 payload_drafts = [drafts_by_n[item.n] for item in items if item.blob_stored]
                 _put_payloads(blobs, principal.tenant, payload_drafts, deadline)
-                access = database.connect_as(
-                    caller, deadline
-                )  # its connection may have died meanwhile
+                # The connection may have died during the uploads.
+                access = database.connect_as(caller, deadline)
             _store(access, work_queue, drafts_by_n, items, atomic, results)
     return [results.get(n) or AppendResult(error=BatchRefused()) for n in range(len(bodies))]
 
@@ -112,9 +118,12 @@ def _charge_quotas(
     results: Mapping[int, AppendResult],
     deadline: float | None,
 ) -> Generator[None]:
-    """Spend what the items cost, by their n, before they are stored, and give back what made no
-    event. After Unsure all stays spent: it may be in the log. Where a quota is used up, what the
-    log has or refuses already is answered all the same: it costs nothing."""
+    """Charge the quotas before the items are stored, and refund items that created no event.
+
+    `costs` are stored bytes by item number. After OutcomeUnknown nothing is refunded: the items may
+    be in the log. When a quota is exhausted, items that the log already has or would refuse still
+    get their result: they cost nothing.
+    """
     tenant = access.caller.tenant
     charges: dict[Quota, Mapping[int, int]] = {}
     unused: Collection[int] = costs.keys()
@@ -148,7 +157,7 @@ def _put_payloads(
     for draft in new_drafts:
         if draft.payload is not None and draft.payload_cid is not None:
             if deadline is not None and time.monotonic() > deadline:
-                raise Unavailable("The payload store is too slow for so much. Send less at once.")
+                raise Unavailable("The payload store is too slow. Send fewer payloads per request.")
             blobs.put(tenant, draft.payload_cid, draft.payload)
     uploads = {
         d.cited_payload.cid: d.cited_payload.upload
@@ -157,7 +166,7 @@ def _put_payloads(
     }
     for cid, upload in uploads.items():
         if deadline is not None and time.monotonic() > deadline:
-            raise Unavailable("The payload store is too slow for so much. Cite less at once.")
+            raise Unavailable("The payload store is too slow. Cite fewer payloads per request.")
         if not blobs.store_upload(tenant, upload.upload_id, cid, upload.etag):
             raise Unavailable("An upload that this request cites was just removed. Try again.")
 
@@ -168,9 +177,11 @@ def _drop_refused_payloads(
     items: Sequence[NewEvent],
     results: dict[int, AppendResult],
 ) -> list[NewEvent]:
-    """The items without those that would be refused, whose payloads must not lie in the store
-    uncited and unpaid for; what the log has already brings none again. Only requests that bring
-    payloads cost this look."""
+    """The items without those that the log would refuse, whose errors go into `results`.
+
+    The payload of a refused item must not lie in the store uncited and unpaid for. Items that the
+    log already has upload no payload again. Only requests that bring payloads need this query.
+    """
     payload_items = {item.n: item for item in items if item.blob_stored}
     refusals = (
         store.preview_rejections(access, list(payload_items.values())) if payload_items else {}
@@ -187,8 +198,8 @@ def _drop_refused_payloads(
 def _count_stored_bytes(
     drafts_by_n: Mapping[int, EventDraft], items: Sequence[NewEvent]
 ) -> dict[int, int]:
-    """What the items use of the stored bytes, by their n. A payload counts once a request, for the
-    first that brings it; an upload was paid for when it was begun."""
+    """The stored bytes that each item costs, by item number. A payload counts once per request, for
+    the first item that brings it. An upload was charged when it began."""
     costs = {item.n: item.bytes for item in items}
     counted_cids: set[str | None] = set()
     for item in items:
@@ -201,7 +212,8 @@ def _count_stored_bytes(
 
 
 def make_caller(principal: Principal) -> Caller:
-    """Who appends: a bound credential sees its user's scopes, an unbound one names any."""
+    """The caller of an append: a bound credential sees its user's scopes, an unbound one may name
+    any."""
     viewer = (principal.user,) if principal.user else ()
     return Caller(principal.tenant, viewer, principal.user or NOBODY)
 
@@ -211,7 +223,7 @@ def _build_drafts(
     bodies: Sequence[tuple[object, str | None]],
     results: dict[int, AppendResult],
 ) -> dict[int, EventDraft]:
-    """The bodies that are acceptable so far; the others get their result."""
+    """The drafts of valid bodies, by item number. The errors of the others go into `results`."""
     drafts_by_n: dict[int, EventDraft] = {}
     for n, (body, key) in enumerate(bodies):
         try:
@@ -230,16 +242,19 @@ def _attach_citations(
     results: dict[int, AppendResult],
     deadline: float | None,
 ) -> dict[int, EventDraft]:
-    """The drafts with what is known of the payloads that they cite; without those that cannot."""
+    """The drafts with the payloads that they cite. Drafts whose citation fails are left out; their
+    errors go into `results`."""
     citations = payloads.resolve_citations(access, blobs, drafts_by_n, deadline)
     if not citations:
         return dict(drafts_by_n)
     for n, citation in citations.items():
         if isinstance(citation, StrandlineError):
             results[n] = AppendResult(error=citation)
-    cited = {n: citation for n, citation in citations.items() if isinstance(citation, CitedPayload)}
+    cited_payloads = {
+        n: citation for n, citation in citations.items() if isinstance(citation, CitedPayload)
+    }
     return {
-        n: replace(d, cited_payload=cited.get(n))
+        n: replace(d, cited_payload=cited_payloads.get(n))
         for n, d in drafts_by_n.items()
         if n not in results
     }
@@ -248,7 +263,7 @@ def _attach_citations(
 def _build_events(
     access: TenantDb, drafts_by_n: Mapping[int, EventDraft], results: dict[int, AppendResult]
 ) -> list[NewEvent]:
-    """Events with their CIDs. Only requests with edges cost a look at the log first."""
+    """Build the events with their CIDs. Only requests with edges query the log first."""
     edge_queries = [
         edge.model_dump(mode="json", exclude_none=True, exclude={"weight"})
         | {"participants": draft.participants}
@@ -289,7 +304,7 @@ def _store(
         elif not is_rolled_back:
             receipt = _make_receipt(outcome, by_n[outcome.n])
             results[outcome.n] = AppendResult(receipt, is_replay=outcome.outcome == "replayed")
-    if not is_rolled_back:  # last: what follows a commit may fail, and must take nothing of it back
+    if not is_rolled_back:  # last: a failure after the commit must not undo its results
         replayed_items = _load_replayed_items(access, drafts_by_n, outcomes, by_n)
         for outcome in (outcome for outcome in outcomes if outcome.n in replayed_items):
             results[outcome.n] = AppendResult(
@@ -303,8 +318,8 @@ def _load_replayed_items(
     outcomes: Sequence[store.AppendOutcome],
     by_n: Mapping[int, NewEvent],
 ) -> dict[int, NewEvent]:
-    """Replayed items that cite a payload, with the type and name of the first time: an upload that
-    told them may be gone. Only such replays cost a look at the log."""
+    """Replayed items that cite a payload, with the media type and name of the first append: the
+    upload that named them may be gone. Only such replays query the log."""
     replays = {
         outcome.event_id: outcome.n
         for outcome in outcomes
@@ -322,7 +337,7 @@ def _load_replayed_items(
 
 
 def _make_receipt(outcome: store.AppendOutcome, item: NewEvent) -> Receipt:
-    """What is acknowledged: from the stored row alone, so that a replay says the same. A payload's
+    """The receipt, from the stored row alone, so that a replay returns the same. A payload's media
     type and name are part of the request, which a replay repeats, or were read from the row."""
     blob = item.blob_cid and BlobOut(
         cid=item.blob_cid,
@@ -339,19 +354,19 @@ def _make_refusal(
     if outcome == "blob_not_found" and (
         draft.payload or (draft.cited_payload and draft.cited_payload.upload)
     ):
-        # It brings a payload and left it out, because its key was known: not any more.
-        raise Unavailable("What this request meets in the log just changed. Try again.")
+        # The payload was not uploaded because the key was in the log; now it no longer is.
+        raise Unavailable("The event stored under this request's key just changed. Try again.")
     if outcome == "session_ended":
         return StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     if outcome != "conflict":
         name, message = _REFUSAL_MESSAGES[outcome]
         return Invalid(message, field=name, reason=outcome)
     if stored_request is None:
-        return Conflict("This key was used before, with another request. Use a new key.")
+        return Conflict("This key was already used for a different request. Use a new key.")
     fields = event_builder.list_differences(draft, stored_request, item.edges)
     return Conflict(
-        f"This key was used before, with another {', '.join(fields)}. Repeat the first request, "
-        "or use a new key.",
+        f"This key was already used with a different {', '.join(fields)}. Repeat the first "
+        "request unchanged, or use a new key.",
         fields=fields,
         event_id=stored_request["event_id"],
     )

@@ -1,7 +1,8 @@
 """The memory block: an event's canonical DAG-CBOR encoding, and the CIDs of blocks and blobs.
 
-The block is a view of the event's columns and is never stored: `encode(event)` must hash to the
-event's CID. CIDv1, sha2-256, base32 lower case; codec dag-cbor for blocks, raw for blobs.
+The block is derived from the event's columns and is never stored: `encode_block(event, edges)` must
+hash to the event's CID. CIDv1, sha2-256, base32 lower case; codec dag-cbor for blocks, raw for
+blobs.
 """
 
 import hashlib
@@ -14,7 +15,8 @@ import libipld
 from strandline.errors import Invalid
 
 INLINE_BYTES = 64 * 1024
-"""Content over this many bytes of UTF-8 is a blob: a constant of the block format, no setting."""
+"""Content over this many bytes of UTF-8 is stored as a blob. This is a constant of the block
+format, not a setting."""
 
 _DAG_CBOR, _RAW, _SHA2_256 = 0x71, 0x55, 0x12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,14 +30,14 @@ class Edge(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A run of characters of an agent's content, and the model that wrote it."""
+    """A part of an agent's content: its length in characters, and the model that wrote it."""
 
     chars: int
     model: str | None
 
 
 class BlockFields(Protocol):
-    """The columns of an event that its block is a view of."""
+    """The columns of an event from which its block is encoded."""
 
     @property
     def role(self) -> str: ...
@@ -69,7 +71,7 @@ def block_cid(block: bytes) -> str:
 
 
 def blob_cid(data: bytes) -> str:
-    """The CID of a payload: the raw SHA-256 of the whole."""
+    """The CID of a payload: the SHA-256 of all its bytes, codec raw."""
     return cid_of_sha256(hashlib.sha256(data).digest())
 
 
@@ -79,30 +81,32 @@ def cid_of_sha256(digest: bytes) -> str:
 
 
 def sha256_of_cid(cid: str, field: str) -> bytes:
-    """The SHA-256 of the payload with this CID. Raises Invalid for anything but a payload's CID."""
+    """The SHA-256 of the payload with this CID. Raises Invalid for anything but a payload's CID; it
+    names `field`."""
     raw = cid_bytes(cid, field)
     digest = raw[-32:]
     if raw != _cid_from_digest(_RAW, digest):
         raise Invalid(
-            f"{field}: is a memory block's, not a payload's: the codec is raw", field=field
+            f"{field}: is the CID of a memory block; send a payload's, with codec raw", field=field
         )
     return digest
 
 
 def cid_bytes(cid: str, field: str = "cid") -> bytes:
-    """A CID's binary form. Raises Invalid for anything but a CIDv1 with sha2-256 in base32."""
+    """The binary form of a CID. Raises Invalid, which names `field`, for anything but a CIDv1 with
+    sha2-256 in base32."""
     try:
-        parsed = libipld.decode_cid(cid)
-        raw = _cid_from_digest(parsed["codec"], parsed["hash"]["digest"])
-        if parsed["version"] == 1 and libipld.encode_cid(raw) == cid:
+        components = libipld.decode_cid(cid)
+        raw = _cid_from_digest(components["codec"], components["hash"]["digest"])
+        if components["version"] == 1 and libipld.encode_cid(raw) == cid:
             return raw
     except (ValueError, KeyError, TypeError):
-        pass  # every other spelling is refused below, with the same words
-    raise Invalid(f"{field}: not a CIDv1 with sha2-256 in base32", field=field)
+        pass  # refused below, with the same message
+    raise Invalid(f"{field}: must be a CIDv1 with sha2-256 in base32", field=field)
 
 
 def _data_union(event: BlockFields) -> Mapping[str, object]:
-    """Role and type to the source's union: self, other, text or file."""
+    """The block's `data` union, by role and type: self, other, text or file."""
     if event.blob_cid:
         return _drop_none(
             kind="file",
@@ -127,13 +131,13 @@ def _data_union(event: BlockFields) -> Mapping[str, object]:
 
 
 def _drop_none(**fields: object) -> Mapping[str, object]:
-    """Optional fields are absent from a block, never null."""
+    """The fields without None: optional fields are absent from a block, never null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def encode_block(event: BlockFields, edges: Sequence[Edge]) -> bytes:
-    """The event's block. Edges are sorted by their target's bytes, weights are float64; a
-    timestamp is the whole second before."""
+    """Encode an event's block. Edges are sorted by their target's bytes, weights are float64, and
+    the timestamp is in whole seconds, rounded down. Raises Invalid for an invalid CID."""
     links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
     block: dict[str, object] = {
         "data": _data_union(event),

@@ -1,4 +1,4 @@
-"""From a request to the event it becomes: canonical, authorised, fingerprinted. Pure."""
+"""Build an event from a request: canonical form, permission checks, fingerprint. Without I/O."""
 
 import hashlib
 import json
@@ -28,15 +28,15 @@ from strandline.log.schemas import AppendRequest, PartIn
 from strandline.participants import derive_scope_id, display_name, normalize, normalize_set
 
 HTTP_CHANNEL = "http"
-"""The channel of an Idempotency-Key."""
+"""The channel in which an Idempotency-Key counts as a source event key."""
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
 
 
-@dataclass  # not frozen: five times as fast to make, and one is made for every event
+@dataclass  # not frozen: five times as fast to create, once per event
 class NewEvent:
-    """An event on its way into the log: what `append_item` in the migrations names."""
+    """An event to be stored: the fields of the SQL type `append_item`."""
 
     n: int
     event_id: UUID
@@ -66,11 +66,11 @@ class NewEvent:
     label: str | None
     pieces: list[dict[str, object]]
     bytes: int
-    """What it adds to what its scope stores: content and metadata, and a payload if this request
-    itself brings it."""
+    """The bytes it adds to its scope: content and metadata, and a payload if this request itself
+    uploads it."""
 
     def as_json(self) -> dict[str, object]:
-        """The item as the database function reads it."""
+        """The event as JSON values for the SQL function `append_events`."""
         return {
             **vars(self),
             "event_id": str(self.event_id),
@@ -82,7 +82,8 @@ class NewEvent:
 
 @dataclass(frozen=True)
 class EventDraft:
-    """A request made canonical. What only the log can say, its edges' targets, is still open."""
+    """A request in canonical form. The targets of its edges are not resolved yet: that needs the
+    log."""
 
     request: AppendRequest
     participants: list[str]
@@ -90,18 +91,18 @@ class EventDraft:
     text: str | None
     parts: list[Part]
     payload: bytes | None
-    """Content too large for the log, to be put into the payload store."""
+    """Content that is too large for the log, to be uploaded to the payload store."""
     payload_cid: str | None
     origin: str
     scope_id: UUID
     key: tuple[str, str] | None
     """(channel, source_event_key)."""
     cited_payload: "CitedPayload | None" = None
-    """What is known of the payload that the request cites, once it was looked up."""
+    """The payload that the request cites, once it was looked up."""
 
     def canonical_fields(self) -> dict[str, object]:
-        """Everything the caller said, in one canonical form: what the fingerprint covers, and what
-        a conflict compares."""
+        """All fields of the request in one canonical form. The fingerprint covers them, and a
+        conflict compares them."""
         request = self.request
         return {
             "participants": self.participants,
@@ -122,11 +123,11 @@ class EventDraft:
 
     @property
     def mime_type(self) -> str | None:
-        """As given; a text that became a payload is plain text."""
+        """The media type of the request; plain text for content that became a payload."""
         return self.request.mime_type or (_TEXT_TYPE if self.payload is not None else None)
 
     def compute_fingerprint(self) -> str:
-        """SHA-256, in hex, over all of the request."""
+        """The SHA-256 of the canonical fields and edges, in hex."""
         edges = sorted(
             [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
         )
@@ -136,26 +137,26 @@ class EventDraft:
 
 @dataclass(frozen=True)
 class VerifiedUpload:
-    """An upload that was verified and has no address of its own yet."""
+    """An upload that was verified but not yet copied to its CID."""
 
     upload_id: UUID
     size: int
     etag: str
-    """The store's name for the bytes that were verified."""
+    """The object's ETag: it identifies the bytes that were verified."""
 
 
 @dataclass(frozen=True)
 class CitedPayload:
-    """What is known of a payload that a request cites, besides what the request says."""
+    """A payload that a request cites, with what the database and the store know of it."""
 
     cid: str
     mime_type: str | None
     file_name: str | None
-    """Both stand in where the request names none."""
+    """`mime_type` and `file_name` apply where the request names none."""
     text: str | None = None
-    """The beginning of a payload that is text."""
+    """The first characters of a text payload, for the index."""
     upload: VerifiedUpload | None = None
-    """Where the payload comes from, when it is not stored yet."""
+    """The upload to copy the payload from, if it is not stored yet."""
 
 
 _NO_PAYLOAD = CitedPayload("", None, None)
@@ -164,15 +165,15 @@ _NO_PAYLOAD = CitedPayload("", None, None)
 def build_draft(
     principal: Principal, request: AppendRequest, idempotency_key: str | None
 ) -> EventDraft:
-    """Make a request canonical and check that this credential may write it.
+    """Convert a request to canonical form and check that this credential may write it.
 
-    Raises Invalid naming a field, or Forbidden.
+    Raises Invalid, which names the field, or Forbidden.
     """
     principal.require_own_ids(request.tenant_id, request.user_id)
     members = normalize_set(request.participants)
     if principal.user and principal.user not in members:
         raise Forbidden(
-            "participants: this credential writes only where its own user takes part",
+            "participants: must include this credential's own user",
             field="participants",
         )
     speaker = _resolve_speaker(principal, request, members)
@@ -202,14 +203,15 @@ def build_draft(
 def build_event(
     draft: EventDraft, n: int, targets: Sequence[tuple[UUID | None, str | None]]
 ) -> NewEvent:
-    """The event of a draft whose edges' targets were looked up: (id, CID) in the order of the
-    request's edges, nothing where no event is seen by all participants.
+    """Build the event of a draft.
 
-    Raises Invalid when two edges turn out to mean the same event.
+    `targets` are the resolved edges as (id, CID), in the order of the request's edges; (None, None)
+    where no event is visible to all participants. Raises Invalid when two edges resolve to the same
+    event.
     """
     event_ids = [event_id for event_id, _ in targets if event_id is not None]
     if len(set(event_ids)) < len(event_ids):
-        raise Invalid("edges: two of them cite the same event; give one weight", field="edges")
+        raise Invalid("edges: two edges cite the same event; send one of them", field="edges")
     request, cited_payload = draft.request, draft.cited_payload or _NO_PAYLOAD
     size = cited_payload.upload.size if cited_payload.upload else None
     name = cited_payload.file_name if request.name is None else request.name
@@ -263,68 +265,68 @@ def _stored_bytes(event: NewEvent) -> int:
 
 
 def list_differences(
-    draft: EventDraft, stored: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
+    draft: EventDraft, stored_row: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
 ) -> list[str]:
     """The names of the fields in which a request differs from the event stored under its key.
 
-    `stored` is the event's row as JSON; `edges` are the request's, as `finish` resolved them.
+    `stored_row` is the event's row as JSON; `edges` are the request's, resolved by `build_event`.
     """
     stored_fields: dict[str, object] = {
-        **stored,
-        "parts": [[part["chars"], part["model"]] for part in stored["parts"]],
-        "blob": stored["blob_cid"],
-        "name": stored["file_name"],
-        "session_id": stored["session_id"] or None,
-        "occurred_at": stored["occurred_at"] and _to_utc(stored["occurred_at"]),
-        "metadata": _normalize_json(stored["metadata"]),
+        **stored_row,
+        "parts": [[part["chars"], part["model"]] for part in stored_row["parts"]],
+        "blob": stored_row["blob_cid"],
+        "name": stored_row["file_name"],
+        "session_id": stored_row["session_id"] or None,
+        "occurred_at": stored_row["occurred_at"] and _to_utc(stored_row["occurred_at"]),
+        "metadata": _normalize_json(stored_row["metadata"]),
     }
-    if stored["mime_type"] in (None, _TEXT_TYPE) and (draft.payload is None) != (
+    if stored_row["mime_type"] in (None, _TEXT_TYPE) and (draft.payload is None) != (
         stored_fields["blob"] is None
     ):
-        stored_fields["mime_type"] = (
-            draft.mime_type
-        )  # only because the text moved to or from the payloads
+        # They differ only because the text moved to or from the payload store.
+        stored_fields["mime_type"] = draft.mime_type
     request_fields = draft.canonical_fields()
-    if draft.request.content is not None and [m for _, m in draft.parts] == _models(stored):
-        stored_fields["parts"] = request_fields["parts"]  # as long as the content is
-    caller_names = _caller_names(draft.request, stored)
+    if draft.request.content is not None and [m for _, m in draft.parts] == _models(stored_row):
+        stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
+    caller_names = _caller_names(draft.request, stored_row)
     names = [
         caller_names.get(name, name)
         for name in request_fields
         if _canonical_json(request_fields[name]) != _canonical_json(stored_fields[name])
     ]
-    if draft.request.blob is not None:  # what was left open may stand there by the upload's word
+    if draft.request.blob is not None:  # fields left out may be the upload's
         unset = {n for n in ("mime_type", "name") if request_fields[n] is None}
         names = [name for name in names if name not in unset] or names
 
     def edge_set(links: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
         return {(link["event_id"], link["weight"]) for link in links}
 
-    if edge_set(edges) != edge_set(stored["edges"]):
+    if edge_set(edges) != edge_set(stored_row["edges"]):
         names.append("edges")
-    return list(dict.fromkeys(names)) or ["edges"]  # the same targets, named another way
+    return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
 
 
-def _models(stored: Mapping[str, Any]) -> list[str | None]:
-    return [part["model"] for part in stored["parts"]]
+def _models(stored_row: Mapping[str, Any]) -> list[str | None]:
+    return [part["model"] for part in stored_row["parts"]]
 
 
-def _caller_names(request: AppendRequest, stored: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the caller calls a field of ours: it sent content, whether or not it became a blob."""
+def _caller_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> Mapping[str, str]:
+    """The request's field names by canonical names: the caller sent `content`, whether or not it
+    was stored as a blob."""
     if request.parts is not None:
         return {"content": "parts", "blob": "parts"}
     if request.content is not None:
-        return {"blob": "content"} | ({"parts": "model"} if len(stored["parts"]) < 2 else {})
+        return {"blob": "content"} | ({"parts": "model"} if len(stored_row["parts"]) < 2 else {})
     return {"content": "blob", "parts": "blob"}
 
 
 def _canonical_json(value: object) -> str:
-    """For comparing: in Python True is 1."""
+    """Encode for comparison: in Python, True == 1."""
     return json.dumps(value, sort_keys=True)
 
 
 def _normalize_json(value: Any) -> Any:
-    """JSON as the database gives it back: 1.0 is 1 and 1e3 is 1000."""
+    """JSON values as the database returns them: 1.0 is 1, and 1e3 is 1000."""
     if isinstance(value, dict):
         return {name: _normalize_json(item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
@@ -337,7 +339,8 @@ def _to_utc(text: str) -> str:
 
 
 def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
-    """The text, and the runs of it by model. Exactly one of content, parts and blob is given."""
+    """The text and its parts by model. Raises Invalid unless exactly one of content, parts and blob
+    is given."""
     sources = [n for n in ("content", "parts", "blob") if getattr(request, n) is not None]
     if len(sources) != 1:
         raise Invalid(
@@ -348,21 +351,21 @@ def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
     parts = request.parts
     if request.model is not None:
         if request.content is None:
-            raise Invalid("model: goes with content; a part names its own", field="model")
+            raise Invalid("model: goes with content only; a part names its own", field="model")
         parts = [PartIn(content=request.content, model=request.model)]
     if parts is None:
         return request.content, []
     if request.role != "agent" or request.type == "observation":
         name = "parts" if request.model is None else "model"
-        raise Invalid(f"{name}: only what an agent says is written by a model", field=name)
+        raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
     text = "".join(part.content for part in parts)
     return text, [Part(len(part.content), part.model) for part in parts]
 
 
 def _check_consistency(request: AppendRequest) -> None:
-    """What would be accepted and then lost is refused."""
+    """Refuse fields that would be accepted but not stored. Raises Invalid."""
     if request.stop_reason is not None and request.role != "agent":
-        raise Invalid("stop_reason: goes with an agent's message", field="stop_reason")
+        raise Invalid("stop_reason: only for the role `agent`", field="stop_reason")
     for n, edge in enumerate(request.edges):
         if edge.event_id is None and edge.cid is None:
             raise Invalid(f"edges.{n}: give event_id or cid", field=f"edges.{n}")
@@ -371,32 +374,35 @@ def _check_consistency(request: AppendRequest) -> None:
 def _resolve_speaker(
     principal: Principal, request: AppendRequest, members: list[str]
 ) -> str | None:
-    """Who says it: as given, or the only one whom it can be. A bound credential speaks as its user
-    or as an agent, never as anybody else."""
+    """The speaker: as given, or the only participant that fits the role. A bound credential speaks
+    as its user or as an agent, never as another user. Raises Invalid or Forbidden."""
     role, agents = request.role, [m for m in members if m.startswith("agent:")]
     users = [principal.user] if principal.user else [m for m in members if m.startswith("user:")]
     if request.speaker is not None:
         speaker = normalize(request.speaker, "speaker")
         if speaker not in members:
-            raise Invalid("speaker: is not one of the participants", field="speaker")
+            raise Invalid("speaker: must be one of the participants", field="speaker")
     else:
         possible = {"user": users, "agent": agents, "system": []}[role]
         speaker = possible[0] if len(possible) == 1 else None
     is_agent = speaker is not None and speaker.startswith("agent:")
     if speaker is not None and is_agent != (role == "agent"):
         raise Invalid(
-            "speaker: an agent speaks with the role `agent`, everybody else with another",
+            "speaker: an agent needs the role `agent`, and that role needs an agent",
             field="speaker",
         )
     if principal.user and role == "agent" and not is_agent:
-        raise Invalid("speaker: name the agent that says it", field="speaker")
+        raise Invalid("speaker: name the agent that speaks", field="speaker")
     if principal.user and not is_agent and speaker not in (None, principal.user):
-        raise Forbidden("speaker: this credential speaks as its own user", field="speaker")
+        raise Forbidden(
+            "speaker: this credential may speak only as its own user or as an agent",
+            field="speaker",
+        )
     return speaker
 
 
 def _derive_origin(principal: Principal, request: AppendRequest, speaker: str | None) -> str:
-    """Where the event comes from, for trust; nothing a caller may set."""
+    """The event's origin, which decides how far it is trusted. No field of the request sets it."""
     if principal.user:
         return "agent" if speaker is not None and speaker.startswith("agent:") else "user"
     return {"observation": "tool", "upload": "document"}.get(request.type, request.role)
@@ -407,14 +413,15 @@ def _event_key(request: AppendRequest, idempotency_key: str | None) -> tuple[str
         return (request.source_event_key and (request.channel, request.source_event_key)) or None
     if request.source_event_key is not None:
         raise Invalid(
-            "source_event_key: the request has an Idempotency-Key too; send one of them",
+            "source_event_key: the request also has an Idempotency-Key; send only one of them",
             field="source_event_key",
         )
     return HTTP_CHANNEL, idempotency_key
 
 
 def _index_payload_pieces(text: str | None, name: str | None) -> list[dict[str, object]]:
-    """A cited payload is found by its name too, which is no part of its text."""
+    """The index pieces of a cited payload. Its file name is searchable too, though not part of its
+    text."""
     pieces = _index_pieces(text or "")
     full_text = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
     pieces[0]["text"] = sanitize_for_parser(full_text)  # a comment may open in the name

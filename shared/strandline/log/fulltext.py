@@ -1,30 +1,34 @@
-"""Text as Postgres' full text parser is given it, for the index and for questions alike.
+"""Prepare text for Postgres' full text parser, for the index and for queries alike.
 
-The parser reads ahead from each place where a file name, a host, a number or a comment might
-begin, and goes back where it was none: over one long joined run (`a_a_a_…`, `1-a-1-a-…`, `././…`)
-or a row of `<!--` that nothing closes, its time grows with the square of the length. Here such runs
-are parted and such marks blanked, one character for one, so that it grows with the length alone.
+The parser reads ahead from each position where a file name, a host, a number or a comment might
+begin, and backtracks where there was none. For one long joined run (`a_a_a_…`, `1-a-1-a-…`,
+`././…`) or a row of `<!--` that is never closed, its time grows with the square of the length. This
+module splits such runs and blanks such marks, character for character, so that the time grows
+linearly.
 """
 
 import re
 
 MAX_JOINERS = 64
-"""How many joiners one run may hold: more than names, addresses and URLs of everyday text have."""
+"""The maximum number of joiners in one run: more than names, addresses and URLs of everyday text
+have."""
 
 _JOINERS = r"_\-./~@:+=?&%\#"
 _RUN_END_CHARS = r"\s\x00-\x20!\"$'()*,;<>\[\\\]^`{|}\x7f\u2010-\u2027\u3000-\u303f\uff01-\uff0f"
-"""What ends a run for any platform's Postgres. All else goes on with it: what has no width, too."""
+"""Characters that end a run in Postgres on every platform. All others continue it, zero-width ones
+too."""
 _MEMBER = rf"[^{_RUN_END_CHARS}]"
-# Only from a run's first character: from each of them, the search would itself be quadratic.
+# Matches only from a run's first character: trying each character would itself be quadratic.
 _RUN = re.compile(rf"(?<!{_MEMBER}){_MEMBER}{{{MAX_JOINERS + 1},}}")
 _JOINER_ROW = re.compile(rf"[{_JOINERS}]+")
 _COMMENT, _COMMENT_END = "<!--", "-->"
 
 
 def sanitize_for_parser(text: str) -> str:
-    """The same text, as long, for the parser: in a run of more than MAX_JOINERS joiners each one
-    past these is a space, with the joiners right behind it, and the count begins anew; `<!` of a
-    comment that does not end is two spaces. Any other text is returned as it is."""
+    """The text for the parser, with the same length. In a run of more than MAX_JOINERS joiners,
+    each joiner past the limit, with the joiners right behind it, becomes spaces, and the count
+    starts again. The `<!` of an unclosed comment becomes two spaces. Any other text is returned
+    unchanged."""
     if len(text) <= MAX_JOINERS:
         return text
     return _RUN.sub(_split_run, _blank_open_comments(text))
@@ -38,7 +42,7 @@ def _split_run(run: re.Match[str]) -> str:
         remaining, count = MAX_JOINERS - count, count + len(row[0])
         if count <= MAX_JOINERS:
             return row[0]
-        # To the row's end: in a web search a dash that stood behind the space would be a "not".
+        # To the end of the row: in a web search, a dash after the space would mean "not".
         count = 0
         return row[0][:remaining].ljust(len(row[0]))
 
@@ -46,7 +50,8 @@ def _split_run(run: re.Match[str]) -> str:
 
 
 def _blank_open_comments(text: str) -> str:
-    """Only those: a comment that ends is read once, and none of its words are indexed."""
+    """Blank the start of unclosed comments only. A closed comment is parsed once, and none of its
+    words are indexed."""
     last_end = text.rfind(_COMMENT_END)
     start = max(0, last_end - len(_COMMENT) + 1)
     comment_start = text.find(_COMMENT, start)

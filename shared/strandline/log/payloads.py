@@ -1,4 +1,4 @@
-"""Cite payloads by CID: what is known of them, and whether an upload is what it was said to be."""
+"""Resolve payloads that requests cite by CID, and verify uploads against their announcement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,8 @@ from strandline.log.words_index import INDEXED_CHARS
 from strandline.schemas import MAX_BODY_BYTES
 
 _MAX_TEXT_BYTES = MAX_BODY_BYTES
-"""As much text as a request could bring itself is indexed in its transaction."""
+"""The maximum text of cited payloads, in bytes, that one request's transaction indexes: as much as
+a request could contain itself."""
 
 
 def resolve_citations(
@@ -27,11 +28,15 @@ def resolve_citations(
     drafts_by_n: Mapping[int, EventDraft],
     deadline: float | None,
 ) -> dict[int, CitedPayload | StrandlineError]:
-    """What is known of the payload that each of these requests cites, if it cites one that its
-    writer may cite or has uploaded; or why it cannot. Uploads are verified here, nothing is stored.
+    """Resolve the payload that each draft cites, by item number: the payload, or the error that
+    refuses it.
 
-    One look at the database, and none without a citation. Of what another writer uploaded nothing
-    is known, and the store is not asked: that takes no longer than for a CID nobody has.
+    Drafts that cite nothing, or a CID unknown to this writer, are absent. Uploads are verified
+    here; nothing is stored. `deadline` is in time.monotonic() seconds. Raises Unavailable when the
+    store is too slow.
+
+    It takes one database query, and none without a citation. Uploads of other writers are
+    invisible, and the store is not queried for them: that takes no longer than for an unknown CID.
     """
     citations = [
         {"place": n, "cid": draft.request.blob.cid, "participants": draft.participants}
@@ -55,7 +60,8 @@ def resolve_citations(
 
 
 class _PayloadReader:
-    """What one request learns from the store: each upload is verified once, each text read once."""
+    """Reads payloads from the store for one request. Each upload is verified once and each text
+    read once."""
 
     def __init__(self, tenant: str, blobs: BlobStore, deadline: float) -> None:
         self._tenant = tenant
@@ -66,8 +72,8 @@ class _PayloadReader:
         self._text_budget = _MAX_TEXT_BYTES
 
     def resolve(self, rows: Sequence[PayloadStatus]) -> CitedPayload | None:
-        """What one citation's rows say. None: append will say that there is no such payload. Raises
-        Invalid for an upload that is not there or not as announced."""
+        """The payload of one citation's rows; None where append will report an unknown CID. Raises
+        Invalid for an upload that is missing or not as announced."""
         newest = rows[0]
         if newest.citable:
             return CitedPayload(newest.cid, newest.mime_type or newest.held_as, newest.file_name)
@@ -81,7 +87,8 @@ class _PayloadReader:
         return upload_check
 
     def _verify_upload(self, rows: Sequence[PayloadStatus]) -> CitedPayload | Invalid:
-        """The upload among several of one CID that is there, and is what it was said to be."""
+        """Verify the uploads of one CID. Returns the first whose size and SHA-256 are as announced,
+        else the error to raise."""
         mismatch: Invalid | None = None
         for row in rows:
             assert row.upload_id is not None, "a row without an upload is alone"
@@ -95,19 +102,20 @@ class _PayloadReader:
                 upload = VerifiedUpload(row.upload_id, row.size, stored_object.etag)
                 return CitedPayload(row.cid, row.mime_type, row.file_name, upload=upload)
             mismatch = mismatch or _make_mismatch(row.size, stored_object.size, has_same_bytes)
-            # Nothing may lie in the way of another PUT.
+            # The object must not block another PUT.
             self._blobs.remove_uploads(self._tenant, [row.upload_id])
         return mismatch or Invalid(
-            "blob.cid: nothing was put where this upload was to go. PUT the payload to the URL "
-            "that POST /api/v1/uploads gave, or ask it for a fresh one; then send this again.",
+            "blob.cid: the payload of this upload is missing. PUT it to the URL that POST "
+            "/api/v1/uploads returned, or request a new URL there; then send this again.",
             field="blob.cid",
             reason="upload_missing",
             expected_size=rows[0].size,
         )
 
     def attach_text(self, payload: CitedPayload, request: AppendRequest) -> CitedPayload:
-        """With the beginning of its text, if it is text. Raises TooLarge when this request cites
-        more of it than is indexed at once."""
+        """The payload with the first characters of its text, if it is text. Raises TooLarge when
+        this request cites more text than one request indexes, Unavailable when the store is too
+        slow."""
         if not is_text(request.mime_type or payload.mime_type):
             return payload
         if self._text_budget > 0 and payload.cid not in self._texts:
@@ -123,9 +131,8 @@ class _PayloadReader:
         if text is None or self._text_budget < 0:
             self._text_budget = 0
             raise TooLarge(
-                f"blob.cid: one request indexes {_MAX_TEXT_BYTES} bytes of payloads' text at "
-                "most. Cite "
-                "this payload in a request of its own.",
+                f"blob.cid: one request indexes at most {_MAX_TEXT_BYTES} bytes of payloads' text. "
+                "Cite this payload in a request of its own.",
                 field="blob.cid",
                 limit=_MAX_TEXT_BYTES,
             )
@@ -133,7 +140,7 @@ class _PayloadReader:
 
     def _require_time(self) -> None:
         if monotonic() > self._deadline:
-            raise Unavailable("The payload store is too slow for so much. Cite less at once.")
+            raise Unavailable("The payload store is too slow. Cite fewer payloads per request.")
 
 
 def _make_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
@@ -143,12 +150,12 @@ def _make_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
         )
     else:
         explanation = (
-            f"what was put there ({actual} bytes) is not what this CID names ({expected} bytes)"
+            f"the payload that was uploaded ({actual} bytes) does not match this CID ({expected} "
+            "bytes)"
         )
     return Invalid(
-        f"blob.cid: {explanation}. It was thrown away: ask POST /api/v1/uploads for a URL with "
-        "the right "
-        "size and SHA-256, and put the payload again.",
+        f"blob.cid: {explanation}. It was removed: send POST /api/v1/uploads the right size and "
+        "SHA-256, and upload the payload again.",
         field="blob.cid",
         reason="upload_mismatch",
         expected_size=expected,

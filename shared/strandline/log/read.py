@@ -1,4 +1,4 @@
-"""Read events back: one, a tree, a page, a scope's feed, a memory by CID."""
+"""Read events: one by id, a query as a tree, a page, a scope's feed, a memory by CID."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ from strandline.log.store import Event
 
 
 def to_event_out(event: Event) -> EventOut:
-    """An event as its readers see it."""
+    """Convert an event for a response."""
     blob = event.blob_cid and BlobOut(
         cid=event.blob_cid,
         size=event.blob_size or 0,
@@ -69,9 +69,9 @@ def _split_parts(event: Event) -> list[PartOut] | None:
 def fit_to_page[Model: BaseModel](
     models: Iterable[Model], extra_bytes: Callable[[Model], int] = lambda _: 0
 ) -> list[Model]:
-    """As many as one answer holds, and one at least. Counted as they go over the wire: escapes and
-    parts can make an event several times what it is in the log, by which the store ends pages.
-    `extra_bytes`: bytes that a model brings into the answer around it."""
+    """As many models as fit into one response, and at least one. The size is counted as serialised
+    JSON: escapes and parts can make an event several times its size in the log, by which the store
+    limits pages. `extra_bytes` counts bytes that a model adds to the response around it."""
     page: list[Model] = []
     size = 0
     for model in models:
@@ -83,7 +83,7 @@ def fit_to_page[Model: BaseModel](
 
 
 def get_event(access: TenantDb, event_id: UUID) -> EventOut:
-    """One event in view. Raises NotFound."""
+    """One visible event. Raises NotFound."""
     event = store.get_event(access, event_id)
     if event is None:
         raise NotFound
@@ -91,7 +91,8 @@ def get_event(access: TenantDb, event_id: UUID) -> EventOut:
 
 
 def query_events(access: TenantDb, query: EventQuery) -> EventTree:
-    """Raw events as a rooted tree: query, scopes, events by seq; a page is the newest."""
+    """Raw events as a tree of query, scopes, and events by seq. A page holds the newest events.
+    Raises Malformed for an invalid cursor."""
     narrowing = query.to_filter()
     cursors = _make_cursors("events/query", access, narrowing, query.scope_id, query.text)
     after = cursors.decode(query.cursor)
@@ -107,7 +108,7 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     counted_scopes = set[UUID]()
 
     def scope_bytes(event: EventOut) -> int:
-        """Of the participants, which stand beside a scope's events once more."""
+        """The bytes of the participants, which the response repeats once per scope."""
         if event.scope_id in counted_scopes:
             return 0
         counted_scopes.add(event.scope_id)
@@ -133,7 +134,7 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
 
 
 def list_events(access: TenantDb, limit: int, cursor: str | None) -> EventPage:
-    """Everything in view, newest first."""
+    """All visible events, newest first. Raises Malformed for an invalid cursor."""
     cursors = _make_cursors("memories/list", access)
     rows = store.list_newest(
         access,
@@ -153,7 +154,8 @@ def _make_cursors(name: str, access: TenantDb, *filters: object) -> Cursors:
 
 
 def _next_cursor(rows: Sequence[store.ListedEvent], cursors: Cursors) -> str | None:
-    """Where the next page begins, if the list goes on: a page ends by bytes or by number."""
+    """The cursor of the next page, or None at the end of the list. A page ends by bytes or by
+    count."""
     if not rows or rows[0].available == len(rows):
         return None
     last = rows[-1]
@@ -161,7 +163,7 @@ def _next_cursor(rows: Sequence[store.ListedEvent], cursors: Cursors) -> str | N
 
 
 def list_scopes(access: TenantDb, limit: int, cursor: str | None) -> ScopePage:
-    """Scopes in view, newest first."""
+    """The visible scopes, newest first. Raises Malformed for an invalid cursor."""
     cursors = _make_cursors("scopes", access)
     rows = store_scopes.list_newest(access, cursors.decode(cursor), limit)
     page = fit_to_page(ScopeOut.model_validate(vars(row)) for row in rows)
@@ -173,7 +175,7 @@ def list_scopes(access: TenantDb, limit: int, cursor: str | None) -> ScopePage:
 
 
 def get_scope(access: TenantDb, scope_id: UUID) -> ScopeOut:
-    """One scope in view. Raises NotFound."""
+    """One visible scope. Raises NotFound."""
     scope = store_scopes.get_scope(access, scope_id)
     if scope is None:
         raise NotFound
@@ -181,7 +183,7 @@ def get_scope(access: TenantDb, scope_id: UUID) -> ScopeOut:
 
 
 def read_feed(access: TenantDb, scope_id: UUID, after_seq: int, limit: int) -> FeedPage:
-    """A scope's events past a seq, in order: the only feed. Raises NotFound."""
+    """The events of a scope after `after_seq`, in order. Raises NotFound."""
     scope = get_scope(access, scope_id)
     page = fit_to_page(
         map(to_event_out, store.read_feed(access, scope_id, after_seq, limit, PAGE_BYTES))
@@ -195,15 +197,17 @@ def read_feed(access: TenantDb, scope_id: UUID, after_seq: int, limit: int) -> F
 
 
 def get_memory(access: TenantDb, cid: str) -> EventOut:
-    """The earliest event in view whose block has this CID. Raises NotFound."""
+    """The earliest visible event whose block has this CID. Raises NotFound, or Invalid for a
+    malformed CID."""
     return to_event_out(_find_by_cid(access, cid))
 
 
 def get_block(access: TenantDb, cid: str) -> bytes:
-    """The block itself: DAG-CBOR that hashes to the CID. Raises NotFound."""
+    """The DAG-CBOR block that hashes to this CID. Raises NotFound, or Invalid for a malformed
+    CID."""
     event = _find_by_cid(access, cid)
     block = encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in event.edges])
-    assert block_cid(block) == cid, "a block is a view of its row"
+    assert block_cid(block) == cid, "a block is derived from its row"
     return block
 
 
@@ -216,7 +220,8 @@ def _find_by_cid(access: TenantDb, cid: str) -> Event:
 
 
 def get_file(access: TenantDb, blobs: BlobStore, cid: str, seconds: int) -> FileOut:
-    """A URL that fetches a payload for a short while. Raises NotFound."""
+    """A presigned URL of a payload, valid for `seconds`. Raises NotFound, or Invalid for a
+    malformed CID."""
     cid_bytes(cid)
     payload = store.find_payload(access, cid)
     if payload is None:

@@ -1,4 +1,4 @@
-"""Reading events, scopes and memories by CID over HTTP."""
+"""HTTP routes that read events, scopes, memories by CID, and payloads."""
 
 from strandline.config import get_settings
 from strandline.http.app import MediaType, Request, Response, Route, binary_response, json_response
@@ -16,20 +16,20 @@ from strandline.log.schemas import (
 )
 from strandline.schemas import PagingQuery, ParticipantsQuery
 
-# A block never changes, but who may see it can: caches may keep it for their own user only.
+# A block never changes, but its readers can: only a user's own cache may keep it.
 _IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable"}
 _BLOCK_TYPE = MediaType("application/vnd.ipld.raw")
 
 
 def get_event(request: Request) -> Response:
-    """One event, by its id."""
+    """Get one event by its id."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     return json_response(read.get_event(access, request.path_id("event_id")))
 
 
 def query_events(request: Request) -> Response:
-    """Raw events as a rooted tree: the query, its scopes, their events by seq. A page is the newest
-    that fit."""
+    """Query raw events: a tree of the query, its scopes, and their events by seq. A page holds the
+    newest events that fit."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(EventQuery)
     return json_response(
@@ -38,7 +38,7 @@ def query_events(request: Request) -> Response:
 
 
 def list_events(request: Request) -> Response:
-    """Everything in view, newest first."""
+    """List all visible events, newest first."""
     page = request.parse_query(PagingQuery)
     return json_response(
         read.list_events(request.connect_reader(page.participants), page.limit, page.cursor)
@@ -46,7 +46,7 @@ def list_events(request: Request) -> Response:
 
 
 def list_scopes(request: Request) -> Response:
-    """Scopes in view, newest first by when they were made."""
+    """List the visible scopes, newest first by creation time."""
     page = request.parse_query(PagingQuery)
     return json_response(
         read.list_scopes(request.connect_reader(page.participants), page.limit, page.cursor)
@@ -54,14 +54,14 @@ def list_scopes(request: Request) -> Response:
 
 
 def get_scope(request: Request) -> Response:
-    """One scope, by its id: who took part, and how far its log goes."""
+    """Get one scope by its id: its participants and the last seq of its log."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     return json_response(read.get_scope(access, request.path_id("scope_id")))
 
 
 def feed(request: Request) -> Response:
-    """A scope's events after a seq, in order: the only feed. Nothing is missed and nothing comes
-    twice."""
+    """Read a scope's events after a seq, in order. This is the only feed: no event is missed or
+    returned twice."""
     query = request.parse_query(FeedQuery)
     access = request.connect_reader(query.participants)
     return json_response(
@@ -70,13 +70,14 @@ def feed(request: Request) -> Response:
 
 
 def get_memory(request: Request) -> Response:
-    """The earliest event in view with this CID."""
+    """Get the earliest visible event with this CID."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     return json_response(read.get_memory(access, request.path_parameter("cid")))
 
 
 def get_block(request: Request) -> Response:
-    """A memory's block as it is hashed: raw DAG-CBOR, for whoever wants to verify it."""
+    """Get a memory's block as raw DAG-CBOR. These are the bytes that the CID hashes, so that a
+    client can verify them."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     cid = request.path_parameter("cid")
     headers = {"Etag": f'"{cid}"', "X-Content-Type-Options": "nosniff", **_IMMUTABLE}
@@ -84,7 +85,7 @@ def get_block(request: Request) -> Response:
 
 
 def get_file(request: Request) -> Response:
-    """A payload by its CID: a redirect to a presigned URL, which the body names too."""
+    """Get a payload by its CID: a redirect to a presigned URL, which the body contains too."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
     seconds = get_settings().presign_seconds
     file = read.get_file(access, request.resources.blobs, request.path_parameter("cid"), seconds)
@@ -112,7 +113,7 @@ ROUTES = {
         query=ParticipantsQuery,
         response_headers={
             "Etag": "The CID.",
-            "Cache-Control": "For this user's own cache only.",
+            "Cache-Control": "Only this user's own cache may keep it.",
             "X-Content-Type-Options": "`nosniff`.",
         },
     ),

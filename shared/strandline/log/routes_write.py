@@ -1,4 +1,4 @@
-"""Writing over HTTP: one event, or a batch of them."""
+"""HTTP routes that append one event or a batch, and begin an upload."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ _REPLAYED_HEADER = "Idempotent-Replayed"
 
 
 def post_event(request: Request) -> Response:
-    """Append one event: 201 and its receipt, the same for a replay."""
+    """Append one event: 201 and its receipt; a replay returns the same."""
     key = idempotency_key(request)
     (result,) = append_bodies(request, [(request.parse_json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
@@ -35,17 +35,18 @@ def post_event(request: Request) -> Response:
 
 
 def post_batch(request: Request) -> Response:
-    """Append up to 500 events in one transaction: 200 and a result each. An atomic batch that holds
-    a refused item is 422 and stores nothing."""
+    """Append up to 500 events in one transaction: 200 and one result per event. An atomic batch
+    with a refused item is answered 422 and stores nothing."""
     key = idempotency_key(request)
-    batch = validate(BatchRequest, request.parse_json())  # its items are checked one by one
+    batch = validate(BatchRequest, request.parse_json())  # items are validated one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
     results = append_bodies(request, bodies, atomic=batch.atomic)
     items = [_batch_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
         raise Invalid(
-            "events: the batch is atomic and some of it was refused; nothing was stored",
+            "events: the batch is atomic and some items were refused; nothing was stored. Correct "
+            "the items that `results` names, and send it again",
             field="events",
             results=[item.model_dump(mode="json") for item in items],
         )
@@ -54,10 +55,10 @@ def post_batch(request: Request) -> Response:
 
 
 def post_upload(request: Request) -> Response:
-    """Ask where to put a payload that is larger than a request: 201 with a presigned URL for one
-    PUT, 200 if it is stored already. What was put there is the asker's alone to cite, and nobody
-    can fetch it (404), until an event cites it as `blob`: `{"cid"}`. Size and SHA-256 are verified
-    then. Text is indexed as content is, its first 1 MiB."""
+    """Begin the upload of a payload that is larger than a request: 201 with a presigned URL for one
+    PUT, or 200 if it is already stored. Until an event cites the payload as `blob`: `{"cid"}`, only
+    its uploader may cite it and nobody can download it (404). The citation verifies size and
+    SHA-256. Text is indexed like content, its first 1 MiB."""
     resources = request.resources
     access = resources.database.connect_as(make_caller(request.principal), request.deadline)
     upload = begin_upload(
@@ -74,7 +75,8 @@ def post_upload(request: Request) -> Response:
 def append_bodies(
     request: Request, bodies: Sequence[tuple[object, str | None]], *, atomic: bool
 ) -> list[AppendResult]:
-    """Append each body under its Idempotency-Key on behalf of who asks, and count them."""
+    """Append each (body, Idempotency-Key) on behalf of the request's principal, and count the new
+    events as a metric. Raises as `append`."""
     resources = request.resources
     results = append(
         resources.database,
@@ -98,7 +100,8 @@ def _batch_item(result: AppendResult, request_id: str) -> BatchItem:
 
 
 def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
-    """`true` when the whole answer is one given before, else the places of the items that are."""
+    """The header that marks replays: `true` if all results are replays, else the positions of those
+    that are."""
     positions = [n for n, result in enumerate(results) if result.is_replay]
     if not positions:
         return {}
@@ -110,7 +113,7 @@ def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The request's, if it has one. Raises Invalid."""
+    """The request's Idempotency-Key, or None. Raises Invalid."""
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
@@ -125,7 +128,7 @@ ROUTES = {
         body=AppendRequest,
         headers=AppendHeaders,
         response_headers={
-            _REPLAYED_HEADER: "`true` when this event was stored before, under the same key."
+            _REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
         errors=(Forbidden, Conflict),
     ),
@@ -136,7 +139,7 @@ ROUTES = {
         body=BatchRequest,
         headers=AppendHeaders,
         response_headers={
-            _REPLAYED_HEADER: "`true`, or the places of the items that were stored before: `0,2`."
+            _REPLAYED_HEADER: "`true`, or the positions of items that were already stored: `0,2`."
         },
     ),
     "POST /api/v1/uploads": Route(

@@ -32,11 +32,12 @@ from strandline.schemas import (
 MAX_BATCH = 500
 MAX_METADATA_BYTES = 16 * 1024
 MAX_KEY_BYTES = 1024
-"""With tenant, writer and channel a key has to fit into one row of an index: 2,704 bytes."""
+"""Together with tenant, writer and channel, a key must fit into one row of a B-tree index: 2,704
+bytes."""
 MAX_EDGES = 64
 MAX_PARTS = 256
 PAGE_BYTES = 4 * 1024 * 1024
-"""A page ends at this many bytes of content, so that a response stays under 5 MiB."""
+"""A page holds at most this many bytes of content, so that a response stays under 5 MiB."""
 
 type Role = Literal["user", "agent", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
@@ -46,7 +47,7 @@ type RoleIn = Annotated[
     BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
     WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
 ]
-"""A role as callers may say it: `assistant` is another word for `agent`."""
+"""A role in a request. `assistant` is accepted as a synonym of `agent`."""
 _ROLES: Mapping[str, str] = {"assistant": "agent"}
 type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
 
@@ -72,7 +73,7 @@ _MIME_TYPE = re.compile(
 
 
 def _check_mime_type(value: str) -> str:
-    """RFC 6838: it becomes a header when the payload is fetched."""
+    """Check a media type by RFC 6838: it is sent as a header when the payload is downloaded."""
     if not _MIME_TYPE.fullmatch(value):
         raise ValueError("must be like text/plain or text/plain; charset=utf-8")
     return value
@@ -86,8 +87,8 @@ def _normalize_speaker(value: str) -> str:
 
 
 CID_PATTERN = "^b[a-z2-7]{58}$"
-"""The shape of a CIDv1 with sha2-256 in base32; `cid.cid_bytes` decides."""
-# What callers are told of types that a pattern alone does not decide.
+"""The pattern of a CIDv1 with sha2-256 in base32. `cid.cid_bytes` does the full check."""
+# The JSON schema in the API description, for a check that a pattern alone cannot express.
 _MIME_SCHEMA = {
     "type": "string",
     "maxLength": 255,
@@ -110,14 +111,14 @@ type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern
 
 
 class PartIn(RequestModel):
-    """A run of an agent's message that one model wrote."""
+    """A part of an agent's message, written by one model."""
 
     content: str
     model: str | None = Field(default=None, max_length=200)
 
 
 class EdgeIn(RequestModel):
-    """A supporting event, by id or by CID, and how much it supports."""
+    """A link to a supporting event, by id or by CID, with a weight from 0 to 1."""
 
     event_id: UUID | None = None
     cid: Cid | None = None
@@ -125,53 +126,54 @@ class EdgeIn(RequestModel):
 
 
 class BlobIn(RequestModel):
-    """A payload that is stored or uploaded already."""
+    """A reference to a payload that is already stored or uploaded."""
 
     cid: Cid
 
 
 class EventFields(TimestampFields):
-    """What an event says, wherever it is appended."""
+    """The fields of an event, common to every route that appends one."""
 
     role: RoleIn
-    """`assistant` is taken as `agent`."""
+    """`assistant` is accepted as a synonym of `agent`."""
     type: EventType = "message"
     content: str | None = None
-    """The text. Over 64 KiB it is stored as a payload, and stays searchable up to 1 MiB."""
+    """The text. Text over 64 KiB is stored as a payload and is searchable up to 1 MiB."""
     parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
-    """Instead of content, for an agent's message that several models wrote."""
+    """Instead of `content`: the parts of an agent's message that several models wrote."""
     model: str | None = Field(default=None, max_length=200)
-    """The model that wrote an agent's content: short for a single part."""
+    """The model that wrote an agent's `content`. Shorthand for a single part."""
     blob: BlobIn | None = None
-    """Instead of content: a payload by its CID."""
+    """Instead of `content`: a payload, by its CID."""
     mime_type: MimeType | None = None
-    """Of the payload, or of content: kept with the event."""
+    """The media type of the payload or of `content`, stored with the event."""
     name: str | None = Field(default=None, max_length=1024)
     """A file name for the payload."""
     speaker: Participant | None = None
-    """Who says it; one of the participants. Found by itself where only one can be meant."""
+    """The participant who speaks. May be left out where only one participant fits the role."""
     channel: Channel = "http"
     source_event_key: SourceKey | None = None
-    """The caller's own key for this event; the same (channel, key) is stored once."""
+    """The caller's own key for this event. The same (channel, key) is stored only once."""
     metadata: Metadata = Field(default_factory=dict)
     edges: list[EdgeIn] = Field(default_factory=list[EdgeIn], max_length=MAX_EDGES)
     stop_reason: StopReason | None = None
     tenant_id: str | None = None
-    """May repeat the credential's tenant; another is refused."""
+    """The credential's tenant, if given. Any other value is refused."""
     user_id: str | None = None
-    """May repeat the credential's user; another is refused."""
+    """The credential's user, if given. Any other value is refused."""
 
 
 class AppendRequest(EventFields):
-    """One canonical event."""
+    """An event to append."""
 
     participants: Participants
-    """Everybody who took part; the exact set names the scope."""
+    """Everybody who took part. The exact set determines the scope."""
     session_id: SessionId | None = None
 
 
 class _BatchItemSchema:
-    """An item of a batch is validated by itself, so that it fails alone; its type is told."""
+    """The JSON schema of a batch item. Each item is validated on its own, so that one invalid item
+    does not fail the others; the API description still shows its type."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -181,31 +183,33 @@ class _BatchItemSchema:
 
 
 class BatchRequest(RequestModel):
-    """Up to 500 events in one transaction, each on its own unless `atomic`."""
+    """Up to 500 events, stored in one transaction. Each succeeds or fails on its own, unless
+    `atomic`."""
 
     events: list[Annotated[Any, _BatchItemSchema]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
-    """All or none."""
+    """Store either all events or none."""
 
 
 class FeedQuery(ParticipantsQuery):
     """Query string of a scope's feed."""
 
     after_seq: Count = Field(default=0, ge=0, le=2**63 - 1)
-    """The last seq that is known; 0 for none."""
+    """The last `seq` that the caller already has; 0 for none."""
     limit: Count = Field(default=100, ge=1, le=500)
-    """At most so many."""
+    """The maximum number of results."""
 
 
 class AppendHeaders(RequestModel):
     """Headers of an append."""
 
     idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
-    """A key of channel `http` for this request; in a batch the key of item i is `<key>#i`."""
+    """A source event key in channel `http` for this request. In a batch, item i has the key
+    `<key>#i`."""
 
 
 class Filters(RequestModel):
-    """What a read may be narrowed by; everything given must hold."""
+    """Filters of a read. An event must match all that are given."""
 
     session_id: SessionId | None = None
     channel: Channel | None = None
@@ -214,33 +218,34 @@ class Filters(RequestModel):
     speaker: Annotated[Participant, AfterValidator(_normalize_speaker)] | None = None
     origin: Origin | None = None
     since: Moment | None = None
-    """From here on, by occurred_at, else recorded_at."""
+    """Inclusive lower bound of `occurred_at`, or of `recorded_at` where `occurred_at` is absent."""
     until: Moment | None = None
-    """Before here."""
+    """Exclusive upper bound of the same time."""
     metadata: Metadata | None = None
-    """Contained in the event's metadata."""
+    """A JSON object that the event's metadata must contain."""
 
     def to_filter(self) -> Mapping[str, object]:
-        """The fields given, as JSON values."""
+        """The filters that are set, by field name, as JSON values."""
         names = type(self).model_fields.keys() & Filters.model_fields.keys()
         return self.model_dump(mode="json", exclude_none=True, include=set(names))
 
 
 class EventQuery(Filters):
-    """Raw events by who took part and what they say."""
+    """A query for raw events, by participants and content."""
 
     participants: Participants | None = None
-    """On whose behalf is read: only what all of them took part in. A bound user joins by itself."""
+    """The participants to read for: only events in which all of them took part. A bound user is
+    added automatically."""
     scope_id: UUID | None = None
     text: str | None = Field(default=None, min_length=1, max_length=1000)
-    """Words the event's own text must hold, as in a web search: "a phrase", -without."""
+    """Words that the event's text must contain, in web search syntax: "a phrase", -without."""
     limit: int = Field(default=50, ge=1, le=500, strict=True)
-    """At most so many."""
+    """The maximum number of results."""
     cursor: str | None = Field(default=None, max_length=4096)
 
 
 class BlobOut(ResponseModel):
-    """A payload that an event holds: its address, size in bytes, type and file name."""
+    """The payload of an event: CID, size in bytes, media type and file name."""
 
     cid: str
     size: int
@@ -249,7 +254,7 @@ class BlobOut(ResponseModel):
 
 
 class Receipt(ResponseModel):
-    """What an append acknowledges; the same again for a replay."""
+    """The acknowledgement of an append. A replay returns the same receipt."""
 
     event_id: UUID
     cid: str | None
@@ -260,23 +265,23 @@ class Receipt(ResponseModel):
 
 
 class UploadRequest(RequestModel):
-    """A payload that the caller is going to put into the store by itself."""
+    """A payload that the caller will upload to the object store."""
 
     size: int = Field(ge=1, strict=True)
-    """Its length in bytes."""
+    """The payload's length in bytes."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
-    """Its SHA-256 in hex. Give this or `cid`."""
+    """The payload's SHA-256 in hex. Give either this or `cid`."""
     cid: Cid | None = None
-    """Its CID: version 1, raw, sha2-256, base32."""
+    """The payload's CID: version 1, raw, sha2-256, base32."""
     mime_type: MimeType | None = None
-    """For events that cite it and name none; text is indexed when it is cited."""
+    """The default media type of events that cite the payload. Text is indexed when it is cited."""
     name: str | None = Field(default=None, max_length=1024)
-    """A file name, for events that cite it and name none."""
+    """The default file name of events that cite the payload."""
 
 
 class UploadOut(ResponseModel):
-    """Where and how to put the payload. An event may cite it (`blob: {"cid"}`) once it is there;
-    until one does nobody can fetch it."""
+    """Where and how to upload the payload. An event may cite it (`blob: {"cid"}`) once it is
+    uploaded; until then nobody can download it."""
 
     upload_id: UUID
     cid: str
@@ -284,16 +289,16 @@ class UploadOut(ResponseModel):
     method: Literal["PUT"] = "PUT"
     url: str
     headers: dict[str, str]
-    """To be sent exactly so: they are signed. The store answers 400 to other bytes, 403 to another
-    length, and 412 when the payload is there already."""
+    """Send these headers unchanged: they are signed. The store answers 400 to other bytes, 403 to
+    another length, and 412 when the payload is already uploaded."""
     expires_at: datetime
-    """The URL holds until then; the same request gives a fresh one."""
+    """When the URL expires. The same request returns a new one."""
     cite_until: datetime
-    """What no event cites until then is removed."""
+    """The upload is removed at this time unless an event cites it before."""
 
 
 class UploadStored(ResponseModel):
-    """The payload is stored already and this credential may cite it: there is nothing to put."""
+    """The payload is already stored and this credential may cite it: no upload is needed."""
 
     cid: str
     size: int
@@ -301,7 +306,8 @@ class UploadStored(ResponseModel):
 
 
 class BatchItem(ResponseModel):
-    """One item's result: `status` is what it would have been alone."""
+    """The result of one item. `status` is the HTTP status that a single append would have
+    returned."""
 
     status: int
     event: Receipt | None = None
@@ -309,16 +315,17 @@ class BatchItem(ResponseModel):
 
 
 class BatchAnswer(ResponseModel):
-    """A batch's results, in the order of its items."""
+    """The results of a batch, in the order of its items."""
 
     stored: int
-    """Items that are in the log now, replays included."""
+    """The number of items that are in the log now, including replays."""
     failed: int
     results: list[BatchItem]
 
 
 class EdgeOut(ResponseModel):
-    """A supporting event, what the block commits to, and how much it supports."""
+    """A link to a supporting event: its id, the CID that the memory block contains, and the
+    weight."""
 
     event_id: UUID
     cid: str
@@ -326,17 +333,17 @@ class EdgeOut(ResponseModel):
 
 
 class PartOut(ResponseModel):
-    """A run of an agent's message, and the model that wrote it."""
+    """A part of an agent's message, and the model that wrote it."""
 
     content: str | None
-    """Absent where the text lies in a payload."""
+    """Null where the text is stored as a payload."""
     chars: int
-    """How many characters of the text this run is."""
+    """The length of this part in characters."""
     model: str | None
 
 
 class EventOut(ResponseModel):
-    """An event as its readers see it."""
+    """An event in a response."""
 
     event_id: UUID
     cid: str | None
@@ -362,20 +369,20 @@ class EventOut(ResponseModel):
 
 
 class ScopeEvents(ResponseModel):
-    """A scope's share of a tree."""
+    """The events of one scope in a tree."""
 
     scope_id: UUID
     participants: list[str]
     events: list[EventOut]
-    """By seq."""
+    """In order of `seq`."""
 
 
 class EventTree(ResponseModel):
-    """A rooted tree: the query, its scopes, their events."""
+    """Events as a tree: the query, its scopes, and the events of each scope."""
 
     query: Mapping[str, Any]
     mark: str
-    """The database snapshot this answer and its further pages show."""
+    """The database snapshot that this page and all later pages show."""
     scopes: list[ScopeEvents]
     next_cursor: str | None
 
@@ -388,18 +395,18 @@ class EventPage(ResponseModel):
 
 
 class FeedPage(ResponseModel):
-    """A scope's events after a seq, in order, gapless."""
+    """The events of a scope after a `seq`, in order and without gaps."""
 
     scope_id: UUID
     last_seq: int
-    """The scope's high-water mark when this was read."""
+    """The scope's last `seq` at the time of the read."""
     events: list[EventOut]
     next_after_seq: int
-    """Ask again with this; nothing is missed and nothing comes twice."""
+    """Send this as `after_seq` in the next request. No event is missed or returned twice."""
 
 
 class ScopeOut(ResponseModel):
-    """Who took part, and how far the scope's log goes."""
+    """A scope: its participants and the last `seq` of its log."""
 
     scope_id: UUID
     participants: list[str]
@@ -416,7 +423,7 @@ class ScopePage(ResponseModel):
 
 
 class FileOut(ResponseModel):
-    """Where a payload can be fetched for a short while."""
+    """A presigned URL of a payload, valid for a short time."""
 
     cid: str
     url: str

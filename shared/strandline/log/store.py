@@ -1,4 +1,4 @@
-"""The log: append, and every way to read events back."""
+"""SQL for events: append them, and read them back."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,8 @@ from strandline.log.fulltext import sanitize_for_parser
 
 @dataclass(frozen=True)
 class AppendOutcome:
-    """What became of an item: created, replayed, conflict, or a refusal's code."""
+    """What the database did with an item. `outcome` is created, replayed, conflict, or a refusal's
+    code."""
 
     n: int
     outcome: str
@@ -45,14 +46,14 @@ _FIELD_READERS: Sequence[Callable[[str], Any]] = (
     json.loads,
     "t".__eq__,
 )
-"""How each field of Outcome is read from Postgres' text."""
+"""Converts each field of AppendOutcome, in order, from Postgres' text format."""
 
 
 def append_events(
     access: TenantDb, items: Sequence[NewEvent], atomic: bool
 ) -> Sequence[AppendOutcome]:
-    """Store the items, one function call in one round trip. Where one item of an atomic call is
-    neither created nor replayed, nothing was stored."""
+    """Store the items by one function call in one round trip; one outcome per item. If `atomic` and
+    any item is neither created nor replayed, nothing is stored."""
     document = _dump_items([item.as_json() for item in items])
     rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
@@ -75,8 +76,8 @@ class _Rejection:
 
 
 def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int, str | None]:
-    """The items that an append would not store, as the log stands, by their n: why it would refuse
-    each, or nothing where its key is there already."""
+    """The items that an append would not store as the log stands, by item number: the code of the
+    refusal, or None where the item's key is already stored."""
     rows = access.fetch(
         _Rejection,
         """
@@ -101,7 +102,8 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
 
 @dataclass(frozen=True)
 class EdgeTarget:
-    """What an edge points at, seen by every reader of the citing event; or nothing."""
+    """The target of an edge, if every reader of the citing event may see it; else None. `place` is
+    the edge's position in the query."""
 
     place: int
     event_id: UUID | None
@@ -111,8 +113,8 @@ class EdgeTarget:
 def find_edge_targets(
     access: TenantDb, edges: Sequence[Mapping[str, object]]
 ) -> Sequence[EdgeTarget]:
-    """Find edges' targets: `edges` holds {event_id?, cid?, participants}; the answer keeps their
-    order. A CID alone means the earliest event that all participants may see."""
+    """Find the targets of edges, in their order. `edges` holds {event_id?, cid?, participants}. A
+    CID alone means the earliest event with it that all participants may see."""
     return access.fetch(
         EdgeTarget,
         """
@@ -136,7 +138,7 @@ def find_edge_targets(
 
 @dataclass(frozen=True)
 class Event:
-    """An event as it lies in the log, with its edges."""
+    """An event as stored in the log, with its edges."""
 
     event_id: UUID
     scope_id: UUID
@@ -167,7 +169,7 @@ class Event:
 
 
 def get_event(access: TenantDb, event_id: UUID) -> Event | None:
-    """One event in view."""
+    """One visible event, or None."""
     rows = access.fetch(
         Event,
         """
@@ -179,7 +181,7 @@ def get_event(access: TenantDb, event_id: UUID) -> Event | None:
 
 
 def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
-    """The earliest event in view whose block has this CID: a CID is not unique."""
+    """The earliest visible event whose block has this CID, or None. A CID is not unique."""
     rows = access.fetch(
         Event,
         """
@@ -192,7 +194,7 @@ def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
 
 @dataclass(frozen=True)
 class Payload:
-    """A payload that the asker may fetch."""
+    """A payload that the caller may download; `size` is in bytes."""
 
     cid: str
     size: int
@@ -201,7 +203,7 @@ class Payload:
 
 
 def find_payload(access: TenantDb, cid: str) -> Payload | None:
-    """The payload of an event in view, or one that this writer uploaded."""
+    """The payload of a visible event, or one that this writer uploaded; else None."""
     rows = access.fetch(
         Payload,
         """
@@ -211,7 +213,7 @@ def find_payload(access: TenantDb, cid: str) -> Payload | None:
         union all
         (select b.cid, b.size, null, null from blobs b
          where b.tenant_id = current_tenant() and b.cid = %(cid)s and b.writer = current_writer()
-            and current_viewer() = array[b.writer])  -- nobody else listens; never for '*'
+            and current_viewer() = array[b.writer])  -- the writer alone reads; never for '*'
         limit 1
         """,
         {"cid": cid},
@@ -221,7 +223,7 @@ def find_payload(access: TenantDb, cid: str) -> Payload | None:
 
 @dataclass(frozen=True)
 class PayloadDescription:
-    """Under which type and name an event holds its payload."""
+    """The media type and file name under which an event holds its payload."""
 
     event_id: UUID
     mime_type: str | None
@@ -229,7 +231,8 @@ class PayloadDescription:
 
 
 def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
-    """The payloads' types and names of these events, as far as they are in view."""
+    """The media types and file names of these events' payloads, for those of the events that are
+    visible."""
     return access.fetch(
         PayloadDescription,
         "select event_id, mime_type, file_name from events"
@@ -240,15 +243,16 @@ def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[P
 
 @dataclass(frozen=True)
 class ListedEvent(Event):
-    """An event on a page, and the database snapshot that the page shows."""
+    """An event on a page of a list, with the database snapshot that the list shows."""
 
     pg_snapshot: str
     available: int
-    """How many there were before the page was cut: one more than asked for tells of a next page."""
+    """The number of events found before the page was cut. One more than the limit means that there
+    is a next page."""
 
 
 MAX_LISTED_SCOPES = 200
-"""A view of more scopes than this is wide: no list looks into all of them."""
+"""A view of more scopes than this is wide: lists do not read each of its scopes."""
 
 
 def list_newest(
@@ -261,10 +265,10 @@ def list_newest(
     limit: int,
     page_bytes: int,
 ) -> SnapshotRead[ListedEvent]:
-    """Events in view, newest first (by scope and seq where the clock says nothing), from `after`
-    on; a page ends at `limit` events or `page_bytes` of content. Further pages see the snapshot of
-    the first. A session narrows the view to its scopes. Of a wide view, or an admin's without
-    scopes to list, the tenant's newest events come first."""
+    """The visible events after the position `after`, newest first; events of the same time are
+    ordered by scope and seq. A page ends at `limit` events or `page_bytes` of content. Later pages
+    show the database snapshot of the first. A session limits the view to its scopes. For a wide
+    view, or an admin's without a list of scopes, the tenant's newest events are read first."""
     return access.read_snapshot(
         ListedEvent,
         """
@@ -321,7 +325,7 @@ def list_newest(
 def read_feed(
     access: TenantDb, scope_id: UUID, after_seq: int, limit: int, page_bytes: int
 ) -> Sequence[Event]:
-    """A scope's events past `after_seq` by seq: at most `limit`, or `page_bytes` of content."""
+    """A scope's events after `after_seq`, in order: at most `limit`, or `page_bytes` of content."""
     return access.fetch(
         Event,
         """

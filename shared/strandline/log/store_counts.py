@@ -1,4 +1,4 @@
-"""How much there is and how much waits: counters of one tenant, none of anybody's words."""
+"""SQL for one tenant's counters: what is stored and what is pending. No content is read."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,22 @@ from strandline.log.store_work import STUCK_ATTEMPTS
 
 @dataclass(frozen=True)
 class DueWork:
-    """Work that waits in one tenant."""
+    """The pending work of one tenant."""
 
     scopes: int
     stuck: int
-    """Scopes of it that were put off five times in a row."""
+    """Scopes of these that were postponed five times in a row."""
     seconds: float
-    """For how long the longest of it has been due."""
+    """How long the oldest work has been due, in seconds."""
     unembedded_seconds: float
-    """How old the oldest event is that has no vector yet, of the scopes that have work at all."""
+    """The age of the oldest event without a vector, among scopes with pending work."""
     unfolded_seconds: float
-    """How old the oldest is that was not gone through for chains, likewise."""
+    """The age of the oldest event that is not folded into chains, likewise."""
 
 
 def read_due_work(access: TenantDb, space: str) -> DueWork:
-    """What is due now, whether or not somebody works on it. Of a scope with work two events are
-    looked up by their place: the next to embed and the next to fold."""
+    """Read the work that is due now, leased or not. For each scope with work it looks up two events
+    by seq: the next to embed and the next to fold."""
     (row,) = access.fetch(
         DueWork,
         """
@@ -54,16 +54,16 @@ def read_due_work(access: TenantDb, space: str) -> DueWork:
 
 @dataclass(frozen=True)
 class BackgroundFailures:
-    """What of a tenant's background work somebody has to look at."""
+    """Failures of a tenant's background work that an operator must look at."""
 
     scopes_stuck: int
-    """Scopes whose work was put off five times in a row."""
+    """Scopes whose work was postponed five times in a row."""
     jobs_failed: int
-    """Jobs that failed and were not tried again, of those that are kept (30 days)."""
+    """Failed jobs of the last 30 days that were not tried again."""
 
 
 def count_failures(access: TenantDb) -> BackgroundFailures:
-    """What of the asker's tenant's background work fails."""
+    """Count the failures of the tenant's background work."""
     (row,) = access.fetch(
         BackgroundFailures,
         """
@@ -77,32 +77,32 @@ def count_failures(access: TenantDb) -> BackgroundFailures:
 
 @dataclass(frozen=True)
 class Counters:
-    """A tenant in numbers, read at one moment."""
+    """A tenant's counters, read in one database snapshot."""
 
     events: int
-    """Ever appended."""
+    """All events that were ever appended."""
     scopes: int
     events_not_embedded: int
     events_not_folded: int
-    """Not gone through for chains yet."""
+    """Events that are not folded into chains yet."""
     chains_active: int
     chains_rejected: int
-    """Kept out of listings for what little they hold."""
+    """Chains that the quality gate keeps out of lists."""
     chains_archived: int
     recalls_not_folded: int
-    """Of chains, and not part of their strength yet."""
+    """Recalls of chains that are not added to the chains' strength yet."""
     oldest_recall_seconds: float
-    """How long the oldest of these has waited."""
+    """How long the oldest of these recalls has waited."""
     stored_bytes: int
-    """Content, metadata and payloads, as the quota counts them."""
+    """Bytes of content, metadata and payloads, as the quota counts them."""
     jobs_failed: int
-    """Not tried again since, of those that are kept (30 days)."""
+    """Failed jobs of the last 30 days that were not tried again."""
     breakers_open: int
-    """Language models that are left alone for now."""
+    """Language models whose circuit breaker is open."""
 
 
 def read_counters(access: TenantDb, space: str) -> Counters:
-    """A tenant's counters; from its scopes and chains, never from its events."""
+    """Read a tenant's counters from its scopes and chains, never from its events."""
     (row,) = access.fetch(
         Counters,
         """

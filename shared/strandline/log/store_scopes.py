@@ -1,4 +1,4 @@
-"""Scopes: who took part in what, and how far each scope's log goes."""
+"""SQL for scopes: their participants and the last `seq` of their logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class Scope:
-    """A scope in view."""
+    """A scope that the caller can see."""
 
     scope_id: UUID
     participants: list[str]
@@ -22,13 +22,13 @@ class Scope:
 
 @dataclass(frozen=True)
 class ListedScope(Scope):
-    """A scope on a page, and the database snapshot that the page shows."""
+    """A scope on a page of a list, with the database snapshot that the list shows."""
 
     pg_snapshot: str
 
 
 def get_scope(access: TenantDb, scope_id: UUID) -> Scope | None:
-    """One scope in view."""
+    """One visible scope; None if there is none with this id."""
     rows = access.fetch(
         Scope,
         "select scope_id, participants, last_seq, last_recorded_at, created_at from scopes"
@@ -44,7 +44,7 @@ class _ScopeId:
 
 
 def list_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID]:
-    """The next scopes after this one, by id."""
+    """The ids of up to `limit` scopes after `last`, in order; from the first for None."""
     rows = access.fetch(
         _ScopeId,
         "select scope_id from scopes where tenant_id = current_tenant()"
@@ -55,7 +55,8 @@ def list_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID
 
 
 def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedScope]:
-    """Scopes in view, newest first; further pages see the snapshot of the first."""
+    """The visible scopes, newest first. Later pages show the database snapshot of the first
+    page."""
     return access.fetch(
         ListedScope,
         """

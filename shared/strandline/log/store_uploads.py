@@ -1,4 +1,4 @@
-"""Uploads that were asked for: their writer's alone until an event cites them."""
+"""SQL for uploads. An upload is visible to its writer alone until an event cites it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,18 @@ from strandline.tenants.store import list_tenant_ids
 
 @dataclass(frozen=True)
 class PayloadStatus:
-    """What this writer's transactions know of a CID: that it may be cited, an upload, or nothing.
-    Of several uploads each has a row, the newest first: where the CID is first asked for and is not
-    citable. Elsewhere the newest stands for all."""
+    """What the database knows of a cited CID, for this writer: that it may be cited, an upload, or
+    nothing.
+
+    Where a CID has several uploads, each has a row, newest first: at the first citation of a CID
+    that is not citable. At later citations of the CID, the newest upload stands for all.
+    """
 
     place: int
     cid: str
     citable: bool
     held_as: str | None
-    """The type under which the earliest event holds it that names one."""
+    """The media type of the earliest event that holds this payload and names a type."""
     upload_id: UUID | None
     size: int | None
     mime_type: str | None
@@ -32,8 +35,9 @@ class PayloadStatus:
 def look_up_payloads(
     access: TenantDb, payloads: Sequence[Mapping[str, object]]
 ) -> Sequence[PayloadStatus]:
-    """Look up what requests cite: `payloads` holds {place, cid, participants}. Citable is what
-    append lets through; of another writer's uploads nothing is known."""
+    """Look up the payloads that requests cite. `payloads` holds {place, cid, participants}; `place`
+    is the item's number in the request. A CID is citable if append accepts it. Uploads of other
+    writers are invisible."""
     return access.fetch(
         PayloadStatus,
         """
@@ -41,7 +45,7 @@ def look_up_payloads(
             select w.place, w.cid, citable.found is not null as citable, held.mime_type as held_as
             from jsonb_to_recordset(%(wanted)s::jsonb)
                 as w (place int, cid text, participants text[])
-            left join lateral (  -- by address, however many CIDs the planner takes these for
+            left join lateral (  -- forces index lookups, whatever the planner's estimate
                 (select 1 as found from blobs b
                  where b.tenant_id = current_tenant() and b.cid = w.cid
                     and b.writer = current_writer())
@@ -75,7 +79,7 @@ def look_up_payloads(
 
 @dataclass(frozen=True)
 class PendingUpload:
-    """An upload under way."""
+    """An upload that was announced and has not expired."""
 
     upload_id: UUID
     remove_at: datetime
@@ -83,16 +87,17 @@ class PendingUpload:
 
 @dataclass(frozen=True)
 class UploadStatus:
-    """How it stands with a payload that a writer wants to upload."""
+    """What the database knows of a payload that a writer wants to upload."""
 
     stored_size: int | None
-    """Its size where this writer may cite it already, whoever takes part."""
+    """The payload's size in bytes, if this writer may already cite it, whoever the participants
+    are."""
     upload_id: UUID | None
     remove_at: datetime | None
 
     @property
     def pending_upload(self) -> PendingUpload | None:
-        """The same upload, asked for before."""
+        """The same upload, if it was announced before."""
         if self.upload_id is None or self.remove_at is None:
             return None
         return PendingUpload(self.upload_id, self.remove_at)
@@ -101,7 +106,8 @@ class UploadStatus:
 def find_upload_status(
     access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
 ) -> UploadStatus:
-    """Is the payload stored already, or is the same upload under way for `seconds` at least?"""
+    """Find out whether the payload is already stored, or the same upload is pending for at least
+    `seconds` more."""
     (status,) = access.fetch(
         UploadStatus,
         """
@@ -131,7 +137,7 @@ def find_upload_status(
 def create_upload(
     access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
 ) -> PendingUpload:
-    """Note an upload of this writer, to be removed after `seconds`."""
+    """Record an upload of this writer, to be removed after `seconds`."""
     (upload,) = access.fetch(
         PendingUpload,
         """
@@ -154,7 +160,7 @@ def create_upload(
 
 
 def list_tenants(connection: Connection) -> list[str]:
-    """Tenants with uploads past their time."""
+    """List the tenants that have expired uploads."""
     return list_tenant_ids(connection, "select * from tenants_with_uploads(now())", ())
 
 
@@ -164,7 +170,8 @@ class _Writer:
 
 
 def list_writers(access: TenantDb, limit: int) -> list[str]:
-    """Who has uploads past their time in this tenant: for background work alone."""
+    """List up to `limit` writers with expired uploads in this tenant. Only background work may call
+    it."""
     rows = access.fetch(
         _Writer, "select * from writers_of_uploads(now(), %(limit)s)", {"limit": limit}
     )
@@ -177,7 +184,7 @@ class _UploadId:
 
 
 def list_expired(access: TenantDb, limit: int) -> list[UUID]:
-    """This writer's uploads past their time, the longest first."""
+    """List up to `limit` expired uploads of this writer, the longest expired first."""
     rows = access.fetch(
         _UploadId,
         "select upload_id from uploads where writer = current_writer() and remove_at <= now()"
@@ -188,7 +195,8 @@ def list_expired(access: TenantDb, limit: int) -> list[UUID]:
 
 
 def delete_uploads(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
-    """Remove these uploads of this writer, whose objects are gone."""
+    """Delete the rows of these expired uploads of this writer. Their objects must already be
+    removed."""
     with access.transaction():
         access.execute(
             "delete from uploads where upload_id = any (%(upload_ids)s) and remove_at <= now()",

@@ -1,4 +1,5 @@
-"""What is due in the background: scopes with events past their last vector, and their leases."""
+"""SQL for background work: scopes with events past their last vector or fold, and the leases on
+them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,20 +14,20 @@ from strandline.db.database import Connection, TenantDb
 from strandline.tenants.store import list_tenant_ids
 
 STUCK_ATTEMPTS = 5
-"""So many tries in a row that got no further make a scope's work stuck: somebody must look."""
+"""A scope's work is stuck after this many attempts in a row without progress: an operator must look
+at it."""
 LEASE_SECONDS = 120
-"""How long a scope's work belongs to one worker: a batch takes seconds, a dead worker's scope is
-taken up again by the sweep."""
+"""How long a lease lasts: a batch takes seconds, and the sweep takes over a dead worker's scope."""
 
 
 def list_tenants(connection: Connection, space: str) -> list[str]:
-    """Tenants with work due, or with events that have no vector in this space."""
+    """List the tenants with work that is due, or with events that have no vector in this space."""
     return list_tenant_ids(connection, "select * from tenants_with_work(%s, now())", (space,))
 
 
 def enqueue_unfinished(access: TenantDb, space: str) -> int:
-    """Name every scope whose vectors in this space, or whose fold, end before its log, as due;
-    gives how many were not named yet."""
+    """Enqueue every scope whose vectors in this space, or whose fold, end before its log. Returns
+    how many were not in the queue yet."""
     return access.execute(
         """
         insert into scope_work (tenant_id, scope_id, participants, due_at)
@@ -34,7 +35,7 @@ def enqueue_unfinished(access: TenantDb, space: str) -> int:
         from scopes s
         left join scope_progress p on p.scope_id = s.scope_id and p.space = %(space)s
         where s.last_seq > coalesce(p.embedded_seq, 0) or s.last_seq > s.folded_seq
-        order by s.scope_id  -- as append does: crossing inserts meet in one order
+        order by s.scope_id  -- the same order as append's, so that they cannot deadlock
         on conflict do nothing
         """,
         {"space": space},
@@ -43,24 +44,24 @@ def enqueue_unfinished(access: TenantDb, space: str) -> int:
 
 @dataclass(frozen=True)
 class ScopeLease:
-    """A scope that is ours for a while."""
+    """A scope whose work this worker has leased."""
 
     scope_id: UUID
     participants: list[str]
     attempts: int
-    """Tries before this one, in a row, that got no further."""
+    """Earlier attempts in a row that made no progress."""
     last_error: str | None
 
 
 def lease_scopes(
     access: TenantDb, scope_ids: Sequence[UUID] | None, limit: int
 ) -> Sequence[ScopeLease]:
-    """Take due scopes that nobody works on: the ones named, or the longest due. It is a try from
-    now on: a worker that is killed in it cannot say that it failed."""
+    """Lease due scopes that no worker has: those in `scope_ids`, or for None those due longest. The
+    attempt is counted now: a worker that is killed cannot report a failure."""
     return access.fetch(
         ScopeLease,
         """
-        with due as materialized (  -- once: a plan that asked again would get the next ones
+        with due as materialized (  -- once: evaluated again, it would lease the next ones
             select scope_id from scope_work
             where due_at <= now() and leased_until <= now()
                 and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
@@ -80,7 +81,7 @@ def lease_scopes(
 
 @dataclass(frozen=True)
 class UnembeddedEvent:
-    """An event without a vector in the space that is asked for."""
+    """An event without a vector in the requested space."""
 
     event_id: UUID
     scope_id: UUID
@@ -98,7 +99,7 @@ class UnembeddedEvent:
 def list_unembedded(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, limit: int
 ) -> Sequence[UnembeddedEvent]:
-    """The next events of these scopes to embed, scope by scope and by seq."""
+    """The next events of these scopes to embed, by scope and seq."""
     return access.fetch(
         UnembeddedEvent,
         """
@@ -106,7 +107,7 @@ def list_unembedded(
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
         from unnest(%(scope_ids)s) scope_id
-        left join lateral (  -- by index, however many scopes the planner takes these for
+        left join lateral (  -- forces the index, whatever the planner's estimate
             select p.embedded_seq from scope_progress p
             where p.scope_id = scope_id.scope_id and p.space = %(space)s offset 0) p on true
         cross join lateral (
@@ -122,7 +123,7 @@ def list_unembedded(
 
 @dataclass(frozen=True)
 class CachedVector:
-    """A text's vector, known from before."""
+    """The cached vector of a text."""
 
     text_hash: bytes
     embedding: str
@@ -131,7 +132,8 @@ class CachedVector:
 def read_cached_vectors(
     access: TenantDb, space: str, hashes: Sequence[bytes]
 ) -> Mapping[bytes, str]:
-    """Vectors of texts that were embedded before, as Postgres writes them."""
+    """The cached vectors of texts, by hash, in Postgres' text format. Texts that are not cached are
+    absent."""
     rows = access.fetch(
         CachedVector,
         "select text_hash, embedding::text from embedding_cache"
@@ -142,8 +144,8 @@ def read_cached_vectors(
 
 
 def make_due_now(access: TenantDb, scope_id: UUID) -> bool:
-    """A scope's work is due now, unless somebody is at it; False where it has none. In a
-    transaction."""
+    """Make a scope's work due now, without touching its lease. Returns False where it has no work.
+    Call it in a transaction."""
     return bool(
         access.execute(
             "update scope_work set due_at = least(due_at, now()) where scope_id = %(scope_id)s",
@@ -155,7 +157,7 @@ def make_due_now(access: TenantDb, scope_id: UUID) -> bool:
 def list_refused(
     access: TenantDb, scope_id: UUID, space: str, limit: int
 ) -> Sequence[UnembeddedEvent]:
-    """Events of a scope whose vector in this space was refused."""
+    """The events of a scope whose vector in this space was refused, by seq."""
     return access.fetch(
         UnembeddedEvent,
         """
@@ -172,7 +174,7 @@ def list_refused(
 
 
 def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVector"]) -> int:
-    """Put vectors where there were refusals; gives how many. In a transaction."""
+    """Replace refusals by vectors; returns how many. Call it in a transaction."""
     return access.execute(
         """
         update event_vectors v
@@ -187,7 +189,7 @@ def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVecto
 
 
 class EventVector(NamedTuple):
-    """An event's vector, or why it has none."""
+    """An event's vector in Postgres' text format, or the reason why it has none."""
 
     event: UnembeddedEvent
     text_hash: bytes
@@ -196,16 +198,16 @@ class EventVector(NamedTuple):
 
 
 def vector_to_text(vector: list[float]) -> str:
-    """A vector as Postgres reads it."""
+    """A vector in Postgres' text format."""
     return HalfVector(vector).to_text()
 
 
 def store_vectors(
     access: TenantDb, space: str, vectors: Sequence[EventVector], events: Sequence[UnembeddedEvent]
 ) -> None:
-    """Store the vectors of `events`, and that their scopes are embedded so far; doing it twice
-    changes nothing. The events are as `unembedded` gave them: of each scope the next ones. Only
-    erased events among them may be without a vector."""
+    """Store the vectors of `events` and the progress of their scopes. Idempotent. `events` must be
+    as `list_unembedded` returned them: the next ones of each scope. Only erased events among them
+    may lack a vector. Call it in a transaction."""
     params: dict[str, object] = {"space": space, "rows": json.dumps(_rows(vectors))}
     access.execute(
         """
@@ -232,7 +234,7 @@ def store_vectors(
         params,
     )
     last_events = {event.scope_id: event for event in events}
-    access.execute(  # still at work: the lease goes on
+    access.execute(  # still working: extend the lease
         "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
         " where scope_id = any (%(scope_ids)s)",
         {"seconds": LEASE_SECONDS, "scope_ids": list(last_events)},
@@ -274,8 +276,8 @@ def _rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
 
 
 def renew_lease(access: TenantDb, scope_id: UUID) -> None:
-    """The fold got further: the lease, where there is one, begins anew, and what failed before
-    counts no more."""
+    """Record that the fold made progress: extend the lease, if there is one, and reset the
+    attempts."""
     access.execute(
         "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s),"
         " attempts = 0 where scope_id = %(scope_id)s and leased_until > now()",
@@ -286,10 +288,10 @@ def renew_lease(access: TenantDb, scope_id: UUID) -> None:
 def release_leases(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
 ) -> int:
-    """End leases: a scope's work is gone if its vectors and its fold reach the log's end, else due
-    at once; gives how many are gone. Where the work `made_progress` what is left of it is due
-    since now: it is not overdue, as what fails is. The scopes' locks, taken in their one order,
-    make this and an append that turns a scope dirty see each other."""
+    """End leases. A scope's work is removed if its vectors and its fold reach the end of its log,
+    else it is due at once; returns how many were removed. If the work `made_progress`, the rest is
+    due from now: it is not overdue, as failed work is. Locking the scopes, always in the same
+    order, makes this and an append that makes a scope dirty see each other."""
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,
@@ -321,8 +323,8 @@ def release_leases(
 def postpone(
     access: TenantDb, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
 ) -> None:
-    """Give leases back after a failure, or to wait (which is no try), to be tried again in
-    `seconds`; the reason is kept."""
+    """Return leases, to be tried again in `seconds`: after a failure, or to wait (which does not
+    count as an attempt). The reason is stored."""
     access.execute(
         "update scope_work set leased_until = '-infinity',"
         " due_at = now() + make_interval(secs => %(seconds)s),"

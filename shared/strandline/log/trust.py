@@ -1,4 +1,4 @@
-"""How far what was said is trusted: by where it came from."""
+"""How far an event is trusted, by its origin."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,14 +6,14 @@ _TRUST_RANKS: Mapping[str, int] = {
     origin: rank
     for rank, origin in enumerate(("document", "tool", "agent", "user", "system"), start=1)
 }
-"""As `trust_rank` in the migrations ranks them; a test holds the two equal."""
+"""The same ranks as the SQL function `trust_rank`; a test checks that they are equal."""
 
 
 def trust_rank(origin: str) -> int:
-    """How far an origin is trusted, from 1; one that is not known is trusted least (0)."""
+    """The trust rank of an origin, from 1 (least) to 5. An unknown origin has rank 0."""
     return _TRUST_RANKS.get(origin, 0)
 
 
 def least_trusted(origins: Iterable[str]) -> str:
-    """The least trusted of these origins, of which there is one at least."""
+    """The least trusted of one or more origins. Raises ValueError for none."""
     return min(origins, key=trust_rank)

@@ -1,4 +1,5 @@
-"""Uploads: a place for a payload that its caller puts there by itself, and its end."""
+"""Uploads: presigned URLs by which callers upload payloads themselves, and the removal of expired
+uploads."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from strandline.log.store_uploads import PendingUpload
 from strandline.tenants.quotas import QuotaManager
 
 _WRITERS_PER_SWEEP = 100
-"""Of a tenant, in one sweep; the next goes on."""
+"""The maximum number of a tenant's writers per sweep. The next sweep continues."""
 
 
 def begin_upload(
@@ -26,15 +27,16 @@ def begin_upload(
     settings: ServiceSettings,
     deadline: float | None = None,
 ) -> UploadOut | UploadStored:
-    """Where to put a payload, so that an event may cite it; nothing to put where this writer may
-    cite it already. The same request again gives a fresh URL for the same upload.
+    """Begin an upload, so that an event may cite the payload.
 
-    Raises TooLarge, Invalid, QuotaExceeded: a new upload uses its size of the stored bytes.
+    Returns UploadStored where this writer may already cite it. The same request again returns a new
+    URL for the same upload. Raises TooLarge, Invalid or QuotaExceeded: a new upload uses its size
+    of the quota `stored_bytes`; OutcomeUnknown when the connection broke while recording it.
     """
     if request.size > settings.upload_max_bytes:
         raise TooLarge(
-            f"size: {request.size} bytes, at most {settings.upload_max_bytes}. Upload it in parts, "
-            "each cited by an event of its own, or ask the operator to raise "
+            f"size: is {request.size} bytes, at most {settings.upload_max_bytes}. Upload the "
+            "payload in parts, each cited by an event of its own, or ask the operator to raise "
             "STRANDLINE_UPLOAD_MAX_BYTES.",
             field="size",
             limit=settings.upload_max_bytes,
@@ -52,7 +54,7 @@ def begin_upload(
             pending_upload = store_uploads.create_upload(
                 access, *payload, settings.upload_grace_seconds
             )
-        except OutcomeUnknown:  # it may be there, and is paid for
+        except OutcomeUnknown:  # the upload may exist, so its quota stays charged
             raise
         except Exception:
             quotas.refund(access.caller.tenant, "stored_bytes", request.size)
@@ -73,8 +75,8 @@ def _payload_digest(request: UploadRequest) -> bytes:
 def _make_stored_answer(cid: str, size: int, stored_size: int) -> UploadStored:
     if size != stored_size:
         raise Invalid(
-            f"size: the payload with this SHA-256 is stored already and has {stored_size} bytes, "
-            f"not {size}. Cite {cid}, or announce the right SHA-256.",
+            f"size: the payload with this SHA-256 is already stored and has {stored_size} bytes, "
+            f"not {size}. Cite {cid}, or send the right SHA-256.",
             field="size",
             expected_size=stored_size,
         )
@@ -108,8 +110,8 @@ def _make_upload_answer(
 def remove_expired(
     database: Database, blobs: BlobStore, tenant: str, is_out_of_time: Callable[[], bool]
 ) -> int:
-    """Remove a tenant's uploads past their time, cited or not: what is cited has an address of its
-    own. Gives how many are gone; what is left is found again. Begins nothing once
+    """Remove a tenant's expired uploads, cited or not: a cited payload was copied to its own
+    address. Returns the number removed; the next call finds the rest. Starts nothing once
     `is_out_of_time`."""
     removed_count = 0
     for writer in store_uploads.list_writers(
@@ -125,8 +127,8 @@ def remove_expired(
 
 
 def _remove_uploads(access: TenantDb, blobs: BlobStore, upload_ids: Sequence[UUID]) -> int:
-    """The objects first: a row whose object is gone is found again, an object without a row never
-    would be."""
+    """Remove the objects before their rows. A row whose object is gone is found again; an object
+    without a row never would be."""
     removed_ids = blobs.remove_uploads(access.caller.tenant, upload_ids) if upload_ids else []
     if removed_ids:
         store_uploads.delete_uploads(access, removed_ids)

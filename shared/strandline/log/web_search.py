@@ -1,16 +1,17 @@
-"""What a caller looks for in the words of a text, spelled so that Postgres reads each spelling.
+"""Rewrite a caller's search text into a form that Postgres parses as intended.
 
-`websearch_to_tsquery` takes every dash before a word for a "not" and keeps those that wait for
-their word on a stack of 32: a pasted rule, list or log line overflows it. Only a single dash right
-before a word or a phrase is a "not" here; all others stand for nothing.
+`websearch_to_tsquery` reads every dash before a word as "not" and keeps pending ones on a stack of
+32: a pasted rule, list or log line overflows it. Here only a single dash right before a word or a
+phrase means "not"; all others are ignored.
 """
 
 import re
 
 _SPACE = r"\s\u180e\u200b\u2060\ufeff"
-"""Whatever any platform's Postgres takes for a space: nothing parts a word further there."""
+"""Characters that Postgres treats as a space on any platform, so that no word is split further
+there."""
 _IGNORED = "!&|()"
-"""What Postgres passes over wherever it stands."""
+"""Characters that Postgres ignores wherever they occur."""
 _TERM = re.compile(
     rf"""(?P<dashes>-*)[{_IGNORED}]*
     (?P<term>"[^"]*"?|[^-"{_IGNORED}{_SPACE}][^"{_IGNORED}{_SPACE}]*)""",
@@ -19,8 +20,8 @@ _TERM = re.compile(
 
 
 def to_websearch_query(text: str) -> str:
-    """The same search in a spelling that Postgres reads: words, "phrases", `or`, and `-` before
-    what is not to be there. May be empty, which nothing answers."""
+    """The search in `websearch_to_tsquery` syntax: words, "phrases", `or`, and `-` before what must
+    be absent. May be empty, which matches nothing."""
     return " ".join(
         ("-" if match["dashes"] == "-" else "") + _quote_address(match["term"])
         for match in _TERM.finditer(text)
@@ -28,6 +29,6 @@ def to_websearch_query(text: str) -> str:
 
 
 def _quote_address(term: str) -> str:
-    """An address with a colon as a phrase: by itself Postgres reads `http://host/path` as the two
-    words `http` and `//host/path`, of which no text holds the second."""
+    """Quote a term with a colon as a phrase. Unquoted, Postgres reads `http://host/path` as the two
+    words `http` and `//host/path`, and no text contains the second."""
     return f'"{term}"' if ":" in term and not term.startswith('"') else term

@@ -1,8 +1,9 @@
-"""How recall ranks: the constants of fusion, and the text of an event that is indexed.
+"""Constants of recall's ranking, and the text of an event that is indexed.
 
 Reciprocal rank fusion after Cormack, Clarke and Büttcher (SIGIR 2009): an event's score is the sum
-over its lists of weight / (K + rank). K = 10 and 1 : 0.5 were measured on LoCoMo's turns with the
-shipped model (`make bench`); the usual K = 60 flattens what the best ranks say.
+over its lists of weight / (K + rank). K = 10 and weights of 1 : 0.5 were measured on LoCoMo's turns
+with the shipped model (`make bench`); the usual K = 60 flattens the differences between the best
+ranks.
 """
 
 from collections.abc import Iterator
@@ -13,21 +14,22 @@ from strandline.participants import display_name
 RRF_K = 10
 TEXT_WEIGHT = 1.0
 VECTOR_WEIGHT = 0.5
-# Events without a vector yet, newest first: so low that they only fill up what words left empty,
-# and never nothing, so that a fresh event can be found by any question.
+# Events without a vector yet, newest first. The weight is so low that they only fill places that
+# words left empty, but above zero, so that any query can find a fresh event.
 FRESH_WEIGHT = 0.05
 CANDIDATES = 200
-"""How many of each list are fused."""
+"""How many results of each list are fused."""
 MAX_FRESH = 50
 
 PIECE_CHARS = 16 * 1024
-"""Large content is indexed in pieces: a tsvector ends at 1 MiB, and long ones rank badly."""
+"""Large content is indexed in pieces of this many characters: a tsvector is limited to 1 MiB, and
+long ones rank badly."""
 INDEXED_CHARS = 1024 * 1024
 
 
 def split_pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Where the indexed pieces of a text start and end, in characters: the first 1 MiB of it, cut
-    at white space where there is some near."""
+    """The (start, end) of each indexed piece of a text, in characters: the first 1 MiB, cut at
+    white space where there is some near."""
     start, limit = 0, min(len(text), INDEXED_CHARS)
     if limit == 0:
         yield 0, 0
@@ -42,11 +44,11 @@ def split_pieces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def format_date(moment: datetime) -> str:
-    """The day as people say it: 8 May 2023. The same words as append indexes."""
+    """The UTC date in words, as in `8 May 2023`. Append indexes the same words."""
     return f"{moment.astimezone(UTC):%-d %B %Y}"
 
 
 def format_event(said_at: datetime, speaker: str | None, text: str) -> str:
-    """What a model is shown of an event: its day, its speaker, its text."""
+    """An event as text for a model: its date, its speaker and its content."""
     line = f"{display_name(speaker)}: {text}" if speaker else text
     return f"[{format_date(said_at)}] {line}"

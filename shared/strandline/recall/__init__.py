@@ -1,1 +1,1 @@
-"""Recall by words and by meaning."""
+"""Recall: search events by words and by meaning."""

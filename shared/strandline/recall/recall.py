@@ -1,4 +1,4 @@
-"""Recall: what do we know about this? Events in view by words and by meaning, each cited."""
+"""Recall: find visible events by words and by meaning, each with its source."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -16,19 +16,21 @@ from strandline.recall import store
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest, Score
 from strandline.tuning import DEFAULTS
 
-# A model that does not answer keeps its thread; with a few of them a slow one degrades answers
-# instead of stopping them.
 _MAX_USED_HITS = 10
-"""Of an answer's hits, the best of which count as used."""
+"""How many of the best hits of an answer count as used."""
+# A call to an unresponsive model occupies its thread. With a few threads a slow model degrades
+# answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
 
 def recall(
     access: TenantDb, embedder: Embedder, request: RecallRequest, vector_timeout: float
 ) -> RecallAnswer:
-    """The best hits for a question, best first. Without a query vector within `vector_timeout` it
-    answers by full text alone and says so in `degraded`; so it does where the best hits fill an
-    answer before `limit`."""
+    """The best hits for a question, best first.
+
+    Without a query vector within `vector_timeout` seconds it searches by full text alone and says
+    so in `degraded`. It also says there if the response is full before `limit` hits.
+    """
     vector, degraded = embed_query(embedder, request.query, vector_timeout)
     result = store.search_ranked(
         access,
@@ -50,14 +52,15 @@ def recall(
 def embed_query(
     embedder: Embedder, question: str, timeout: float
 ) -> tuple[list[float] | None, list[str]]:
-    """A question's vector within `timeout`; or none, and what to say of an answer without it."""
+    """The vector of a question, or None if the model fails or takes longer than `timeout` seconds;
+    and the codes for `degraded`."""
     future = _EMBEDDING_POOL.submit(embedder.embed, [question], timeout=timeout)
     try:
         vector = future.result(timeout=timeout)[0]
         if all(map(math.isfinite, vector)):
             return vector, []
         reason = "not finite"
-    except Exception as error:  # whatever is wrong with a model, there is an answer without it
+    except Exception as error:  # recall answers even if the model fails
         future.cancel()
         reason = type(error).__name__
     logger.warning("recall without a query vector", extra={"error": reason})
@@ -67,14 +70,14 @@ def embed_query(
 def _to_hit(row: store.RankedEvent) -> Hit:
     score = Score.model_validate({**vars(row), "total": row.score})
     piece = None
-    if row.blob_cid and row.start_char is not None and row.end_char:  # 0: found by its name alone
+    if row.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
         piece = Piece(start_char=row.start_char, end_char=row.end_char)
     return Hit(event=to_event_out(row), piece=piece, score=score)
 
 
 def record_use(access: TenantDb, answer: RecallAnswer, space: str, now: datetime) -> bool:
-    """Record that these events were given as an answer: what keeps their chains warm. The answer
-    is made already and is given whatever happens here; tells whether it was recorded."""
+    """Record that an answer contained these events, which keeps their chains warm. A failure here
+    does not affect the answer, which is already built; returns False if nothing was recorded."""
     min_similarity = spaces.thresholds_for(space, DEFAULTS).min_relevance
     used_events = [
         hit.event.event_id
@@ -85,15 +88,16 @@ def record_use(access: TenantDb, answer: RecallAnswer, space: str, now: datetime
     try:
         if used_events:
             store_recalls.record_events(access, uuid7(), used_events, now)
-    except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner
+    except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
     return True
 
 
 def make_token[Row](access: TenantDb, result: SnapshotRead[Row], space: str | None) -> str:
-    """What the answer rested on, as one opaque word. With its moment in it, it is never the same
-    twice, and so does not tell either whether anything was written in between."""
+    """An opaque token of what an answer was based on: database snapshot, clock, embedding space. It
+    contains the time and so always differs: it does not reveal whether anything was written in
+    between."""
     token_fields = {
         "v": 1,
         "mark": result.pg_snapshot,

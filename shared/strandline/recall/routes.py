@@ -1,4 +1,4 @@
-"""Recall over HTTP."""
+"""The HTTP route of recall."""
 
 from datetime import UTC, datetime
 
@@ -10,8 +10,8 @@ from strandline.schemas import ParticipantsQuery
 
 
 def post_recall(request: Request) -> Response:
-    """What do we know about this? Events in view by words and by meaning, best first, each with
-    its score in parts. The chains of the best ten are warmed by it."""
+    """Search visible events by words and by meaning: best first, each with the parts of its score.
+    The chains of the best ten are warmed by it."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(body.participants or participants)

@@ -1,4 +1,4 @@
-"""Requests and answers of recall."""
+"""Requests and responses of recall."""
 
 from pydantic import (
     Field,
@@ -9,17 +9,18 @@ from strandline.schemas import Participants, ResponseModel
 
 
 class RecallRequest(Filters):
-    """A question to memory."""
+    """A question to search memory for."""
 
     query: str = Field(min_length=1, max_length=8000)
     participants: Participants | None = None
-    """On whose behalf is asked. A bound user joins by itself."""
+    """The participants to search for: only events in which all of them took part. A bound user is
+    added automatically."""
     limit: int = Field(default=10, ge=1, le=100, strict=True)
-    """At most so many."""
+    """The maximum number of hits."""
 
 
 class Score(ResponseModel):
-    """Why a hit stands where it stands."""
+    """A hit's score and the ranks and scores that it was computed from."""
 
     total: float
     text_rank: int | None
@@ -27,33 +28,35 @@ class Score(ResponseModel):
     vector_rank: int | None
     cosine: float | None
     fresh_rank: int | None
-    """Its place among events that have no vector yet, newest first."""
+    """Its rank among events that have no vector yet, newest first."""
 
 
 class Piece(ResponseModel):
-    """A range of characters of a payload's text: from start, up to but without end."""
+    """A range of characters of a payload's text; `end_char` is exclusive."""
 
     start_char: int
     end_char: int
 
 
 class Hit(ResponseModel):
-    """A memory and where it comes from."""
+    """An event that was found, and why."""
 
     event: EventOut
     piece: Piece | None
-    """Which characters of a payload's text matched; null where only its name did."""
+    """The part of a payload's text that matched; null where only its file name did."""
     score: Score
 
 
 class RecallAnswer(ResponseModel):
-    """Memories, best first, and what the answer rested on."""
+    """The hits, best first, and what the answer was based on."""
 
     hits: list[Hit]
     degraded: list[str]
-    """What was missing from this answer; empty when nothing was. `no_query_vector`: it is by words
-    alone; `cut_by_size`: the best hits fill an answer before `limit`."""
+    """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by words
+    alone. `cut_by_size`: the response was full before `limit` hits."""
     not_yet_embedded: int
-    """How many events in view, 50 at most, can be found by their words alone as yet."""
+    """How many visible events, 50 at most, have no vector yet and are found by their words
+    alone."""
     token: str
-    """What this answer rested on: snapshot of the database, now, embedding space."""
+    """An opaque token of what this answer was based on: database snapshot, time, embedding
+    space."""

@@ -1,4 +1,5 @@
-"""Recall's one statement: words, vectors and what is too fresh for either, fused by rank."""
+"""SQL for recall: one statement that fuses, by rank, matches by words, by vector, and events too
+new for a vector."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from strandline.log.store import MAX_LISTED_SCOPES, Event
 
 @dataclass(frozen=True)
 class RankedEvent(Event):
-    """An event, why it was found, and what the answer shows."""
+    """An event that was found, with its ranks and scores."""
 
     score: float
     text_rank: int | None
@@ -26,7 +27,7 @@ class RankedEvent(Event):
     start_char: int | None
     end_char: int | None
     fresh: int
-    """How many events in view (of those looked at) have no vector yet."""
+    """How many of the visible events that were examined have no vector yet."""
 
 
 def search_ranked(
@@ -38,8 +39,8 @@ def search_ranked(
     filters: Mapping[str, Any],
     limit: int,
 ) -> SnapshotRead[RankedEvent]:
-    """The best `limit` events in view for a question, best first. Without a vector: by words, and
-    by freshness where there is no vector of the event either."""
+    """The best `limit` visible events for a question, best first. Without a query vector it
+    searches by words and, for events without a vector, by freshness."""
     return access.read_snapshot(
         RankedEvent,
         """
@@ -48,7 +49,7 @@ def search_ranked(
             select distinct on (s.event_id) s.event_id, s.rank as score, s.start_char, s.end_char
             from view, search_events(
                 any_word(%(question)s),
-                -- a list of many scopes costs more than it spares: visibility is tested anyway
+                -- a long list of scopes costs more than it saves: visibility is checked anyway
                 case when cardinality(view.scope_ids) <= %(few)s then view.scope_ids end,
                 %(narrowing)s::jsonb, %(candidates)s) s
             order by s.event_id, s.rank desc),
@@ -69,7 +70,7 @@ def search_ranked(
             from view, nearest_passing(%(vector)s::halfvec, %(space)s, view.scope_ids,
                 %(narrowing)s::jsonb, %(candidates)s) n
             where %(vector)s::halfvec is not null and %(narrowing)s::jsonb <> '{}'),
-        fresh as (  -- a scope with events past its last vector has work waiting
+        fresh as (  -- every scope with events past its last vector has pending work
             select e.event_id, e.recorded_at
             from (
                 select scope_id from scope_work
@@ -79,7 +80,7 @@ def search_ranked(
             left join scope_progress p on p.scope_id = w.scope_id and p.space = %(space)s
             cross join lateral (
                 select e.event_id, e.recorded_at from events e
-                -- not coalesce, which the planner trusts with no index past a policy
+                -- not coalesce: under a policy the planner would not use the index for it
                 where e.scope_id = w.scope_id
                     and e.seq > case when p.embedded_seq is null then 0 else p.embedded_seq end
                     and passes(e, %(narrowing)s::jsonb)

@@ -1,1 +1,1 @@
-"""Sessions: conversations, their context and chains."""
+"""Sessions: conversations, their context and their chains."""

@@ -1,4 +1,4 @@
-"""A session's chains: what each says, and how warm it is."""
+"""Read a session's chains and their heat."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _STATUSES: Mapping[str | None, list[str]] = {
 
 @dataclass(frozen=True)
 class SessionView:
-    """A session as it is read: on whose behalf, under which thresholds, at which moment."""
+    """A session with what its readers need: database access, thresholds and the current time."""
 
     access: TenantDb
     session: Session
@@ -40,7 +40,7 @@ class SessionView:
 
 
 def to_chain_out(chain: ChainView, view: SessionView) -> ChainOut:
-    """A chain as its readers see it."""
+    """Convert a chain for a response, with its heat at `view.now`."""
     return ChainOut.model_validate(
         {
             **vars(chain),
@@ -56,7 +56,8 @@ def _heat_state(chain: ChainView) -> HeatState:
 
 
 def list_segments(view: SessionView, query: SegmentsQuery) -> SegmentPage:
-    """A session's chains, newest first by their last event."""
+    """List a session's chains, newest first by their last event. Raises Malformed for an invalid
+    cursor."""
     cursors = _make_cursors("segments", view, query.include)
     result = _read_chains(view, query, _STATUSES[query.include], cursors)
     page = fit_to_page(to_chain_out(row, view) for row in result.rows[: query.limit])
@@ -68,7 +69,8 @@ def list_segments(view: SessionView, query: SegmentsQuery) -> SegmentPage:
 
 
 def list_heat(view: SessionView, query: PageQuery) -> HeatPage:
-    """How warm each active chain of a session is, and why."""
+    """List the heat of each active chain of a session, with its factors. Raises Malformed for an
+    invalid cursor."""
     cursors = _make_cursors("heat", view)
     result = _read_chains(view, query, _STATUSES[None], cursors)
     page = [
@@ -86,12 +88,12 @@ def list_heat(view: SessionView, query: PageQuery) -> HeatPage:
 
 
 def _make_cursors(name: str, view: SessionView, *filters: object) -> Cursors:
-    asker, session = view.access.caller, view.session
+    caller, session = view.access.caller, view.session
     return Cursors(
         view.access.sealer,
-        asker.tenant,
+        caller.tenant,
         name,
-        asker.viewer,
+        caller.viewer,
         session.session_id,
         session.scope_id,
         *filters,
@@ -114,7 +116,8 @@ def _read_chains(
 def _next_cursor(
     result: SnapshotRead[SessionChain], count: int, cursors: Cursors, cursor: str | None
 ) -> str | None:
-    """The first page's mark goes on: a later one would tell that anybody has written since."""
+    """The cursor of the next page, or None at the end. It keeps the first page's database snapshot:
+    a later one would reveal that somebody has written since."""
     if count >= len(result.rows):
         return None
     last, after = result.rows[count - 1], cursors.decode(cursor)

@@ -1,4 +1,4 @@
-"""What a session's agent should have in mind: its short-term memory, and the chains beside it."""
+"""The context of a session: its short-term memory, and related chains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,21 +36,22 @@ from strandline.sessions.store import RecentEvent, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
 
 _DEFAULT_QUERY_CHAINS = 10
-"""Chains that a context's query is answered with, where it names no number: being given as an
-answer warms a chain, so that all of a scope's would be warmed alike."""
+"""How many chains a context with a query returns by default. Answering with a chain warms it;
+without this limit all chains of a scope would be warmed alike."""
 
 
 @dataclass
 class _EventGroup:
-    """Recent events of which the newest is shown."""
+    """Equal recent events, of which only the newest is shown."""
 
     event_id: UUID
     count: int = 0
 
 
 def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
-    """The events that stay where of those equal in type and in workflow_id or execution_id only the
-    newest is shown (A-24), and for how many each stands, itself included; newest first."""
+    """Coalesce recent events: of events equal in type and in workflow_id or execution_id only
+    the newest stays. Returns (event id, number of events it stands for, itself included), newest
+    first."""
     groups: list[_EventGroup] = []
     by_key: dict[tuple[str, str, str], _EventGroup] = {}
     for event in newest_first:
@@ -61,7 +62,7 @@ def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
             group = _EventGroup(event.event_id)
             groups.append(group)
         group.count += 1
-        for key in keys:  # what an event hidden by one of its ids is equal to by the other, too
+        for key in keys:  # a hidden event links the group by its other id, too
             by_key.setdefault(key, group)
     return [(group.event_id, group.count) for group in groups]
 
@@ -69,12 +70,12 @@ def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
 def read_short_term(
     view: SessionView, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The newest events of a session, coalesced, each with for how many it stands: no more than
-    the window holds, none older than it lasts; newest first."""
+    """The newest events of a session, coalesced, each with the number of events it stands for. At
+    most `limit` and the tuned window, none older than the tuned age; newest first."""
     session, max_events = view.session, view.tuning.window_events
     since = view.now - timedelta(seconds=view.tuning.window_seconds)
-    glimpses = store.list_recent(view.access, session.session_id, session.scope_id, since)
-    counts = dict(coalesce(glimpses)[: min(limit or max_events, max_events)])
+    recent_events = store.list_recent(view.access, session.session_id, session.scope_id, since)
+    counts = dict(coalesce(recent_events)[: min(limit or max_events, max_events)])
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
@@ -82,8 +83,8 @@ def read_short_term(
 def build_context(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
-    """Short-term memory and chains of the session's scope: nearest to a query, else the latest;
-    with the chains that were given as an answer to a query."""
+    """Build a session's context: short-term memory, and chains of its scope, nearest to a query,
+    else the latest. Also returns the chains that answer a query, to be recorded as used."""
     session, degraded, space = view.session, list[str](), None
     chain_limit = (
         _DEFAULT_QUERY_CHAINS if query.chains is None and query.query is not None else query.chains
@@ -101,9 +102,8 @@ def build_context(
         for row, count in read_short_term(view, query.limit)
     ]
     chains = [to_chain_out(row, view) for row in result.rows]
-    fitting_items = log_read.fit_to_page(
-        [*recent, *chains]
-    )  # short-term memory first: chains give way to it
+    # Short-term memory comes first: chains are cut before it.
+    fitting_items = log_read.fit_to_page([*recent, *chains])
     answer = ContextOut(
         session_id=session.session_id,
         scope_id=session.scope_id,
@@ -125,7 +125,8 @@ def _of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseMod
 def search_chains(
     view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
 ) -> tuple[SearchOut, list[MatchedChain]]:
-    """Chains of the session's scope that answer a question, best first; and their rows."""
+    """Search the chains of the session's scope for a question, best first. Also returns their
+    rows."""
     min_similarity, max_chains = request.similarity_threshold, request.limit
     result, degraded, space = _find_chains(
         view, embedder, request.query, min_similarity, max_chains, vector_timeout
@@ -154,8 +155,8 @@ def _find_chains(
     max_chains: int,
     vector_timeout: float,
 ) -> tuple[SnapshotRead[MatchedChain], list[str], str | None]:
-    """The scope's chains about a question, how the search was degraded, and the embedding space
-    that it went by."""
+    """The scope's chains about a question, the codes for `degraded`, and the embedding space used;
+    None where the search was by words alone."""
     vector, degraded = embed_query(embedder, question, vector_timeout)
     result = store_chains.search_chains(
         view.access,
@@ -170,9 +171,8 @@ def _find_chains(
 
 
 def record_use(view: SessionView, answer_chains: Sequence[MatchedChain], space: str) -> bool:
-    """Record that these chains were given as an answer, if they are one: what keeps them warm. The
-    caller's answer is made already and is given whatever happens here; tells whether it was
-    recorded."""
+    """Record that an answer contained these chains, which keeps them warm. A failure here does not
+    affect the answer, which is already built; returns False if it could not be recorded."""
     min_similarity = spaces.thresholds_for(space, view.tuning).min_relevance
     used_chains = [
         (row.chain_id, row.scope_id, row.participants)
@@ -183,15 +183,16 @@ def record_use(view: SessionView, answer_chains: Sequence[MatchedChain], space: 
         return True
     try:
         store_recalls.record_chains(view.access, uuid7(), used_chains, view.now)
-    except Exception as error:  # the caller has its answer; a lost record makes a chain cool sooner
+    except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
     return True
 
 
 def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: float) -> TopicsOut:
-    """What a session's short-term memory is about: the topics of the chains that hold it, and of
-    what is in none yet. That is asked of the reasoner, and counts towards `subject`'s rate."""
+    """The topics of a session's short-term memory: those of its chains, and one for events that are
+    in no chain yet. The language model names the latter, which counts towards `subject`'s rate
+    limit. `deadline` is in time.monotonic() seconds."""
     rows_by_chain: dict[UUID | None, list[ShortTermEvent]] = {}
     for row, _ in read_short_term(view):
         rows_by_chain.setdefault(row.chain_id, []).insert(0, row)
@@ -214,7 +215,8 @@ def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: flo
 def _name_topic(
     view: SessionView, llm: LlmTasks, rows: Sequence[ShortTermEvent], subject: str, deadline: float
 ) -> tuple[str | None, dict[str, Any] | None]:
-    """The topic of open events by seq, and who named it; nothing where none of them has a text."""
+    """Name the topic of events that are in no chain yet. Returns it and what named it; (None, None)
+    where no event has text."""
     events = [
         PromptEvent(
             row.seq,

@@ -1,6 +1,6 @@
-"""Reading sessions over HTTP: conversations with their short-term memory and their chains.
+"""HTTP routes that read sessions, their short-term memory and their chains.
 
-Beside the writing and not with it: that would import all that reads for each append's first.
+They are apart from the writing routes: a first append would otherwise import all reading code.
 """
 
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from strandline.sessions.store_chains import MatchedChain
 
 
 def list_sessions(request: Request) -> Response:
-    """Sessions in view that have not ended, newest first by when they began."""
+    """List the visible sessions that have not ended, newest first by when they began."""
     page = request.parse_query(PagingQuery)
     return json_response(
         sessions.list_sessions(request.connect_reader(page.participants), page.limit, page.cursor)
@@ -39,54 +39,54 @@ def list_sessions(request: Request) -> Response:
 
 
 def get_session(request: Request) -> Response:
-    """One session: who takes part, and since when it is. An ended one is not found."""
+    """Get one session: its participants and when it began. An ended session is not found."""
     return json_response(
         sessions.to_session_out(find_session(request, request.parse_query(ScopeQuery)))
     )
 
 
 def get_context(request: Request) -> Response:
-    """What the agent should have in mind: the session's short-term memory, and chains of its
-    participants, nearest to `query`, else the latest. Short-term memory is the newest 10 events of
-    the last hour (as tuned); of events of one type that share a workflow_id or an execution_id only
-    the newest is shown, with their count. Chains that answer a query are warmed by it."""
+    """Get a session's context for its agent: short-term memory, and chains of its participants,
+    those nearest to `query`, or else the latest. Short-term memory is the newest 10 events of the
+    last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
+    newest is returned, with their count. Chains that answer a query are warmed by it."""
     query = request.parse_query(ContextQuery)
-    reading, embedder = _open_session(request, query), request.resources.embedder
+    view, embedder = _open_session(request, query), request.resources.embedder
     response, chains = context.build_context(
-        reading, embedder, query, get_settings().query_vector_seconds
+        view, embedder, query, get_settings().query_vector_seconds
     )
     if query.query is not None:
-        _record_use(request, reading, chains, response.degraded)
+        _record_use(request, view, chains, response.degraded)
     return json_response(response)
 
 
 def search_context(request: Request) -> Response:
-    """Search the chains of a session's participants by meaning, best first. Each is cited with its
-    events; those that are an answer are warmed by it."""
-    reading = _open_session(request, request.parse_query(ScopeQuery))
+    """Search the chains of a session's participants by meaning, best first. Each is returned with
+    its event ids. Chains that answer the question are warmed by it."""
+    view = _open_session(request, request.parse_query(ScopeQuery))
     body, embedder = request.parse_body(SearchRequest), request.resources.embedder
     response, chains = context.search_chains(
-        reading, embedder, body, get_settings().query_vector_seconds
+        view, embedder, body, get_settings().query_vector_seconds
     )
-    _record_use(request, reading, chains, response.degraded)
+    _record_use(request, view, chains, response.degraded)
     return json_response(response)
 
 
 def get_topics(request: Request) -> Response:
-    """Name the topics of a session's short-term memory. Says which model did."""
-    reading = _open_session(request, request.parse_query(ScopeQuery))
+    """Name the topics of a session's short-term memory. The answer says which model named each."""
+    view = _open_session(request, request.parse_query(ScopeQuery))
     llm = request.resources.llm
-    # Not the scope's: who asks here takes nothing from what its fold may ask.
+    # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
-    response = context.list_topics(reading, llm, subject=subject, deadline=request.deadline)
-    llm.write_calls(reading.access)
+    response = context.list_topics(view, llm, subject=subject, deadline=request.deadline)
+    llm.write_calls(view.access)
     request.metrics |= llm.take_metrics()
     return json_response(response)
 
 
 def get_heat(request: Request) -> Response:
-    """How warm a session's chains are, newest first, with all that heat is made of:
-    heat = base · e^(-hours since access / (tau · strength))."""
+    """List the heat of a session's chains, newest first, with all factors: heat = base · e^(-hours
+    since access / (tau · strength))."""
     query = request.parse_query(PageQuery)
     return json_response(chains_view.list_heat(_open_session(request, query), query))
 
@@ -98,7 +98,8 @@ def get_segments(request: Request) -> Response:
 
 
 def _open_session(request: Request, query: ScopeQuery) -> SessionView:
-    """The session, read on behalf of all who take part in it."""
+    """Open the session for reading on behalf of all its participants. Raises NotFound or
+    StateConflict as `find_session`."""
     session = sessions.require_not_ended(find_session(request, query))
     principal = request.principal
     viewer = tuple(sorted(session.participants))
@@ -109,9 +110,9 @@ def _open_session(request: Request, query: ScopeQuery) -> SessionView:
 
 
 def _record_use(
-    request: Request, reading: SessionView, chains: list[MatchedChain], degraded: list[str]
+    request: Request, view: SessionView, chains: list[MatchedChain], degraded: list[str]
 ) -> None:
-    is_recorded = context.record_use(reading, chains, request.resources.embedder.space)
+    is_recorded = context.record_use(view, chains, request.resources.embedder.space)
     request.metrics |= {
         "Hits": len(chains),
         "RecallsDegraded": int(bool(degraded)),
@@ -165,4 +166,4 @@ ROUTES = {
         errors=(StateConflict,),
     ),
 }
-"""What asks the model too."""
+"""Routes that only read; one of them calls the language model."""

@@ -1,4 +1,4 @@
-"""Writing sessions over HTTP: they begin, are added to, and end."""
+"""HTTP routes that begin sessions, append to them and end them."""
 
 from datetime import UTC, datetime
 
@@ -24,28 +24,29 @@ _REPLAYED_HEADER = "Idempotent-Replayed"
 
 
 def post_session(request: Request) -> Response:
-    """Begin a session: 201, and the same for one that is there already. Who takes part holds for
-    all its events, which need not name them again. (Appending under a new session_id begins one as
-    well.)"""
+    """Begin a session: 201, also if the same session already exists. Its participants apply to all
+    its events, which need not name them. (An append with a new session_id begins a session too.)"""
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     body = request.parse_body(SessionIn)
-    session, existed = sessions.begin_session(access, request.principal, body)
-    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if existed else None)
+    session, is_existing = sessions.begin_session(access, request.principal, body)
+    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if is_existing else None)
 
 
 def delete_session(request: Request) -> Response:
-    """End a session: it is hidden, and nothing can be added to it. Its events and what was made of
-    them stay in the log, in recall and in its participants' context. Again changes nothing."""
+    """End a session. It is hidden, and nothing can be appended to it. Its events and what was
+    derived from them stay in the log, in recall and in its participants' context. Repeating it
+    changes nothing."""
     session = find_session(request, request.parse_query(ScopeQuery))
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     return json_response(sessions.end_session(access, session, datetime.now(UTC)))
 
 
 def post_interaction(request: Request) -> Response:
-    """Store what a user said and what an agent answered: two messages in one transaction, both or
-    none. Under a key they are stored once, with the keys `<key>#user` and `<key>#agent`."""
+    """Store a user's message and an agent's answer. The two messages are stored in one transaction,
+    both or none. With a key they are stored only once, under the keys `<key>#user` and
+    `<key>#agent`."""
     key = idempotency_key(request)
-    session = find_session(request, request.parse_query(ScopeQuery))  # the append says if it ended
+    session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
     results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
     error = sessions.find_refusal(results)
@@ -59,10 +60,10 @@ def post_interaction(request: Request) -> Response:
 
 
 def post_session_event(request: Request) -> Response:
-    """Append one event to a session: a message, thought, action, observation or upload. As POST
-    /api/v1/events, but that the session says who takes part."""
+    """Append one event to a session: a message, thought, action, observation or upload. Works like
+    POST /api/v1/events, but the session determines the participants."""
     key = idempotency_key(request)
-    session = find_session(request, request.parse_query(ScopeQuery))  # the append says if it ended
+    session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
     request.parse_body(SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
     results = append_bodies(request, [(request.parse_json() | members, key)], atomic=False)
@@ -78,15 +79,15 @@ def _stored_response(body: ResponseModel, results: list[AppendResult]) -> Respon
 
 
 def find_session(request: Request, query: ScopeQuery) -> Session:
-    """The session of the path, for whoever may see it: a bound user who takes part, or any
-    credential bound to none."""
+    """Find the session that the path names, if the caller may see it: a bound user who takes part,
+    or any unbound credential. Raises NotFound; StateConflict where the name is ambiguous."""
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     return sessions.find_session(access, request.path_parameter("session_id"), query.scope_id)
 
 
 SESSION = "/api/v1/sessions/{session_id}"
-"""The resource of one."""
-_REPLAY_HEADERS = {_REPLAYED_HEADER: "`true` when this was stored before."}
+"""The path of one session."""
+_REPLAY_HEADERS = {_REPLAYED_HEADER: "`true` when this was already stored."}
 ROUTES = {
     "POST /api/v1/sessions": Route(
         post_session,
@@ -124,4 +125,4 @@ ROUTES = {
         errors=(Forbidden, Conflict, StateConflict),
     ),
 }
-"""What changes the log: no model is needed."""
+"""Routes that change the log. None of them needs a model."""

@@ -1,4 +1,4 @@
-"""What goes over the wire of sessions: the conversation, its short-term memory and its chains."""
+"""Requests and responses about sessions: the conversation, its short-term memory and its chains."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,95 +30,97 @@ _KEY_SUFFIX_LENGTH = len("#agent")
 
 
 class SessionIn(RequestModel):
-    """A conversation to be begun, among `participants`, or a user and an agent."""
+    """A session to begin, among `participants`, or a user and an agent."""
 
     session_id: SessionId | None = None
-    """The caller's own name for it. Absent: one is made."""
+    """The caller's own name for it. Absent: a new id is generated."""
     participants: Participants | None = None
-    """Everybody who takes part; the exact set names the scope."""
+    """Everybody who takes part. The exact set determines the scope."""
     user_id: Participant | None = None
-    """Instead of participants, with `agent_id`: `alice`, short for `user:alice`."""
+    """Instead of `participants`, together with `agent_id`: `alice` is short for `user:alice`."""
     agent_id: Participant | None = None
-    """`helper`, short for `agent:helper`."""
+    """Together with `user_id`: `helper` is short for `agent:helper`."""
     metadata: Metadata | None = None
-    """The caller's own, given back with the session."""
+    """The caller's own data, returned with the session."""
     tenant_id: str | None = None
-    """May repeat the credential's tenant; another is refused."""
+    """The credential's tenant, if given. Any other value is refused."""
 
 
 class ScopeQuery(RequestModel):
-    """Query string of what is asked of one session."""
+    """The query string of routes of one session."""
 
     scope_id: UUID | None = None
-    """Which session is meant, where several in view have this name."""
+    """The session's scope. Required where several visible sessions have this name."""
 
 
 class InteractionIn(TimestampFields):
-    """What a user said, and what an agent answered."""
+    """A user's message and an agent's answer."""
 
     user_message: str = Field(min_length=1)
     agent_response: str = Field(min_length=1)
     metadata: Metadata = Field(default_factory=dict)
-    """Of both messages."""
+    """The metadata of both messages."""
     channel: Channel = "http"
     source_event_key: (
         Annotated[str, Field(min_length=1, max_length=512 - _KEY_SUFFIX_LENGTH)] | None
     ) = None
-    """The caller's own key for the two: the messages' keys are `<key>#user` and `<key>#agent`."""
+    """The caller's own key for both messages: their keys are `<key>#user` and `<key>#agent`."""
     user: Participant | None = None
-    """Who asks; one of the participants. Found by itself where only one can be meant."""
+    """The participant who sends `user_message`. May be left out where only one participant fits."""
     agent: Participant | None = None
-    """Who answers, likewise."""
+    """The participant who answers. May be left out where only one participant fits."""
     tenant_id: str | None = None
-    """May repeat the credential's tenant; another is refused."""
+    """The credential's tenant, if given. Any other value is refused."""
     user_id: str | None = None
-    """May repeat the credential's user; another is refused."""
+    """The credential's user, if given. Any other value is refused."""
 
 
 class SessionEventIn(EventFields):
-    """One event of the session; who takes part is known."""
+    """An event to append to a session. The session determines the participants."""
 
 
 class ContextQuery(ScopeQuery):
-    """Query string of a session's context."""
+    """The query string of a session's context."""
 
     query: str | None = Field(default=None, min_length=1, max_length=8000)
-    """What the chains are to be about. Absent: the latest."""
+    """A question that selects the chains. Absent: the latest chains."""
     limit: Annotated[Count, Field(ge=1, le=100)] | None = None
-    """Recent events, at most so many, and no more than the window (10) holds. Absent: all of it."""
+    """The maximum number of recent events, never more than the window (10). Absent: the whole
+    window."""
     chains: Annotated[Count, Field(ge=0, le=MAX_CHAINS)] | None = None
-    """Chains, at most so many. Absent: 50, and 10 for a query: what is answered is warmed by it."""
+    """The maximum number of chains. Absent: 50, or 10 with a query, because a query warms the
+    chains that answer it."""
 
 
 class SearchRequest(RequestModel):
-    """A question to a session's mid-term memory."""
+    """A question to search the chains of a session's participants for."""
 
     query: str = Field(min_length=1, max_length=8000)
     limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)
-    """At most so many."""
+    """The maximum number of results."""
     similarity_threshold: float = Field(default=0.0, ge=-1, le=1, strict=True)
-    """Least cosine of the question and a chain's summary. Where a model's vector is missing, words
-    decide, and this does not."""
+    """The minimum cosine of the question and a chain's summary. It does not apply where a vector is
+    missing and words decide."""
 
 
 class PageQuery(ScopeQuery):
-    """Query string of a session's list."""
+    """The query string of a list of one session."""
 
     limit: Count = Field(default=50, ge=1, le=MAX_CHAINS)
-    """At most so many."""
+    """The maximum number of results."""
     cursor: str | None = Field(default=None, max_length=4096)
     """`next_cursor` of the page before."""
 
 
 class SegmentsQuery(PageQuery):
-    """Query string of a session's chains."""
+    """The query string of a session's chains."""
 
     include: Literal["rejected", "archived", "all"] | None = None
-    """Besides the active ones."""
+    """Chains to return in addition to the active ones."""
 
 
 class SessionOut(ResponseModel):
-    """A conversation, and among whom it is."""
+    """A session and its participants."""
 
     session_id: str
     scope_id: UUID
@@ -128,21 +130,22 @@ class SessionOut(ResponseModel):
 
 
 class SessionPage(ResponseModel):
-    """Conversations that have not ended, newest first by when they began."""
+    """Sessions that have not ended, newest first by when they began."""
 
     sessions: list[SessionOut]
     next_cursor: str | None
 
 
 class EndedOut(ResponseModel):
-    """The session has ended: no list shows it and nothing is added to it. Its events stay."""
+    """The session has ended: no list returns it and nothing can be appended to it. Its events
+    stay."""
 
     ended: Literal[True] = True
     events_kept: int
 
 
 class InteractionOut(ResponseModel):
-    """Both messages as they were stored."""
+    """The receipts of both messages."""
 
     session_id: str
     user: Receipt
@@ -150,33 +153,34 @@ class InteractionOut(ResponseModel):
 
 
 class EntityOut(ResponseModel):
-    """Somebody or something that a chain names."""
+    """A person or thing that a chain mentions."""
 
     name: str
     kind: str
-    """person, company, project, product, technology, place or other."""
+    """One of person, company, project, product, technology, place and other."""
 
 
 class MadeBy(ResponseModel):
-    """Which model did a task, with which prompt."""
+    """The model and the prompt that produced a result."""
 
     model: str
     prompt: str
     fell_back: str | None
-    """Why it was not the model that is configured."""
+    """Why the configured model was not used; null if it was."""
 
 
 class ChainOut(ResponseModel):
-    """A closed run of events on one topic, as its newest version tells it."""
+    """A closed run of events on one topic, in its newest version."""
 
     chain_id: UUID
     version: int
     scope_id: UUID
     session_id: str | None
-    """The one that it began in."""
+    """The session in which it began."""
     status: Literal["active", "rejected", "archived"]
     rejected: str | None
-    """Why the quality gate keeps it out of lists; its events are recalled all the same."""
+    """Why the quality gate keeps it out of lists; null if it does not. Recall still finds its
+    events."""
     topic: str
     summary: str
     entities: list[EntityOut]
@@ -184,65 +188,69 @@ class ChainOut(ResponseModel):
     last_event_at: datetime
     event_count: int
     event_ids: list[UUID]
-    """The first 200 of the events that it rests on, in order."""
+    """The ids of the first 200 events of the chain, in order."""
     trust: Origin
-    """The least trusted origin of all of these, from `document` over `tool`, `agent` and `user` to
-    `system`."""
+    """The least trusted origin of all its events. From least to most trusted: `document`, `tool`,
+    `agent`, `user`, `system`."""
     first_seq: int
     last_seq: int
     closed_by: Literal["break", "force", "gap", "idle", "retry"]
-    """A new topic, too many events, a silence that an event ended, one that none did, a retry."""
+    """Why it was closed. `break`: a new topic. `force`: too many events. `gap`: a pause before the
+    next event. `idle`: a pause with no further event. `retry`: a retry."""
     merged: bool
-    """A later run on its topic was joined to it."""
+    """Whether a later run of events on the same topic was merged into it."""
     importance: float
     density: float
     coherence: float | None
     quality: float
     heat: float
-    """How warm it is now."""
+    """Its heat now, from 0 to 1."""
     strength: float
-    """What recalls made of it, from 1."""
+    """Its resistance to cooling, from 1; it grows with recalls."""
     accessed_at: datetime
     created_at: datetime
     archived_at: datetime | None
     made_by: Mapping[str, MadeBy]
-    """By task."""
+    """The model behind each field, by task."""
 
 
 class RecentOut(ResponseModel):
-    """An event of short-term memory, and for how many it stands."""
+    """An event of short-term memory, and how many events it stands for."""
 
     event: EventOut
     count: int
-    """Recent events of its type with its workflow_id or execution_id, of which it is the newest."""
+    """The number of recent events of its type with its workflow_id or execution_id. This is the
+    newest of them."""
     chain_id: UUID | None
-    """The chain that holds it, once its topic has ended."""
+    """The chain that contains it; null while its topic has not ended."""
 
 
 class ContextOut(ResponseModel):
-    """What a session's agent should have in mind."""
+    """The context of a session for its agent."""
 
     session_id: str
     scope_id: UUID
     participants: list[str]
     recent: list[RecentOut]
-    """Short-term memory, newest first: coalesced, within the window and younger than its time."""
+    """Short-term memory, newest first: coalesced, within the window and the maximum age."""
     chains: list[ChainOut]
-    """Mid-term memory of these participants, best or newest first."""
+    """Chains of these participants: best first with a query, else newest first."""
     degraded: list[str]
-    """`no_query_vector`: chains were found by words alone; `cut_by_size`: there is more."""
+    """How this answer is limited; empty if it is not. `no_query_vector`: chains were searched by
+    words alone. `cut_by_size`: the response was full."""
     token: str
-    """What this answer rested on: snapshot of the database, now, embedding space."""
+    """An opaque token of what this answer was based on: database snapshot, time, embedding
+    space."""
 
 
 class ChainHit(ResponseModel):
-    """A chain and why it was found."""
+    """A chain that was found, with its scores."""
 
     chain: ChainOut
     similarity: float | None
-    """Cosine of question and summary; null where one of them has no vector."""
+    """The cosine of question and summary; null where either has no vector."""
     text_score: float | None
-    """How well words of its events answer, where that is why it was found."""
+    """How well the words of its events match, where it was found by words; else null."""
 
 
 class SearchOut(ResponseModel):
@@ -252,40 +260,42 @@ class SearchOut(ResponseModel):
     scope_id: UUID
     hits: list[ChainHit]
     degraded: list[str]
-    """As of a context."""
+    """As in a session's context."""
     token: str
-    """What this answer rested on: snapshot of the database, now, embedding space."""
+    """An opaque token of what this answer was based on: database snapshot, time, embedding
+    space."""
 
 
 class TopicOut(ResponseModel):
-    """A topic, and the recent events that are about it."""
+    """A topic, and the recent events on it."""
 
     topic: str
     event_ids: list[UUID]
-    """By seq."""
+    """In order of `seq`."""
     chain_id: UUID | None
-    """The chain that it is of; null for what goes on still."""
+    """The chain with this topic; null for events that are in no chain yet."""
     trust: Origin
-    """The least trusted origin of the events that it was named by: all of the chain's, where it is
-    of one."""
+    """The least trusted origin of the events behind the topic: all events of the chain, if it has
+    one."""
     made_by: MadeBy | None
-    """Who named it."""
+    """The model that named it."""
 
 
 class TopicsOut(ResponseModel):
-    """What a session is about just now, the latest first; nothing where nothing was said lately."""
+    """The topics of a session's short-term memory, latest first; empty where it has no recent
+    events."""
 
     session_id: str
     topics: list[TopicOut]
 
 
 class HeatOut(ResponseModel):
-    """A chain's heat, and all that it is made of: heat = base · retention."""
+    """A chain's heat and its factors: heat = base · retention."""
 
     chain_id: UUID
     topic: str
     trust: Origin
-    """As of the chain: the least trusted origin of its events."""
+    """The least trusted origin of the chain's events."""
     status: Literal["active", "rejected", "archived"]
     heat: float
     base: float
@@ -299,22 +309,22 @@ class HeatOut(ResponseModel):
     hours_since_access: float
     tau_hours: float
     strength: float
-    """From 1; grows with each recall that counts."""
+    """Resistance to cooling, from 1; grows with each recall that counts."""
     accessed_at: datetime
     boosted_at: datetime | None
-    """The last recall that counted."""
+    """The time of the last recall that counted."""
     cold_at: datetime
-    """From when it may be archived, if nobody recalls it before."""
+    """When it may be archived, if it is not recalled before."""
     promote_until: datetime
     """Until when it is warm enough to be promoted."""
 
 
 class HeatPage(ResponseModel):
-    """How warm a session's chains are, newest first."""
+    """The heat of a session's chains, newest first."""
 
     session_id: str
     now: datetime
-    """The moment that the figures are of."""
+    """The time for which the heat was computed."""
     chains: list[HeatOut]
     next_cursor: str | None
 

@@ -1,4 +1,4 @@
-"""Sessions: begin, find, end and list them, and what is added to them."""
+"""Sessions: begin, find, end and list them, and turn interactions into events."""
 
 import json
 import re
@@ -32,43 +32,46 @@ from strandline.sessions.store import Session
 def begin_session(
     access: TenantDb, principal: Principal, request: SessionIn
 ) -> tuple[SessionOut, bool]:
-    """Begin a session, and say whether it was there before, the same. Raises Forbidden, Invalid for
-    a name that other participants have, StateConflict for one that has ended or has other metadata.
+    """Begin a session. Returns it, and whether the same session already existed.
+
+    Raises Forbidden; Invalid for invalid participants or a name that a session with other
+    participants has; StateConflict for a session that has ended or has other metadata.
     """
     principal.require_own_ids(request.tenant_id, None)
     members = _resolve_participants(principal, request)
     scope_id = participants.derive_scope_id(principal.tenant, members)
     name = request.session_id or str(uuid7())
     with access.transaction():
-        existing = store.lock_and_find(access, name, scope_id)
-        if existing is None:
+        existing_session = store.lock_and_find(access, name, scope_id)
+        if existing_session is None:
             metadata = json.dumps(request.metadata or {})
             session = store.create_session(access, name, scope_id, members, metadata)
             return _to_session_out(session), False
-    if existing.scope_id != scope_id:
+    if existing_session.scope_id != scope_id:
         raise Invalid(
-            "session_id: this session has other participants; with others it is another session",
+            "session_id: this session has other participants; use another session_id, or send the "
+            "session's own participants",
             field="session_id",
         )
-    require_open(existing)
-    if request.metadata is not None and request.metadata != existing.metadata:
+    require_open(existing_session)
+    if request.metadata is not None and request.metadata != existing_session.metadata:
         raise StateConflict(
-            "session_id: this session is there already, with other metadata; leave metadata out "
-            "to go on with it, or name another",
+            "session_id: this session already exists with other metadata; leave metadata out to "
+            "continue it, or use another session_id",
             field="session_id",
         )
-    return _to_session_out(existing), True
+    return _to_session_out(existing_session), True
 
 
 def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]:
     has_names = request.user_id is not None and request.agent_id is not None
     if (request.participants is None) != has_names:
-        raise Invalid(
-            "participants: give either participants, or user_id and agent_id", field="participants"
-        )
+        raise Invalid("participants: send them, or user_id and agent_id", field="participants")
     if request.participants is not None:
         if request.user_id is not None or request.agent_id is not None:
-            raise Invalid("user_id: goes with agent_id, instead of participants", field="user_id")
+            raise Invalid(
+                "user_id: send user_id and agent_id, or participants, not both", field="user_id"
+            )
         members = participants.normalize_set(request.participants)
     else:
         user, agent = (
@@ -78,22 +81,24 @@ def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]
         members = sorted({user, agent})
     if principal.user and principal.user not in members:
         raise Forbidden(
-            "participants: this credential writes only where its own user takes part",
+            "participants: must include this credential's own user",
             field="participants",
         )
     return members
 
 
 def _to_participant(kind: str, name: str) -> str:
-    """A participant by its name alone, or in full."""
+    """A participant of this kind, given as `NAME` or `KIND:NAME`. Raises Invalid."""
     full = name if name.strip().startswith(f"{kind}:") else f"{kind}:{name.strip()}"
     return participants.normalize(full, f"{kind}_id")
 
 
 def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Session:
-    """The session in view of this name: the asker's own, else the only one (that has not ended). By
-    its name alone a bound user is led to none that another user began: who writes there would be
-    read by whom that user chose. Raises NotFound; StateConflict where the scope has to say which.
+    """Find a visible session by name: the caller's own, else the only open one, else the only one.
+
+    By name alone, a bound user never gets a session that another user began: its messages would be
+    read by the participants whom that user chose. Raises NotFound; StateConflict where only
+    `scope_id` can identify the session.
     """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
@@ -102,35 +107,37 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
         raise NotFound
     own_rows = [row for row in rows if row.writer == access.caller.writer]
     is_bound = access.caller.writer != NOBODY
-    trusted = [row for row in rows if row.writer == NOBODY] if is_bound and not scope_id else rows
-    open_rows = [row for row in trusted if row.ended_at is None]
-    for candidates in (own_rows, open_rows, trusted):
+    trusted_rows = (
+        [row for row in rows if row.writer == NOBODY] if is_bound and not scope_id else rows
+    )
+    open_rows = [row for row in trusted_rows if row.ended_at is None]
+    for candidates in (own_rows, open_rows, trusted_rows):
         if len(candidates) == 1:
             return candidates[0]
     reason = (
-        "several sessions here have this name; say which one"
-        if trusted
-        else "another user began what has this name here; say that you mean it"
+        "several sessions have this name; select one"
+        if trusted_rows
+        else "another user began the session of this name; select it explicitly"
     )
     raise StateConflict(
-        f"session_id: {reason} by ?scope_id=",
+        f"session_id: {reason} with ?scope_id=, one of scope_ids",
         field="scope_id",
         scope_ids=sorted(str(row.scope_id) for row in rows),
     )
 
 
 def require_not_ended(session: Session) -> Session:
-    """The session, if it has not ended. Raises NotFound."""
+    """The session. Raises NotFound if it has ended."""
     if session.ended_at is not None:
         raise NotFound(
             "This session has ended. Its events are kept: POST /api/v1/events/query with its "
-            "session_id gives them."
+            "session_id returns them."
         )
     return session
 
 
 def require_open(session: Session) -> Session:
-    """The session, if something may be added to it. Raises StateConflict."""
+    """The session. Raises StateConflict if it has ended: nothing can be appended to it."""
     if session.ended_at is not None:
         raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     return session
@@ -141,18 +148,19 @@ def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
 
 
 def to_session_out(session: Session) -> SessionOut:
-    """A session as its readers see it. Raises NotFound for one that has ended."""
+    """Convert a session for a response. Raises NotFound if it has ended."""
     return _to_session_out(require_not_ended(session))
 
 
 def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
-    """Hide a session; again changes nothing."""
+    """End a session, which hides it. Idempotent."""
     event_count = store.end_session(access, session.session_id, session.scope_id, now)
     return EndedOut(events_kept=event_count)
 
 
 def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPage:
-    """Sessions in view that have not ended, newest first."""
+    """List visible sessions that have not ended, newest first. Raises Malformed for an invalid
+    cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
     after = cursors.decode(cursor)
     result = store.list_newest(access, after, limit)
@@ -168,13 +176,13 @@ def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPa
     return SessionPage(sessions=page, next_cursor=next_cursor)
 
 
-# adding to them ----------------------------------------------------------------------------------
+# appending to them ------------------------------------------------------------------------------
 
 
 def split_interaction(
     session: Session, request: InteractionIn, key: str | None
 ) -> list[tuple[dict[str, Any], str | None]]:
-    """The two events that an interaction is, each with its Idempotency-Key."""
+    """Split an interaction into its two events, each with its Idempotency-Key."""
     common_fields = request.model_dump(exclude_none=True, include={"tenant_id", "user_id"}) | {
         "participants": session.participants,
         "session_id": session.session_id,
@@ -202,11 +210,12 @@ _INTERACTION_FIELDS = (
     {"content": "user_message", "speaker": "user"},
     {"content": "agent_response", "speaker": "agent"},
 )
-"""What an interaction calls the fields of its two events."""
+"""The interaction's names of its two events' fields."""
 
 
 def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
-    """Why an interaction was not stored, in its own words."""
+    """The error that refused an interaction, with the interaction's field names; None if it was
+    stored."""
     errors = [(n, result.error) for n, result in enumerate(results) if result.error is not None]
     for n, error in errors:
         if not isinstance(error, BatchRefused):
@@ -215,13 +224,14 @@ def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
 
 
 def _rename_fields(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
-    """The error, with its fields called as the caller calls them. A message holds names alone."""
+    """The error with its fields renamed, in message and details. Safe for messages: they contain
+    field names, but no text of the caller."""
     field_pattern = re.compile(rf"\b({'|'.join(names)})\b")
-    message = field_pattern.sub(lambda found: names[found[1]], error.message)
+    message = field_pattern.sub(lambda match: names[match[1]], error.message)
     details = dict(error.details)
     if "field" in details:
         details["field"] = names.get(str(details["field"]), details["field"])
     if isinstance(error, Conflict) and "fields" in details:
-        differing = cast("list[str]", details["fields"])
-        details["fields"] = [names.get(name, name) for name in differing]
+        conflicting_fields = cast("list[str]", details["fields"])
+        details["fields"] = [names.get(name, name) for name in conflicting_fields]
     return type(error)(message, **details)

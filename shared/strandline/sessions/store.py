@@ -1,4 +1,4 @@
-"""Sessions: begun, found, ended and listed; and their recent events."""
+"""SQL for sessions: begin, find, end and list them, and read their recent events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 
 MAX_SAME_NAME = 20
-"""So many sessions of one name are told apart."""
+"""The maximum number of sessions of one name that a search returns."""
 MAX_RECENT = 500
-"""So many of a session's newest events may be coalesced."""
+"""How many of a session's newest events are read to be coalesced."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session in view."""
+    """A session that the caller can see."""
 
     session_id: str
     scope_id: UUID
@@ -28,12 +28,12 @@ class Session:
     ended_at: datetime | None
     metadata: dict[str, Any]
     tuning: dict[str, Any]
-    """What its tenant set of `tuning.Tuning`."""
+    """The tenant's overrides of `tuning.Tuning`, by field."""
 
 
 def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
-    """The sessions in view of this name (in this scope): the asker's own first, then those
-    that an unbound credential began, of each those that have not ended; not many."""
+    """The visible sessions of this name, in this scope if given: the caller's own first, then those
+    that an unbound credential began, open ones before ended ones. At most MAX_SAME_NAME."""
     return access.fetch(
         Session,
         """
@@ -41,7 +41,7 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
             select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
                 else some_scopes_in_view(%(few)s + 1) end as scope_ids),
         few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
-        found as (  -- a name may be in as many scopes of a tenant as it has users
+        found as (  -- a name may exist in as many scopes as the tenant has users
             select s.* from sessions s, few
             where few.are and s.tenant_id = current_tenant() and s.session_id = %(session_id)s
                 and s.scope_id = any ((select scope_ids from view)::uuid[])
@@ -70,9 +70,9 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
 
 
 def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
-    """The session that a new one of this name and scope would meet, the very one before others;
-    inside of `transaction`. Until it ends nobody else begins one of that name: appends take the
-    same lock."""
+    """Lock a session name and find the session that a new one of this name and scope would collide
+    with, preferring the same scope. Until the transaction ends nobody else can begin a session of
+    that name: appends take the same lock. Call it in a transaction."""
     access.execute(
         "select pg_advisory_xact_lock("
         "hashtextextended(current_tenant() || '/' || %(session_id)s, 0))",
@@ -100,8 +100,8 @@ def create_session(
     participants: Sequence[str],
     metadata: str,
 ) -> Session:
-    """Make a session that meets no other, and its scope where that is new; inside of
-    `transaction`."""
+    """Create a session that collides with no other, and its scope if that is new. `metadata` is
+    JSON. Call it in a transaction."""
     params: dict[str, object] = {
         "session_id": session_id,
         "scope_id": scope_id,
@@ -141,7 +141,7 @@ class _EventCount:
 
 
 def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime) -> int:
-    """End a session, if it has not ended; gives how many events it keeps."""
+    """End a session, if it has not ended. Returns the number of events it keeps."""
     (row,) = access.fetch(
         _EventCount,
         """
@@ -160,7 +160,7 @@ def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime
 
 @dataclass(frozen=True)
 class ListedSession:
-    """A session on a page."""
+    """A session on a page of a list."""
 
     session_id: str
     scope_id: UUID
@@ -168,14 +168,14 @@ class ListedSession:
     created_at: datetime
     metadata: dict[str, Any]
     place: UUID
-    """What tells sessions of one moment apart."""
+    """A tie-breaker for sessions that began at the same time."""
 
 
 def list_newest(
     access: TenantDb, after: Position | None, limit: int
 ) -> SnapshotRead[ListedSession]:
-    """Sessions in view that have not ended, newest first; one more than a page holds tells of a
-    next one."""
+    """The visible sessions that have not ended, newest first. One more than `limit` means that
+    there is a next page."""
     return access.read_snapshot(
         ListedSession,
         """
@@ -210,7 +210,7 @@ def list_newest(
 
 @dataclass(frozen=True)
 class RecentEvent:
-    """What of a recent event decides whether a newer one stands for it."""
+    """The fields of a recent event that decide whether a newer one replaces it."""
 
     event_id: UUID
     type: str
@@ -221,13 +221,14 @@ class RecentEvent:
 def list_recent(
     access: TenantDb, session_id: str, scope_id: UUID, since: datetime
 ) -> Sequence[RecentEvent]:
-    """A session's newest events that were recorded after `since`, newest first."""
+    """A session's newest events that were recorded after `since`, newest first; at most
+    MAX_RECENT."""
     return access.fetch(
         RecentEvent,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id
-        from (  -- the newest first: what is older than the window need not be walked
+        from (  -- newest first: events older than the window are not scanned
             select * from events e
             where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
                 and e.session_id = %(session_id)s and e.erased_at is null
@@ -241,19 +242,19 @@ def list_recent(
 
 @dataclass(frozen=True)
 class ShortTermEvent(Event):
-    """An event of short-term memory."""
+    """An event of short-term memory, with the chain that contains it, if any."""
 
     chain_id: UUID | None
     topic: str | None
-    """Of that chain,"""
+    """The topic of that chain."""
     topic_by: dict[str, Any] | None
-    """and who named it,"""
+    """The model and prompt that named the topic."""
     trust: str | None
-    """and the least trusted origin of that chain's events."""
+    """The least trusted origin of that chain's events."""
 
 
 def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[ShortTermEvent]:
-    """These events of one scope, newest first, with the chains that hold them."""
+    """Read these events of one scope, newest first, with the chains that contain them."""
     return access.fetch(
         ShortTermEvent,
         """

@@ -1,4 +1,4 @@
-"""Chains as sessions read them: a scope's latest, those about a question, those of a session."""
+"""SQL to read chains: a scope's latest, those about a question, and those of a session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.fulltext import sanitize_for_parser
 
 _CANDIDATES = 200
-"""Pieces of text that a question's words may find chains by."""
+"""How many index pieces that match a question's words are used to find chains."""
 
 
 @dataclass(frozen=True)
 class ChainView:
-    """A chain as one of its versions tells it."""
+    """A chain, with the fields of one of its versions."""
 
     chain_id: UUID
     scope_id: UUID
@@ -56,14 +56,14 @@ class ChainView:
 
 @dataclass(frozen=True)
 class MatchedChain(ChainView):
-    """A chain, and why it was found."""
+    """A chain that was found, with its scores."""
 
     similarity: float | None
     text_score: float | None
 
 
 def list_latest(access: TenantDb, scope_id: UUID, limit: int) -> SnapshotRead[MatchedChain]:
-    """A scope's active chains, by their last event, newest first."""
+    """A scope's active chains, newest first by their last event."""
     return access.read_snapshot(
         MatchedChain,
         """
@@ -90,9 +90,9 @@ def search_chains(
     min_similarity: float,
     limit: int,
 ) -> SnapshotRead[MatchedChain]:
-    """A scope's active chains nearest to a question, of a cosine of `min_similarity` or more;
-    then those without a vector to compare (all of them, where the question has none), by how well
-    words of their events answer it."""
+    """The active chains of a scope nearest to a question, with a cosine of at least
+    `min_similarity`. They are followed by chains without a vector (all chains, if the question has
+    none), by how well the words of their events match."""
     return access.read_snapshot(
         MatchedChain,
         """
@@ -102,7 +102,7 @@ def search_chains(
             where %(vector)s::halfvec is not null and v.tenant_id = current_tenant()
                 and v.space = %(space)s and v.scope_id = %(scope_id)s
             order by v.embedding <=> %(vector)s::halfvec, v.chain_id limit %(limit)s),
-        wanting as materialized (  -- words cost more than vectors, and are mostly not needed
+        wanting as materialized (  -- a search by words costs more, and is mostly not needed
             select %(vector)s::halfvec is null or (
                 select count(*) from chains c
                 where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
@@ -151,7 +151,8 @@ def search_chains(
 
 @dataclass(frozen=True)
 class SessionChain(ChainView):
-    """A chain on a page of a session's, and the scope's mark that the page shows."""
+    """A chain on a page of a session's chains, with the scope's `seq` as of which the list shows
+    it."""
 
     shown_at_seq: int
 
@@ -165,8 +166,9 @@ def list_session_chains(
     after: Position | None,
     limit: int,
 ) -> SnapshotRead[SessionChain]:
-    """The chains that hold events of a session, by their last event, newest first; one more than a
-    page holds tells of a next one. Further pages show the versions that the first could see."""
+    """The chains that contain events of a session, newest first by their last event. One more than
+    `limit` means that there is a next page. Later pages show the versions that existed at the first
+    page."""
     return access.read_snapshot(
         SessionChain,
         """
@@ -175,7 +177,7 @@ def list_session_chains(
                 select v.made_at_seq from chain_versions v
                 where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
                 order by v.made_at_seq desc limit 1)) as seq),
-        changed as materialized (  -- since the first page: none on it, and few after
+        changed as materialized (  -- since the first page: none for it, few for later pages
             select distinct v.chain_id from chain_versions v
             where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
                 and %(seq)s is not null and v.made_at_seq > (select seq from mark)),

@@ -1,1 +1,1 @@
-"""Health and metrics."""
+"""Health and metrics of the service."""

@@ -1,4 +1,4 @@
-"""A tenant's counters as Prometheus reads them (exposition format 0.0.4)."""
+"""A tenant's counters in Prometheus' text format (exposition format 0.0.4)."""
 
 from strandline.db.database import TenantDb
 from strandline.llm import store as llm_store
@@ -9,28 +9,28 @@ _METRICS = (
     ("strandline_scopes", "gauge", "Scopes.", "scopes"),
     ("strandline_stored_bytes", "gauge", "Content, metadata and payloads.", "stored_bytes"),
     ("strandline_events_not_embedded", "gauge", "Events without a vector.", "events_not_embedded"),
-    ("strandline_events_not_folded", "gauge", "Events not gone through yet.", "events_not_folded"),
+    ("strandline_events_not_folded", "gauge", "Events not folded yet.", "events_not_folded"),
     ("strandline_chains_active", "gauge", "Chains in mid-term memory.", "chains_active"),
-    ("strandline_chains_rejected", "gauge", "Chains kept out of it.", "chains_rejected"),
-    ("strandline_chains_archived", "gauge", "Chains that grew cold.", "chains_archived"),
+    ("strandline_chains_rejected", "gauge", "Chains that were rejected.", "chains_rejected"),
+    ("strandline_chains_archived", "gauge", "Chains that were archived.", "chains_archived"),
     ("strandline_recalls_not_folded", "gauge", "Recalls of chains to fold.", "recalls_not_folded"),
     (
         "strandline_oldest_recall_age_seconds",
         "gauge",
-        "For how long the oldest of these has waited.",
+        "Age of the oldest recall to fold.",
         "oldest_recall_seconds",
     ),
     ("strandline_scopes_due", "gauge", "Scopes whose background work is due.", "scopes_due"),
     (
         "strandline_scopes_stuck",
         "gauge",
-        "Scopes whose background work was put off five times in a row.",
+        "Scopes whose background work was postponed five times in a row.",
         "scopes_stuck",
     ),
     (
         "strandline_oldest_due_age_seconds",
         "gauge",
-        "For how long the oldest of that work has been due.",
+        "How long the oldest background work has been due.",
         "oldest_due_seconds",
     ),
     (
@@ -42,25 +42,26 @@ _METRICS = (
     (
         "strandline_oldest_not_folded_age_seconds",
         "gauge",
-        "Age of the oldest event not gone through yet.",
+        "Age of the oldest event not folded yet.",
         "unfolded_seconds",
     ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
-    ("strandline_breakers_open", "gauge", "Language models left alone.", "breakers_open"),
+    ("strandline_breakers_open", "gauge", "Models with an open circuit breaker.", "breakers_open"),
     ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
-    ("strandline_model_usd_month", "gauge", "What they cost, in USD.", "model_usd"),
+    ("strandline_model_usd_month", "gauge", "Cost of models this month, in USD.", "model_usd"),
 )
-"""Name, type and help of each, and the figure that it shows."""
+"""The metrics: name, type, help text, and the field with the value."""
 
 
 def count_failures(access: TenantDb) -> store_counts.BackgroundFailures:
-    """What of the asker's tenant's background work fails, in numbers."""
+    """Count the failures of the tenant's background work."""
     return store_counts.count_failures(access)
 
 
 def render_metrics(access: TenantDb, space: str) -> str:
-    """The counters of the asker's tenant. No labels: the credential says whose they are."""
-    due_work, spend = (
+    """Render the tenant's counters in Prometheus' text format. There are no labels: the credential
+    determines the tenant."""
+    due_work, model_spend = (
         store_counts.read_due_work(access, space),
         llm_store.read_monthly_spend(access),
     )
@@ -71,8 +72,8 @@ def render_metrics(access: TenantDb, space: str) -> str:
         "oldest_due_seconds": due_work.seconds,
         "unembedded_seconds": due_work.unembedded_seconds,
         "unfolded_seconds": due_work.unfolded_seconds,
-        "model_calls": spend.calls,
-        "model_usd": spend.cost_usd,
+        "model_calls": model_spend.calls,
+        "model_usd": model_spend.cost_usd,
     }
     return "".join(
         f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n{name} {values[field]}\n"

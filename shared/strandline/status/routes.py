@@ -1,4 +1,4 @@
-"""Health and metrics over HTTP."""
+"""HTTP routes of health and metrics."""
 
 from strandline.db.database import Caller
 from strandline.errors import StrandlineError
@@ -10,14 +10,15 @@ _METRICS_TYPE = MediaType("text/plain; version=0.0.4")
 
 
 def liveness(request: Request) -> Response:
-    """The process answers. Never touches the database: it would never rest."""
+    """Check that the process responds. It never uses the database, which could otherwise never
+    pause."""
     del request
     return json_response(Liveness())
 
 
 def health(request: Request) -> Response:
-    """What this service needs, and whether it answers: 200, or 503 when memory cannot be served.
-    Takes a key that this deployment made, but no database to check it."""
+    """Check the service's dependencies: 200, or 503 when memory cannot be served. Requires a key
+    that this deployment made, but does not look it up in the database."""
     resources = request.resources
     checks = {
         "database": lambda: resources.database.connection(request.deadline),
@@ -32,7 +33,7 @@ def health(request: Request) -> Response:
             statuses[name] = "ok"
         except StrandlineError as error:
             statuses[name] = error.code
-        except Exception as error:  # what a dependency does is told, not suffered
+        except Exception as error:  # a dependency's failure is reported, not raised
             statuses[name] = type(error).__name__
     is_up = statuses["database"] == "ok"
     background = _background_state(request) if is_up else None
@@ -51,7 +52,8 @@ def health(request: Request) -> Response:
 
 
 def _background_state(request: Request) -> BackgroundState | None:
-    """Of whoever's credential holds; None where it does not, or the database went away."""
+    """The background failures of the credential's tenant; None where the credential is not valid or
+    the database failed."""
     try:
         tenant = request.authenticate_tenant()
         access = request.resources.database.connect_as(Caller.background(tenant), request.deadline)
@@ -61,8 +63,8 @@ def _background_state(request: Request) -> BackgroundState | None:
 
 
 def get_metrics(request: Request) -> Response:
-    """The tenant in numbers, as Prometheus scrapes them: what there is, and what waits. They are
-    the whole tenant's, whoever the key is bound to."""
+    """Get the tenant's counters for Prometheus: what is stored and what is pending. They cover the
+    whole tenant, whichever user the key is bound to."""
     resources = request.resources
     access = resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline

@@ -1,4 +1,4 @@
-"""Answers about the health of the service."""
+"""Responses about the health of the service."""
 
 from typing import Literal
 
@@ -6,37 +6,38 @@ from strandline.schemas import ResponseModel
 
 
 class Liveness(ResponseModel):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["ok"] = "ok"
 
 
 class LanguageState(ResponseModel):
-    """The language model, which is not asked for this."""
+    """The configured language model. The health check does not call it."""
 
     provider: str | None
-    """As in `openai:gpt-4o-mini`; null: there is none, and the twin does its tasks. Whether it is
-    left alone for a while is each tenant's own: see `models.resting_until` of its usage."""
+    """As in `openai:gpt-4o-mini`. Null: none is configured, and the heuristic model does its tasks.
+    Whether it is paused after failures depends on the tenant: see `models.resting_until` of its
+    usage."""
 
 
 class BackgroundState(ResponseModel):
-    """What fails of the tenant's background work; GET /api/v1/admin/jobs has the reasons."""
+    """Failures of the tenant's background work. GET /api/v1/admin/jobs returns the reasons."""
 
     scopes_stuck: int
-    """Scopes whose work was put off five times in a row: their events are safe and recalled, but no
-    chain is formed of the newest. It is tried again by itself."""
+    """Scopes whose work was postponed five times in a row. Their events are safe and can be
+    recalled, but no chains are formed of the newest ones. The work is retried automatically."""
     jobs_failed: int
-    """Jobs that failed and were not tried again; they are kept for 30 days."""
+    """Failed jobs of the last 30 days that were not tried again."""
 
 
 class Health(ResponseModel):
-    """What the service needs, and whether it answers."""
+    """The status of the service and its dependencies."""
 
     status: Literal["ok", "degraded", "unavailable"]
     dependencies: dict[str, str]
-    """`ok`, or what is wrong, for each of database, blobs, queue and embedding."""
+    """`ok` or an error code, for each of database, blobs, queue and embedding."""
     language: LanguageState
     background: BackgroundState | None
-    """Null while the database is away, and for a credential that does not hold."""
+    """Null while the database is unavailable, and for a credential that is not valid."""
     warnings: list[str]
-    """What endangers it although it answers, and what to do."""
+    """Warnings for the operator of this process, with what to do."""
