@@ -1,8 +1,8 @@
-"""The OpenAPI 3.1 document: what every route takes and may answer, made from the routes' types.
+"""The OpenAPI 3.1 document: what every route accepts and answers, derived from the routes' types.
 
-Nothing here is told twice: a route's description is its docstring, its shapes are pydantic's, and
-what it may answer besides its own follows from its credential, path, query and body. Pure: what is
-given decides the document, in this order.
+Nothing is stated twice: a route's description is its handler's docstring, its schemas are
+pydantic's, and its general errors follow from its credential, path, query and body. The functions
+are pure: the arguments decide the document and its order.
 """
 
 import inspect
@@ -126,7 +126,7 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 type SecurityAlternatives = Sequence[tuple[str, ...]]
-"""Alternatives: the security schemes that a request meets together."""
+"""Alternatives; each lists the security schemes that a request needs together."""
 ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
 _GATEWAY_ERRORS = {
     429: ("TooManyRequests", "More requests than may be served now."),
@@ -148,10 +148,10 @@ _ERROR_HEADERS = {
 
 @dataclass(frozen=True)
 class Example:
-    """One call that works, and what it answered."""
+    """One call that works, and its answer."""
 
     operation: str
-    """As the routes name it."""
+    """The operation as the routes name it."""
     status: int
     by: Literal["nobody", "member", "admin", "operator"] = "member"
     """Whose key is sent: a user's own, an unbound admin's, the operator's."""
@@ -160,11 +160,11 @@ class Example:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Any = None
     answer: Any = None
-    """The answer's body where it is JSON."""
+    """The answer's body, if it is JSON."""
 
 
 def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
-    """What a request must meet where these ways in are on."""
+    """The security alternatives under these settings."""
     methods = [
         ("ApiKey", "Bearer") if settings.key_secret else (),
         ("Jwt", "Bearer") if settings.jwt_enabled else (),
@@ -173,7 +173,7 @@ def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
     enabled = [method for method in methods if method]
     if not settings.auth_require_all:
         return [(name,) for name in dict.fromkeys(itertools.chain(*enabled))]
-    # One Authorization header carries one word.
+    # One Authorization header carries one credential.
     return [
         combination
         for combination in itertools.product(*enabled)
@@ -186,7 +186,7 @@ def build_document(
     examples: Sequence[Example] = (),
     security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
-    """The document of these routes; the first example of each is shown."""
+    """The document of these routes, with the first example of each."""
     schemas, components = _schemas(routes)
     examples_by_operation = {example.operation: example for example in reversed(examples)}
     paths: dict[str, dict[str, Any]] = {}
@@ -225,16 +225,16 @@ def build_document(
 
 
 def load_examples() -> list[Example]:
-    """The calls that are shown, in an order in which they work: `examples.json`."""
+    """The example calls, in an order in which they work: `examples.json`."""
     return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]
 
 
 def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
-    """The errors that a route may raise: its own, and what follows from its credential, path, query
-    and body."""
+    """The errors that a route may raise: its own, and those that follow from its credential, path,
+    query and body."""
     errors: set[type[StrandlineError]] = set(route.errors)
     if route.right is not None:
-        errors |= {Unauthorized, Invalid}  # a query parameter that it does not know
+        errors |= {Unauthorized, Invalid}  # an unknown query parameter
     if route.right not in (None, "issued"):
         errors |= {Forbidden, Unavailable, QuotaExceeded}
     parameters = path_parameters(name)
@@ -243,7 +243,7 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     if route.query or route.headers or "cid" in parameters:
         errors.add(Invalid)
     ignores_body = route.right is None or name.startswith("GET ")
-    if route.body or not ignores_body:  # of those without a body, a body that says something
+    if route.body or not ignores_body:  # a route without a body refuses one that is not empty
         errors |= {Malformed, Invalid, TooLarge}
     models = [model for model in (route.query, route.body) if model]
     if any("cursor" in model.model_fields for model in models):
@@ -328,7 +328,7 @@ def _path_schema(parameter: str) -> Mapping[str, Any]:
     if parameter in _PATH_PARAMETERS:
         return _PATH_PARAMETERS[parameter]
     if not parameter.endswith("_id"):
-        raise ValueError(f"say in openapi._PATHS what the path's {parameter} is")
+        raise ValueError(f"describe in openapi._PATH_PARAMETERS the path's {parameter}")
     what = parameter.removesuffix("_id").replace("_", " ")
     return {
         "description": f"The id of the {what}.",
@@ -342,7 +342,7 @@ def _with_example(parameter: dict[str, Any], values: Mapping[str, Any] | None) -
 
 
 def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter is absent or has a value: its type without the null of an optional field."""
+    """A parameter is absent or has a value, so drop the null from an optional field's schema."""
     plain = dict(schema)
     kinds = [kind for kind in plain.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
@@ -388,8 +388,8 @@ def _error_name(status: int) -> str:
 
 
 def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
-    """Every answer that is an error, by its name: its status's own code first, then those that
-    routes of theirs raise."""
+    """The error answers by name. In each status's description its own code comes first, then the
+    narrower codes that routes raise."""
     error_types = {kind for name, route in routes.items() for kind in list_errors(name, route)}
     narrower = sorted(error_types - STATUS.keys(), key=lambda kind: kind.code)
     descriptions: dict[int, str] = {}
@@ -413,7 +413,7 @@ def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
 
 
 class _MinimalSchema(GenerateJsonSchema):
-    """Without what says nothing: a title that repeats a field's name, a default that is null."""
+    """Leaves out what says nothing: a title that repeats a field's name, a default that is null."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -426,8 +426,8 @@ class _MinimalSchema(GenerateJsonSchema):
 
 
 def _schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """The schema of each type that a route names: its reference, or for a query or headers its
-    properties; and the components that all of them refer to."""
+    """The schema of each type that a route names, and the components that they refer to. A body or
+    answer is given as a reference; a query or headers type as its properties."""
     parameter_models = {
         shape for route in routes.values() for shape in (route.query, route.headers) if shape
     }
