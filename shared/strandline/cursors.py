@@ -63,7 +63,7 @@ class Cursors:
                 raise UnsealError
         except (UnsealError, ValueError, TypeError, AttributeError):
             raise Malformed(
-                "cursor: is not valid: send next_cursor unchanged, or start the list again without one",
+                "cursor: is not valid: send next_cursor unchanged, or restart the list without one",
                 field="cursor",
             ) from None
         if list_hash != self._list_hash:
