@@ -149,8 +149,8 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
 def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
     """pydantic's message in plain words, with advice where the habit of another API explains the
     mistake."""
-    words = message.removeprefix("Value error, ")
-    plain = next((p for m, p in _PLAIN_MESSAGES.items() if words.startswith(m)), words)
+    text = message.removeprefix("Value error, ")
+    plain = next((p for m, p in _PLAIN_MESSAGES.items() if text.startswith(m)), text)
     if path != "role" and "participants" not in known_fields:
         return plain
     return plain + _MESSAGE_HINTS.get((path, plain), "")

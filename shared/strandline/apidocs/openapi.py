@@ -46,8 +46,8 @@ _DESCRIPTION = """\
 Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
 
 - **Credential**: an API key (`X-API-Key`, or `Authorization: Bearer`), a JWT (`Authorization: \
-Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), whichever this deployment takes. \
-It names the tenant.
+Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), as this deployment accepts. \
+It determines the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
 took part in it. A credential bound to a user adds that user by itself.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
@@ -55,7 +55,7 @@ the first answer again, with `Idempotent-Replayed`; with another request it is a
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \
 the first.
 - **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
-"retryable"}}`; `details` names the `field` that is meant. What is `retryable` may be sent again \
+"retryable"}}`; `details` names the `field` at fault. A `retryable` request may be sent again \
 after `Retry-After` seconds.
 - **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
 _TAGS = {
@@ -64,10 +64,10 @@ _TAGS = {
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
-    "uploads": "Large payloads, put into the store by the caller.",
-    "usage": "What the tenant uses.",
-    "model-calls": "What language models were asked, and what it cost.",
-    "health": "Is it up, and how is it?",
+    "uploads": "Large payloads, uploaded by the caller.",
+    "usage": "The tenant's usage and quotas.",
+    "model-calls": "Calls of language models, and their cost.",
+    "health": "Whether the service is up, and its state.",
     "admin": "Tenants, keys and certificates, for operators.",
     "docs": "This document, and a page to read and try it.",
 }
@@ -97,7 +97,7 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "schema": {"type": "string", "pattern": TENANT_PATTERN},
     },
     "session_id": {
-        "description": "The caller's own name of the session.",
+        "description": "The caller's own name for the session.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
@@ -107,7 +107,7 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "The whole key, as it was shown when it was made.",
+        "description": "The whole key, as it was shown when it was created.",
     },
     "Bearer": {
         "type": "http",
@@ -118,25 +118,28 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
         "type": "apiKey",
         "in": "header",
         "name": "X-JWT-Token",
-        "description": "A JWT of the issuer, and for the audience, that the deployment names.",
+        "description": "A JWT of this deployment's issuer, for its audience.",
     },
     "ClientCertificate": {
         "type": "mutualTLS",
-        "description": "A certificate whose subject an operator entered, shown in the handshake.",
+        "description": "A certificate of a registered subject, sent in the TLS handshake.",
     },
 }
 type SecurityAlternatives = Sequence[tuple[str, ...]]
 """Alternatives; each lists the security schemes that a request needs together."""
 ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
 _GATEWAY_ERRORS = {
-    429: ("TooManyRequests", "More requests than may be served now."),
+    429: ("TooManyRequests", "More requests than the deployment accepts now."),
     500: ("InternalError", "`internal_error`: something failed on our side."),
-    502: ("BadGateway", "The function gave no usable answer. From the gateway."),
-    504: ("GatewayTimeout", "No answer within 29 seconds. From the gateway; may be tried again."),
+    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
+    504: (
+        "GatewayTimeout",
+        "No answer within 29 seconds. From the gateway; the request may be tried again.",
+    ),
 }
 _ERROR_HEADERS = {
     "Retry-After": {
-        "description": "After so many seconds it may be tried again.",
+        "description": "Seconds after which the request may be tried again.",
         "schema": {"type": "integer", "minimum": 0},
     },
     "WWW-Authenticate": {
@@ -259,8 +262,8 @@ def path_parameters(name: str) -> list[str]:
 def _operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
-    words = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
-    summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", words, count=1).partition("\n")
+    text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
+    summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", text, count=1).partition("\n")
     operation: dict[str, Any] = {
         "tags": [_tag(name)],
         "summary": summary.rstrip("."),
@@ -313,12 +316,12 @@ def _parameters(
         for field_name, schema in properties.items():
             required = field_name in schemas[model].get("required", ())
             plain = _drop_null(schema)
-            words = plain.pop("description", "").replace("\n", " ")
+            description = plain.pop("description", "").replace("\n", " ")
             entry = {
                 "name": field_name,
                 "in": location,
                 "required": required,
-                "description": words,
+                "description": description,
                 "schema": plain,
             }
             yield _with_example(entry, example and getattr(example, part))
@@ -329,9 +332,9 @@ def _path_schema(parameter: str) -> Mapping[str, Any]:
         return _PATH_PARAMETERS[parameter]
     if not parameter.endswith("_id"):
         raise ValueError(f"describe in openapi._PATH_PARAMETERS the path's {parameter}")
-    what = parameter.removesuffix("_id").replace("_", " ")
+    subject = parameter.removesuffix("_id").replace("_", " ")
     return {
-        "description": f"The id of the {what}.",
+        "description": f"The id of the {subject}.",
         "schema": {"type": "string", "format": "uuid"},
     }
 
@@ -379,7 +382,7 @@ def _responses(
 
 
 def _status(kind: type[StrandlineError]) -> int:
-    return next(status for known, status in STATUS.items() if issubclass(kind, known))
+    return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
 
 
 def _error_name(status: int) -> str:

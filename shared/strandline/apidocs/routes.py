@@ -137,7 +137,7 @@ ROUTES = {
         None,
         {200: _HTML, 308: _HTML},
         response_headers={
-            "Location": "Where it lies, for a path that ends with a slash.",
+            "Location": "The page's address, for a path that ends with a slash.",
             **_NO_CACHE,
             **_NOSNIFF,
             "Content-Security-Policy": "Nothing from another host, no script within the page.",

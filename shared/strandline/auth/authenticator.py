@@ -33,13 +33,13 @@ class Authenticator:
             self._certificates = CertificateAuth(database)
             methods.append(self._certificates)
         if not methods:
-            raise Misconfigured("No way to authenticate is on.")
+            raise Misconfigured("No authentication method is enabled.")
         self._methods, self._require_all = methods, settings.auth_require_all
 
     @property
     def challenge(self) -> str:
         """The value of WWW-Authenticate in a 401."""
-        return ", ".join(dict.fromkeys(way.challenge for way in self._methods))
+        return ", ".join(dict.fromkeys(method.challenge for method in self._methods))
 
     def require_issued(self, request: AuthRequest) -> None:
         """Raise Unauthorized unless the request carries a credential that this deployment issued,

@@ -137,12 +137,12 @@ class JwtAuth:
         if name is None:
             return frozenset(self._settings.jwt_unscoped_rights) - {"none"}
         claim: object = claims[name]
-        words: object = claim.split() if isinstance(claim, str) else claim
-        if not isinstance(words, list):
+        value: object = claim.split() if isinstance(claim, str) else claim
+        if not isinstance(value, list):
             _reject()
-        scopes = cast("list[object]", words)
+        scopes = cast("list[object]", value)
         return frozenset(
-            right for word, right in self._settings.jwt_scope_rights.items() if word in scopes
+            right for scope, right in self._settings.jwt_scope_rights.items() if scope in scopes
         )
 
 

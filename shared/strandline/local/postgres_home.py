@@ -108,7 +108,7 @@ def make_private_directory(path: Path, account: Account | None) -> None:
         owner = os.geteuid() if account is None else account.uid
         is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid in (owner, os.geteuid())
         if not is_ours:
-            raise PostgresUnusable(f"{path} belongs to somebody else: remove it.") from error
+            raise PostgresUnusable(f"{path} belongs to another user: remove it.") from error
         os.chmod(path, 0o700)
         if account is not None:
             account.chown(path)
@@ -172,4 +172,4 @@ def _prepare_fallback() -> None:
     FALLBACK_DIRECTORY.mkdir(parents=True, exist_ok=True)
     FALLBACK_DIRECTORY.chmod(0o755)
     if FALLBACK_DIRECTORY.is_symlink() or FALLBACK_DIRECTORY.stat().st_uid != os.geteuid():
-        raise PostgresUnusable(f"{FALLBACK_DIRECTORY} belongs to somebody else: remove it.")
+        raise PostgresUnusable(f"{FALLBACK_DIRECTORY} belongs to another user: remove it.")
