@@ -13,12 +13,12 @@ from strandline.errors import Misconfigured, Unavailable
 from strandline.observability import logger
 
 _REFRESH_SECONDS = 300.0
-"""Fetched keys are refreshed this often, so a key that the issuer withdrew is refused after it."""
+"""Seconds between refreshes: a key that the issuer withdrew is refused after at most so long."""
 _MAX_STALE_SECONDS = 3600.0
-"""Keys of an issuer that cannot be reached stay in use for this long."""
+"""Seconds that keys stay in use while their issuer cannot be reached."""
 _FETCH_INTERVAL_SECONDS, _FETCH_RETRY_SECONDS = 60.0, 5.0
-"""The least time between two fetches, whatever tokens arrive; and the same while there is no key at
-all."""
+"""The least seconds between two fetches, whatever tokens arrive: with keys, and while there are
+none."""
 _FETCH_TIMEOUT_SECONDS = 3.0
 _MAX_BYTES = 256 * 1024
 _MAX_KEYS = 100
