@@ -77,7 +77,7 @@ class PostgresSupervisor:
                 if elapsed - last_reminder >= REMINDER_SECONDS and not self._stopping.is_set():
                     last_reminder = elapsed
                     logger.error(
-                        "the database has not started for %.0f s; trying again at least "
+                        "the database does not start; trying for %.0f s so far, at least "
                         "every %.0f s: %s", elapsed, LONGEST_PAUSE_SECONDS, summarize_error(error)
                     )  # fmt: skip
                 self._stopping.wait(pause)

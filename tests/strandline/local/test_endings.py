@@ -428,7 +428,7 @@ def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path)
         assert append(service, "by the new one")
     file.write_text("strandline_of_another_directory")
     with run_local_service(fresh, 0) as service:
-        assert "not one of this data directory" in service.key_notice
+        assert "not from this data directory" in service.key_notice
         assert append(service, "by the newest")
 
 
