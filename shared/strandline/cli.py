@@ -142,7 +142,7 @@ def _request_sweep() -> None:
 
 
 def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
-    act = AuditContext(f"console {args.command}")
+    context = AuditContext(f"console {args.command}")
     if args.command == "keys":
         for key in _all_keys(access):
             print(key.model_dump_json())
@@ -151,7 +151,7 @@ def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
         new_key = make_key(
             access,
             get_settings().key_secret,
-            act,
+            context,
             user=args.user,
             rights=[right.strip() for right in args.rights.split(",")],
             label=args.label,
@@ -161,16 +161,16 @@ def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
         return
     try:
         if args.command == "revoke":
-            revoke_key(access, act, args.key)
+            revoke_key(access, context, args.key)
             print(f"revoked: {args.key}")
         else:
-            print(_rotate(args, access, act).token)
+            print(_rotate(args, access, context).token)
     except NotFound:
         raise NotFound(f"Tenant {args.tenant} has no key {args.key}.") from None
 
 
 def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None:
-    act = AuditContext(f"console {args.command}")
+    context = AuditContext(f"console {args.command}")
     if args.command == "certificates":
         for entry in _all_certificates(access):
             print(entry.model_dump_json())
@@ -178,7 +178,7 @@ def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None
         subject, issuer = _certificate_names(args)
         certificate = certificates.add_certificate(
             access,
-            act,
+            context,
             subject=subject,
             issuer=issuer,
             user=args.user,
@@ -189,7 +189,7 @@ def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None
         print(certificate.model_dump_json())
     else:
         try:
-            certificates.revoke_certificate(access, act, args.certificate)
+            certificates.revoke_certificate(access, context, args.certificate)
         except NotFound:
             message = f"Tenant {args.tenant} has no certificate {args.certificate}."
             raise NotFound(message) from None
@@ -206,13 +206,13 @@ def _certificate_names(args: argparse.Namespace) -> tuple[str, str | None]:
     return info.subject, args.issuer or info.issuer
 
 
-def _rotate(args: argparse.Namespace, access: TenantDb, act: AuditContext) -> NewKey:
+def _rotate(args: argparse.Namespace, access: TenantDb, context: AuditContext) -> NewKey:
     if not 0 <= args.overlap <= _MAX_OVERLAP_HOURS:
         raise Invalid(f"--overlap: must be from 0 to {_MAX_OVERLAP_HOURS} hours")
     return rotate_key(
         access,
         get_settings().key_secret,
-        act,
+        context,
         args.key,
         overlap=timedelta(hours=args.overlap),
         expires_at=_expiry_in(args.days),

@@ -90,7 +90,7 @@ def _limit_size(response: httpx2.Response) -> None:
     """Check a response before its body is read. A body compressed without being asked for could
     expand to a thousand times its size."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise UnusableAnswer("is compressed; none was asked for.")
+        raise UnusableAnswer("is compressed, which was not requested.")
     assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
     if limits_in_force := _limits.get():
         response.stream = _Body(response.stream, limits_in_force.max_bytes)

@@ -51,7 +51,7 @@ class HmacSecret:
             get_algorithm_by_name(algorithms[0]).prepare_key(secret)
         except InvalidKeyError:
             raise Misconfigured(
-                "STRANDLINE_JWT_SECRET: is a public key or a certificate, and no secret: give it "
+                "STRANDLINE_JWT_SECRET: is a public key or a certificate, not a secret: set it "
                 "as a JWK Set, in STRANDLINE_JWT_JWKS"
             ) from None
 
@@ -98,7 +98,7 @@ class JwkSet:
                 self._refresh()
                 key = self._select(header)
             if self._clock() - self._last_success >= _MAX_STALE_SECONDS:
-                raise Unavailable("The JWT's issuer cannot be asked for its keys. Try again.")
+                raise Unavailable("The keys of the JWT's issuer cannot be fetched. Try again.")
             return key
 
     def _select(self, header: Mapping[str, Any]) -> VerificationKey | None:

@@ -131,7 +131,7 @@ class OpenAICompatibleEmbedder:
         for item in items:
             if len(item.embedding) != self.dimensions:
                 raise EmbeddingRefused(
-                    f"The embedding provider gave {len(item.embedding)} dimensions instead of "
+                    f"The embedding provider returned {len(item.embedding)} dimensions instead of "
                     f"{self.dimensions}: check STRANDLINE_EMBEDDING_DIMENSIONS."
                 )
         return [_normalize(item.embedding) for item in items]

@@ -243,7 +243,7 @@ def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]
             f"{event['session_id']}"
         )
     if not events:
-        print("  Nothing is known about this.")
+        print("  Recall finds nothing about this.")
 
 
 def _show_privacy(question: Mapping[str, Any], visible: int) -> None:

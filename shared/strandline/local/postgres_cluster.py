@@ -31,7 +31,7 @@ def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durab
         except FileNotFoundError as error:
             raise PostgresUnusable(
                 f"{data} is there but its password, {secret}, is not: restore it, or move the "
-                "data away to start anew."
+                "data away to start empty."
             ) from error
     password = secrets.token_urlsafe(24)
     fresh = directory / "pgdata.new"
