@@ -132,17 +132,17 @@ class Request:
         """Authenticate the caller and check the route's right. Raises Unauthorized, Forbidden or
         Unavailable."""
         if route.right == "issued":
-            self.resources.authenticator.issued_by_us(self._auth_request)
+            self.resources.authenticator.require_issued(self._auth_request)
         elif route.right is not None:
-            principal = self.resources.authenticator.principal(self._auth_request, self.deadline)
+            principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
             # set before the right is checked: a refusal is audited with the principal
             self._principal = principal
-            principal.require(route.right)
+            principal.require_right(route.right)
 
     def authenticate_tenant(self) -> str:
         """The tenant of the credential, for a route that does not look the credential up. Raises
         Unauthorized or Unavailable."""
-        return self.resources.authenticator.principal(self._auth_request, self.deadline).tenant
+        return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
 
     def spend_quota(self, quota: Quota, units: int) -> None:
         """Spend `units` of the tenant's quota. Raises QuotaExceeded, TooLarge or Unavailable."""
@@ -155,14 +155,14 @@ class Request:
         viewer = principal.resolve_viewer(participants)
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
-        return self.resources.database.access(caller, self.deadline)
+        return self.resources.database.connect_as(caller, self.deadline)
 
     def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),
         with a viewer that is a member of no scope and so sees no memory."""
         self.target_tenant = tenant
         caller = Caller(tenant or self.principal.tenant, (NOBODY,))
-        return self.resources.database.access(caller, self.deadline)
+        return self.resources.database.connect_as(caller, self.deadline)
 
     @property
     def audit_context(self) -> AuditContext:
