@@ -1,5 +1,5 @@
-"""`python -m strandline.cli`: make, list, rotate and revoke API keys; enter, list and revoke client
-certificates; fold chains again; migrate a database."""
+"""`python -m strandline.cli`: create, list, rotate and revoke API keys; register, list and revoke
+client certificates; fold chains again; migrate a database."""
 
 import argparse
 import json
@@ -40,29 +40,30 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="strandline", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     key_parser = commands.add_parser(
-        "key", help="make an API key; it is shown once and stored nowhere"
+        "key", help="create an API key; it is shown once and stored nowhere"
     )
     key_parser.add_argument(
-        "--tenant", required=True, help="its tenant, made if it is new: a-z, 0-9, -"
+        "--tenant", required=True, help="its tenant, created if it is new: a-z, 0-9, -"
     )
     key_parser.add_argument(
         "--user", help="bind it to user:NAME: it reads and writes as that user only"
     )
     key_parser.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
-    key_parser.add_argument("--days", type=int, help="how long it holds; for ever if absent")
+    key_parser.add_argument("--days", type=int, help="how long it is valid; for ever if absent")
     key_parser.add_argument("--label", default="", help="what it is for")
-    list_parser = commands.add_parser("keys", help="list a tenant's keys, without anything secret")
+    list_parser = commands.add_parser("keys", help="list a tenant's keys, without their secrets")
     list_parser.add_argument("--tenant", required=True)
     rotate_parser = commands.add_parser(
-        "rotate", help="make a key's successor, shown once; the key itself ends after the overlap"
+        "rotate",
+        help="create a key's successor, shown once; the key itself expires after the overlap",
     )
     rotate_parser.add_argument("--tenant", required=True)
     rotate_parser.add_argument("--key", required=True, help="its id, as `keys` lists it")
     rotate_parser.add_argument(
-        "--overlap", type=int, default=24, help="hours for which both hold: 24"
+        "--overlap", type=int, default=24, help="hours for which both are valid; default 24"
     )
     rotate_parser.add_argument(
-        "--days", type=int, help="how long the successor holds; as its key if absent"
+        "--days", type=int, help="how long the successor is valid; as long as the key if absent"
     )
     revoke_parser = commands.add_parser(
         "revoke", help="revoke a key; it is refused within 60 seconds"
@@ -70,27 +71,29 @@ def _build_parser() -> argparse.ArgumentParser:
     revoke_parser.add_argument("--tenant", required=True)
     revoke_parser.add_argument("--key", required=True, help="its id, as `keys` lists it")
     refold_parser = commands.add_parser(
-        "refold", help="forget a tenant's chains and have the sweep fold them again from the log"
+        "refold", help="delete a tenant's chains; the next sweep folds them again from the log"
     )
     refold_parser.add_argument("--tenant", required=True)
-    refold_parser.add_argument("--scope", type=UUID, help="this scope's only, by its id")
+    refold_parser.add_argument("--scope", type=UUID, help="only the scope with this id")
     _add_certificate_parsers(commands.add_parser)
-    commands.add_parser("migrate", help="apply missing migrations as the owner")
+    commands.add_parser("migrate", help="apply missing migrations, as the database owner")
     return parser
 
 
 def _add_certificate_parsers(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     enter_parser = add_parser(
-        "certificate", help="let client certificates of a subject stand for a tenant"
+        "certificate", help="register a certificate subject, which then authenticates a tenant"
     )
-    enter_parser.add_argument("--tenant", required=True, help="made if it is new: a-z, 0-9, -")
+    enter_parser.add_argument("--tenant", required=True, help="created if it is new: a-z, 0-9, -")
     name_group = enter_parser.add_mutually_exclusive_group(required=True)
     name_group.add_argument("--subject", help="as `openssl x509 -noout -subject -nameopt RFC2253`")
-    name_group.add_argument("--pem", type=Path, help="a certificate: its subject and its issuer")
-    enter_parser.add_argument("--issuer", help="its authority's name; any authority's if absent")
+    name_group.add_argument(
+        "--pem", type=Path, help="a certificate file to read subject and issuer from"
+    )
+    enter_parser.add_argument("--issuer", help="its authority's name; any authority if absent")
     enter_parser.add_argument("--user", help="bind it to user:NAME")
     enter_parser.add_argument("--rights", default="read,write", help=f"of {', '.join(RIGHTS)}")
-    enter_parser.add_argument("--days", type=int, help="how long it stands for the tenant")
+    enter_parser.add_argument("--days", type=int, help="how long it is valid; for ever if absent")
     enter_parser.add_argument("--label", default="", help="what it is for")
     list_parser = add_parser("certificates", help="list a tenant's subjects")
     list_parser.add_argument("--tenant", required=True)
@@ -102,13 +105,14 @@ def _add_certificate_parsers(add_parser: Callable[..., argparse.ArgumentParser])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 when it was done, 1 when it was refused, 2 for a wrong command line."""
+    """Run one command. Returns 0 when it succeeded, 1 when it was refused; exits with 2 for a wrong
+    command line."""
     args = _build_parser().parse_args(arguments)
     _load_local_environment()
     try:
         if args.command == "migrate":
             result = release(os.environ, math.inf)
-            print("applied:", ", ".join(result.applied) or "nothing, it is up to date")
+            print("applied:", ", ".join(result.applied) or "nothing, the schema is up to date")
             return 0
         database = Database(get_settings().database_url, get_settings().database_auth)
         try:
@@ -130,14 +134,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _request_sweep() -> None:
-    """Have a sweep begin soon. Where nobody can be told, a later one or the daily one comes."""
+    """Request a sweep soon. If the request cannot be sent, a later sweep or the daily one does the
+    work."""
     config, now = get_settings(), datetime.now(UTC)
     spacing = {**MIN_SPACING, "sweeper": timedelta(seconds=config.sweep_seconds)}
     JobQueue(config.job_queue_url, spacing).request_run("sweeper", now, now)
 
 
 def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
-    act = AuditContext(f"console {args.command}")
+    context = AuditContext(f"console {args.command}")
     if args.command == "keys":
         for key in _all_keys(access):
             print(key.model_dump_json())
@@ -146,7 +151,7 @@ def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
         new_key = make_key(
             access,
             get_settings().key_secret,
-            act,
+            context,
             user=args.user,
             rights=[right.strip() for right in args.rights.split(",")],
             label=args.label,
@@ -156,16 +161,16 @@ def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
         return
     try:
         if args.command == "revoke":
-            revoke_key(access, act, args.key)
+            revoke_key(access, context, args.key)
             print(f"revoked: {args.key}")
         else:
-            print(_rotate(args, access, act).token)
+            print(_rotate(args, access, context).token)
     except NotFound:
         raise NotFound(f"Tenant {args.tenant} has no key {args.key}.") from None
 
 
 def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None:
-    act = AuditContext(f"console {args.command}")
+    context = AuditContext(f"console {args.command}")
     if args.command == "certificates":
         for entry in _all_certificates(access):
             print(entry.model_dump_json())
@@ -173,7 +178,7 @@ def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None
         subject, issuer = _certificate_names(args)
         certificate = certificates.add_certificate(
             access,
-            act,
+            context,
             subject=subject,
             issuer=issuer,
             user=args.user,
@@ -184,7 +189,7 @@ def _run_certificate_command(args: argparse.Namespace, access: TenantDb) -> None
         print(certificate.model_dump_json())
     else:
         try:
-            certificates.revoke_certificate(access, act, args.certificate)
+            certificates.revoke_certificate(access, context, args.certificate)
         except NotFound:
             message = f"Tenant {args.tenant} has no certificate {args.certificate}."
             raise NotFound(message) from None
@@ -197,17 +202,17 @@ def _certificate_names(args: argparse.Namespace) -> tuple[str, str | None]:
     try:
         info = x509_names.read_certificate(args.pem.read_text())
     except (OSError, ValueError):
-        raise Invalid(f"--pem: {args.pem} is no certificate in PEM") from None
+        raise Invalid(f"--pem: {args.pem} is not a PEM certificate") from None
     return info.subject, args.issuer or info.issuer
 
 
-def _rotate(args: argparse.Namespace, access: TenantDb, act: AuditContext) -> NewKey:
+def _rotate(args: argparse.Namespace, access: TenantDb, context: AuditContext) -> NewKey:
     if not 0 <= args.overlap <= _MAX_OVERLAP_HOURS:
-        raise Invalid(f"--overlap: from 0 to {_MAX_OVERLAP_HOURS} hours")
+        raise Invalid(f"--overlap: must be from 0 to {_MAX_OVERLAP_HOURS} hours")
     return rotate_key(
         access,
         get_settings().key_secret,
-        act,
+        context,
         args.key,
         overlap=timedelta(hours=args.overlap),
         expires_at=_expiry_in(args.days),
@@ -218,7 +223,7 @@ def _expiry_in(days: int | None) -> datetime | None:
     if days is None:
         return None
     if not 1 <= days <= MAX_EXPIRY_DAYS:
-        raise Invalid(f"--days: from 1 to {MAX_EXPIRY_DAYS}")
+        raise Invalid(f"--days: must be from 1 to {MAX_EXPIRY_DAYS}")
     return datetime.now(UTC) + timedelta(days=days)
 
 
@@ -239,7 +244,8 @@ def _all_certificates(access: TenantDb) -> Iterator[CertificateOut]:
 
 
 def _load_local_environment() -> None:
-    """Without settings in the environment: those of `make run`, where it runs in this directory."""
+    """If the environment has no settings, take those of `make run` in this directory, where it
+    runs."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
     if "STRANDLINE_DATABASE_URL" not in os.environ and file.exists():
         os.environ |= json.loads(file.read_text())["environment"]

@@ -1,12 +1,12 @@
-"""What time it is, for whoever has to be given it."""
+"""The clock: a parameter wherever the time matters."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 type Clock = Callable[[], datetime]
-"""Gives the present moment, with its zone."""
+"""Returns the current time, with its time zone."""
 
 
 def utc_now() -> datetime:
-    """The present moment in UTC, by this machine."""
+    """The current time in UTC, by this machine."""
     return datetime.now(UTC)

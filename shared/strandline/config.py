@@ -1,4 +1,4 @@
-"""What the environment says, read once: every setting has its place, default and meaning here."""
+"""The settings, read once from the environment: each one's name, default and meaning."""
 
 import functools
 import os
@@ -23,99 +23,106 @@ _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
 class ServiceSettings(AuthSettings):
-    """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field; those of
-    authentication stand in `config_auth`."""
+    """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field. The
+    settings of authentication are in `config_auth`."""
 
     database_url: str
-    """Where the application role connects: a libpq URL or key=value string."""
+    """The database that the application role connects to: a libpq URL or key=value string."""
     database_auth: Literal["password", "iam"] = "password"
-    """`iam` takes a fresh token of IAM database authentication for each connection's password,
-    made of the function's own credentials."""
+    """With `iam`, each connection's password is a fresh token of IAM database authentication, made
+    with the function's own credentials."""
     bucket: str
     """The S3 bucket that holds payloads under `<tenant>/<cid>`."""
     work_queue_url: str = ""
-    """The SQS queue for hints to the worker; empty sends none, the sweep finds the work."""
+    """The SQS queue that tells the worker which scopes have work. If empty, no message is sent and
+    the sweep finds the work."""
     embedding_provider: Literal["local", "openai"] = "local"
     """`local` is the model that ships, `openai` any endpoint that speaks its protocol."""
     embedding_base_url: str | None = None
-    """The endpoint of an `openai` provider; its own default when absent."""
+    """The endpoint of an `openai` provider; OpenAI's own if absent."""
     embedding_model: str = "minilm-l6-v2-int8"
-    """The model's name as its provider knows it."""
+    """The provider's name for the model."""
     embedding_api_key: str | None = None
-    """The credential of an `openai` provider."""
+    """The API key of an `openai` provider."""
     embedding_dimensions: int = Field(default=384, ge=1, le=4000)
-    """Length of a vector; must match the model."""
+    """The length of a vector; must match the model."""
     embedding_threads: int = Field(default=0, ge=0)
     """Threads of the local model; 0 leaves the choice to onnxruntime."""
     llm_provider: Literal["none", "openai", "azure", "bedrock"] = "none"
-    """`none` leaves language tasks to the deterministic twin; `openai` is any endpoint that speaks
-    its protocol, `azure` Azure OpenAI, `bedrock` Amazon Bedrock with the function's own role."""
+    """`none` leaves language tasks to the heuristic model. `openai` is any endpoint that speaks its
+    protocol, `azure` is Azure OpenAI, and `bedrock` is Amazon Bedrock with the function's own
+    role."""
     llm_base_url: str | None = None
-    """The endpoint: OpenAI's own when absent. Of `azure` the resource's address, required."""
+    """The endpoint: OpenAI's own if absent. For `azure` the resource's address, required."""
     llm_model: str = ""
-    """The model's name as its provider knows it; of `azure` the deployment's."""
+    """The provider's name for the model; for `azure` the deployment's name."""
     llm_api_key: str | None = None
-    """The credential; of `bedrock` none."""
+    """The API key; `bedrock` needs none."""
     llm_api_version: str = ""
-    """Of `azure`, required: the api-version, as in 2024-10-21."""
+    """For `azure`, required: the api-version, such as 2024-10-21."""
     llm_seconds: float = Field(default=10.0, gt=0, le=120)
-    """How long one answer may take."""
+    """The time limit of one answer, in seconds."""
     llm_summary_seconds: float = Field(default=20.0, gt=0, le=120)
-    """How long a summary may take."""
+    """The time limit of a summary, in seconds."""
     llm_calls_per_minute: int = Field(default=50, ge=0, le=100_000)
-    """Requests to the provider for one user or key, in the background for one scope."""
+    """Requests to the provider per minute for one user or key; in the background, for one scope."""
     llm_breaker_failures: int = Field(default=5, ge=1, le=1000)
-    """After so many failures in a row the provider is left alone,"""
+    """After this many failures in a row no requests are sent to the provider,"""
     llm_breaker_seconds: float = Field(default=60.0, gt=0, le=3600)
-    """for so long; then one request tries it."""
+    """for this many seconds; then a single request tests it."""
     llm_usd_per_million_in: float = Field(default=0.0, ge=0, le=10_000)
-    """The price of a million tokens shown to the model. 0: costs are not counted."""
+    """The price of a million input tokens in USD. 0: costs are not counted."""
     llm_usd_per_million_out: float = Field(default=0.0, ge=0, le=10_000)
-    """The price of a million tokens that it writes."""
+    """The price of a million output tokens in USD."""
     llm_usd_per_month: float | None = Field(default=None, ge=0, le=10**9)
-    """What models may cost a tenant in a calendar month (UTC), unless an operator set it another
-    budget. Absent: no limit; 0 allows nothing."""
+    """What models may cost a tenant in a calendar month (UTC), in USD, unless an operator set
+    another budget for it. Absent: no limit; 0 allows nothing."""
     llm_characters: int = Field(default=24_000, ge=1000, le=1_000_000)
-    """The most characters of memory that one request shows to the model,"""
+    """The most characters of memory in one request to the model,"""
     llm_event_characters: int = Field(default=2000, ge=100, le=100_000)
-    """and of one event."""
+    """and the most of one event."""
     llm_max_tokens: int = Field(default=2000, ge=100, le=100_000)
-    """The most tokens that an answer may have; what a model thinks before it counts too."""
+    """The most tokens of an answer, including those that a model spends on reasoning."""
     query_vector_seconds: float = Field(default=1.0, gt=0)
-    """How long recall waits for its query vector before it answers by full text alone."""
+    """How long recall waits for its query's vector, in seconds, before it searches by full text
+    alone."""
     cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call from a browser, apart by spaces; `*` are all, absent none."""
+    """Origins whose pages may call from a browser, separated by spaces. `*` allows all; absent
+    allows none."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
-    """How long a presigned URL for a payload holds, in seconds."""
+    """How long a presigned URL for a payload is valid, in seconds."""
     upload_max_bytes: int = Field(default=256 * 1024**2, ge=1, le=5 * 1024**3)
-    """The largest upload, in bytes; S3 takes 5 GiB in one PUT and one copy."""
+    """The largest upload, in bytes; S3 accepts 5 GiB in one PUT and in one copy."""
     upload_seconds: int = Field(default=900, ge=1, le=43_200)
-    """How long a presigned URL for an upload holds, in seconds."""
+    """How long a presigned URL for an upload is valid, in seconds."""
     upload_grace_seconds: int = Field(default=86_400, le=2_592_000)
     """How long an upload may wait to be cited, in seconds; then it is removed. At least twice
-    `upload_seconds`, so that no URL outlives what it is for."""
+    `upload_seconds`, so that no URL outlives its upload."""
     blob_grace_seconds: int = Field(default=86_400, ge=3600, le=2_592_000)
     """How old a payload that no event cites must be before it is removed, in seconds. An append
-    puts its payload first and has half a minute to cite it."""
+    stores its payload first and has half a minute to cite it."""
     job_queue_url: str = ""
-    """The SQS queue of wishes for runs of jobs; without it none is started by a request, and jobs
-    wait for the daily sweep."""
+    """The SQS queue of run requests. Without it no request can start a job, and jobs wait for the
+    daily sweep."""
     sweep_seconds: int = Field(default=300, ge=1, le=86_400)
-    """The least time between two sweeps that come because something is due, in seconds."""
+    """The least time between two sweeps that are requested because something is due, in seconds."""
     tenant_requests_per_minute: int = Field(default=6000, ge=0, le=10**9)
-    """Requests a tenant may make, unless an operator set it another limit; 0 allows nothing. 6,000
-    are 100 a second: at 100 ms each ten Lambda instances, of the 1,000 an account begins with."""
+    """Requests per minute of a tenant, unless an operator set another limit for it; 0 allows
+    nothing. 6,000 are 100 a second: at 100 ms each they occupy ten Lambda instances, of the 1,000
+    that an account begins with."""
     tenant_appends_per_minute: int = Field(default=60_000, ge=0, le=10**9)
-    """Events a tenant may append, as above. 60,000 are ten to each request it may make."""
+    """Events per minute that a tenant may append, unless an operator set another limit. 60,000 are
+    ten for each request it may make."""
     tenant_stored_bytes: int = Field(default=100 * 2**30, ge=0, le=2**62)
-    """Bytes of events and payloads a tenant may store, as above; 100 GiB."""
+    """Bytes of events and payloads that a tenant may store, unless an operator set another limit;
+    100 GiB."""
     tenant_burst_seconds: float = Field(default=10.0, ge=0, le=3600)
-    """How many seconds' worth of a rate a tenant may use at once. Any minute sees a minute's worth
-    and this; one unit at least."""
+    """How many seconds' worth of a rate a tenant may use at once, and at least one unit. In any
+    minute it can use a minute's worth plus this."""
 
     tuning: Json[Tuning] = DEFAULTS
     """Thresholds of memory's formation that differ from their defaults, as a JSON object by name
-    (docs/heat.md has the table). What an operator sets for a tenant goes before them."""
+    (docs/heat.md has the table). A tenant's own thresholds override them."""
 
     @field_validator("llm_base_url", "embedding_base_url")
     @classmethod
@@ -141,7 +148,7 @@ class ServiceSettings(AuthSettings):
     def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for origin in value:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin} is no origin as https://app.example, or *")
+                raise ValueError(f"{origin} is not an origin such as https://app.example, nor *")
         return value
 
     @field_validator("upload_grace_seconds")
@@ -153,7 +160,7 @@ class ServiceSettings(AuthSettings):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "ServiceSettings":
-        """Read the settings. Raises Misconfigured naming every missing or unusable variable."""
+        """Read the settings. Raises Misconfigured naming every missing or invalid variable."""
         values = {
             n: env[PREFIX + n.upper()] for n in cls.model_fields if env.get(PREFIX + n.upper())
         }
@@ -163,13 +170,13 @@ class ServiceSettings(AuthSettings):
             problems = [f"{_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise Misconfigured(
             f"Strandline does not start. {'; '.join(problems)}. There is no default secret, and no "
-            "mode without authentication; `make run` makes all settings for one machine.",
+            "mode without authentication; `make run` creates all settings for one machine.",
             variables=problems,
         )
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    """What is wrong: a variable, or a name within its JSON."""
+    """The name of the invalid variable, or of a member of its JSON."""
     variable, *within = (str(part) for part in location)
     return ".".join((PREFIX + variable.upper(), *within))
 

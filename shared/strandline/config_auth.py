@@ -1,4 +1,5 @@
-"""The settings that say who is let in: API keys, JWTs, client certificates, each on by itself."""
+"""The settings of authentication: API keys, JWTs and client certificates, each enabled by
+itself."""
 
 import json
 from typing import Literal
@@ -11,51 +12,51 @@ type KeyAlgorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
 _HASH_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""A secret is at least as long as what it makes (RFC 7518, 3.2)."""
+"""An HMAC secret has at least as many bytes as its hash (RFC 7518, 3.2)."""
 _RIGHTS = ("read", "write", "admin")
 _OTHER_METHODS = ("jwt_secret", "jwt_jwks", "client_certificates")
 
 
 class AuthSettings(BaseModel):
-    """Which credentials are asked for. Without any the service does not start."""
+    """The credentials that are accepted. The service does not start without any."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     client_certificates: bool = False
-    """Client certificates are a way in: the gateway asks for one (mutual TLS), and its subject has
-    a row that an operator entered."""
+    """Enables client certificates: the gateway asks for one (mutual TLS), and an operator must have
+    registered its subject."""
     jwt_secret: str | None = None
-    """JWTs are a way in, and carry an HMAC under this secret of at least 32 bytes."""
+    """Enables JWTs with an HMAC under this secret of at least 32 bytes."""
     jwt_jwks: str | None = None
-    """JWTs are a way in, and are signed by one of these keys: a JWK Set (RFC 7517) as JSON, or the
-    https:// address of one. Instead of `jwt_secret`."""
+    """Enables JWTs that are signed by one of these keys: a JWK Set (RFC 7517) as JSON, or the
+    https:// address of one. An alternative to `jwt_secret`."""
     jwt_algorithms: tuple[HmacAlgorithm | KeyAlgorithm, ...] = Field(
         default=(), validate_default=True
     )
-    """What may have signed a JWT, separated by commas: of a secret HS256 (the default), HS384,
-    HS512; of keys RS256, ES256, EdDSA (the default), and RS, PS and ES with 384 and 512. A JWT's
-    own header chooses among these at most."""
+    """The algorithms that a JWT may be signed with, separated by commas. With a secret: HS256 (the
+    default), HS384, HS512. With keys: RS256, ES256, EdDSA (the default), and RS, PS and ES with 384
+    and 512. A JWT's own header can only choose among these."""
     jwt_issuer: str = Field(default="", validate_default=True)
-    """The `iss` of every JWT, exactly. Required where JWTs are a way in."""
+    """The exact `iss` of every JWT. Required if JWTs are enabled."""
     jwt_audience: str = Field(default="", validate_default=True)
-    """What the `aud` of every JWT is or holds. Required where JWTs are a way in."""
+    """A value that every JWT's `aud` must be or contain. Required if JWTs are enabled."""
     jwt_scope_rights: Json[dict[str, Literal["read", "write", "admin", "operator"]]] = Field(
         default={right: right for right in _RIGHTS}
     )
-    """What each word of a JWT's `scope` or `scp` allows, as a JSON object; other words allow
-    nothing. `operator` is not among the defaults."""
+    """The right that each word of a JWT's `scope` or `scp` gives, as a JSON object; other words
+    give none. The defaults do not include `operator`."""
     jwt_unscoped_rights: tuple[Literal["read", "write", "none"], ...] = ("read", "write")
-    """What a JWT without `scope` and `scp` allows to its user, separated by commas; or `none`."""
+    """The rights of a JWT without `scope` and `scp`, separated by commas; or `none`."""
     auth_require_all: bool = False
-    """Every way that is on must be gone: each credential there and good, of one tenant and user. A
-    right holds if all of them give it."""
+    """Every enabled method is required: each credential present and valid, of the same tenant and
+    user. A right applies only if all of them give it."""
     key_secret: str | None = Field(default=None, min_length=32, validate_default=True)
-    """API keys are a way in, and carry a MAC under this secret of the deployment."""
+    """Enables API keys, which carry a MAC under this secret of the deployment."""
 
     cursor_secret: str | None = Field(default=None, min_length=32, validate_default=True)
-    """What cursors and marks are sealed under, at least 32 characters. Required only where neither
-    API keys nor `jwt_secret` is on, whose secret serves (in this order). Another one ends every
-    cursor that was given out before."""
+    """The secret that cursors and marks are sealed under, at least 32 characters. By default the
+    secret of API keys is used, else `jwt_secret`; required only if neither is set. A change
+    invalidates every cursor that was returned before."""
 
     @property
     def sealing_secret(self) -> str:
@@ -64,7 +65,7 @@ class AuthSettings(BaseModel):
 
     @property
     def jwt_enabled(self) -> bool:
-        """Whether JWTs are a way in."""
+        """Whether JWTs are enabled."""
         return bool(self.jwt_secret or self.jwt_jwks)
 
     @field_validator("jwt_algorithms", "jwt_unscoped_rights", mode="before")
@@ -85,7 +86,7 @@ class AuthSettings(BaseModel):
         if value is None:
             return value
         if info.data.get("jwt_secret"):
-            raise ValueError("stands instead of the HMAC secret: set one of the two")
+            raise ValueError("is an alternative to STRANDLINE_JWT_SECRET: set only one of the two")
         if value.lstrip().startswith("{"):
             _require_jwk_set(value)
         else:
@@ -109,7 +110,7 @@ class AuthSettings(BaseModel):
     @classmethod
     def _check_required(cls, value: str, info: ValidationInfo) -> str:
         if not value and (info.data.get("jwt_secret") or info.data.get("jwt_jwks")):
-            raise ValueError("is required where JWTs are a way in")
+            raise ValueError("is required when JWTs are enabled")
         return value
 
     @field_validator("key_secret")
@@ -117,10 +118,10 @@ class AuthSettings(BaseModel):
     def _check_any_method(cls, value: str | None, info: ValidationInfo) -> str | None:
         others = [
             info.data.get(name, True) for name in _OTHER_METHODS
-        ]  # an unusable one is told by itself
+        ]  # an invalid one has an error of its own
         if value is None and not any(others):
             raise ValueError(
-                "is missing, and no other way to authenticate is on: set it for API keys, "
+                "is missing, and no other way to authenticate is enabled: set it for API keys, "
                 "STRANDLINE_JWT_SECRET or STRANDLINE_JWT_JWKS for JWTs, or "
                 "STRANDLINE_CLIENT_CERTIFICATES=true"
             )
@@ -143,7 +144,7 @@ def _require_jwk_set(text: str) -> None:
     except (ValueError, KeyError, RecursionError):
         keys = None
     if not isinstance(keys, list) or not keys:
-        raise ValueError('is no JWK Set: {"keys": [...]}')
+        raise ValueError('is not a JWK Set: {"keys": [...]}')
 
 
 def _require_https_url(text: str) -> None:

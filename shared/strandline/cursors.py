@@ -1,4 +1,4 @@
-"""Where a page ended, as one opaque word; and the mark of what a list's pages show."""
+"""Opaque cursors of paged lists, and the sealed database snapshot (`mark`) of a list's pages."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from strandline.sealing import Sealer, UnsealError
 
 
 class Position(NamedTuple):
-    """Where a page ended: the snapshot its list shows, and its last row."""
+    """Where a page ended: the snapshot of its list, and its last row."""
 
     pg_snapshot: str
     at: datetime
     row_id: UUID
-    """What tells rows of one moment apart: a scope's id, a key's, an audit row's."""
+    """Orders rows of the same time: the id of a scope, a key, an audit row."""
     seq: int = 0
 
 
@@ -28,27 +28,27 @@ _PG_SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)"
 class Cursors:
     """The cursors of one reading of a list: its first page or, after `decode`, a further one.
 
-    A first page takes a word by lot, and further ones keep it. So the cursor and the mark of two
-    first pages always differ, and do not tell whether anything was written in between, whoever
-    wrote it; while a page asked for again by its cursor is the same to the byte.
+    A first page draws a random nonce, and further pages keep it. So cursor and mark of two first
+    pages always differ, and do not reveal whether anything was written in between, by anyone. A
+    page that is requested again with its cursor is the same to the byte.
     """
 
     def __init__(self, sealer: Sealer, tenant: str, name: str, *filters: object) -> None:
-        """`filters`: who asks, and by what the list is narrowed."""
+        """`filters`: the caller, and whatever narrows the list."""
         document = json.dumps([name, tenant, *filters], sort_keys=True, default=str)
         self._list_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
         self._sealer, self._tenant = sealer, tenant
         self._nonce = secrets.token_hex(8)
 
     def encode(self, position: Position) -> str:
-        """The word for a position."""
+        """The cursor of a position."""
         fields = [position.pg_snapshot, position.at.isoformat(), str(position.row_id), position.seq]
         return self._sealer.seal("cursor", self._tenant, [*fields, self._list_hash, self._nonce])
 
     def decode(self, cursor: str | None) -> Position | None:
-        """The position of a word; None for the first page. Raises Malformed for a word that we
-        never gave to this tenant, or gave for another list: there it would silently leave rows
-        out."""
+        """The position of a cursor; None for the first page. Raises Malformed for a cursor that was
+        not issued to this tenant, or was issued for another list, where it would silently skip
+        rows."""
         if cursor is None:
             return None
         try:
@@ -63,13 +63,13 @@ class Cursors:
                 raise UnsealError
         except (UnsealError, ValueError, TypeError, AttributeError):
             raise Malformed(
-                "cursor: send back next_cursor as it was given, or begin the list anew without one",
+                "cursor: is not valid: send next_cursor unchanged, or restart the list without one",
                 field="cursor",
             ) from None
         if list_hash != self._list_hash:
             raise Malformed(
-                "cursor: belongs to another list: send it back where it came from, with the same "
-                "filters, participants and credential",
+                "cursor: belongs to another list: send it to the route that returned it, with "
+                "the same filters, participants and credential",
                 field="cursor",
             )
         self._nonce = nonce
@@ -81,7 +81,8 @@ class Cursors:
 
 
 def _is_pg_snapshot(text: str) -> bool:
-    """What Postgres takes for a pg_snapshot: xmin:xmax:those under way between them, in order."""
+    """Whether Postgres accepts the text as a pg_snapshot: xmin:xmax:xip_list, with the running
+    transactions between the two, in order."""
     match = _PG_SNAPSHOT.fullmatch(text)
     if match is None:
         return False

@@ -1,4 +1,5 @@
-"""The table: one row per Lambda. A new function is a folder, a row, an event and a test."""
+"""The table of functions: one row per Lambda. A new function is a folder, a row, an event and a
+test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,38 +11,39 @@ type FunctionNeed = Literal[
 type Layer = Literal["deps", "domain", "model"]
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
-"""The one schedule at a fixed time, in UTC: a sweep. The database's days of sweeps begin then too
-(swept_day in the migrations)."""
+"""The one schedule at a fixed time, in UTC: the daily sweep. The database's sweep day begins at
+this time too (swept_day in the migrations)."""
 
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """What a function is given, and what calls it."""
+    """A Lambda function's resources, and what invokes it."""
 
     name: str
     """Its folder in functions/."""
     memory: int
-    """MB; 1769 are one vCPU."""
+    """MB; 1769 MB have one vCPU."""
     timeout: int
     """Seconds."""
     needs: frozenset[FunctionNeed]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
     queue: Literal["", "work_queue", "job_queue"] = ""
-    """Fed by this queue."""
+    """The queue that invokes it."""
     min_spacing_minutes: int = 0
-    """A job of the state machine, started when something is due and so often at most; 0: none."""
+    """For a job of the state machine: the least time between two runs that start because something
+    is due; 0: not such a job."""
     schedule: str = ""
-    """When it runs without being asked, as Scheduler says it, in UTC; "": only when asked."""
+    """The expression in Scheduler's syntax, in UTC, at which it runs; "": only on request."""
     layers: tuple[Layer, ...] = ("deps", "domain")
-    """Of layers/build.py, lowest first."""
+    """Names from layers/build.py, lowest first."""
     reserved_concurrency: int = 0
-    """Instances at once at most, each with its connection to the database; 0: not limited."""
+    """The most instances at once, each with its own database connection; 0: not limited."""
 
     @property
     def max_connections(self) -> int:
-        """Connections to the database of one instance at most, where a language model is asked:
-        whoever folds asks it from three threads besides its own (services/at_once.py)."""
+        """The most database connections of one instance. A function that folds asks the language
+        model from three threads besides its own (chains/parallel.py)."""
         return 4 if self.needs >= {"model", "job_queue"} else 1
 
 
@@ -166,7 +168,7 @@ FUNCTIONS = (
         memory=512,
         timeout=600,
         needs=frozenset({"owner", "job_queue"}),
-        # a deployment's while the state machine's goes on with a long migration
+        # one for a deployment, while the state machine's may still run a long migration
         reserved_concurrency=2,
     ),
 )
@@ -175,8 +177,8 @@ FUNCTIONS = (
 def route_table(
     functions: Iterable[FunctionSpec] = FUNCTIONS, *, preflights: bool = False
 ) -> dict[str, str]:
-    """Every route, and the function that it goes to. With `preflights` every resource has OPTIONS
-    too: of the first function with routes, since any of them gives the same answer."""
+    """Every route, and the name of its function. With `preflights` every resource has OPTIONS too,
+    served by the first function that has routes, because all give the same answer."""
     table = {route: fn.name for fn in functions for route in fn.routes}
     if preflights:
         first = next(iter(table.values()))

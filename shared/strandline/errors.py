@@ -2,25 +2,25 @@
 
 StrandlineError
 ├── Invalid                  422  a field is well-formed JSON but not acceptable
-│   └── Malformed            400  the request is not what the protocol asks for
-├── Unauthorized             401  no credential, or one that does not hold
-├── Forbidden                403  a credential that holds, but not for this
-├── NotFound                 404  absent, or another's: the same answer for both
+│   └── Malformed            400  the request does not follow the protocol
+├── Unauthorized             401  no credential, or an invalid one
+├── Forbidden                403  a valid credential that does not allow this
+├── NotFound                 404  absent, or another tenant's: the same answer for both
 ├── Conflict                 409  a key used again with another request
-│   └── StateConflict        409  what is there already, or has ended
-├── TooLarge                 413  over a limit of size
+│   └── StateConflict        409  it exists already, or has ended
+├── TooLarge                 413  over a size limit
 ├── BatchRefused             424  another item of an atomic batch was refused
-├── QuotaExceeded            429  the tenant used up what it may for now
-├── Unavailable              503  a dependency is away: try again
+├── QuotaExceeded            429  the tenant used up a quota for now
+├── Unavailable              503  a dependency is down: try again
 │   ├── EmbeddingUnavailable
 │   ├── ModelUnavailable
-│   │   └── ModelLate
-│   └── Unsure               503  the connection broke while a commit was under way
-├── EmbeddingRefused         a text that this model will never embed
+│   │   └── ModelTimeout
+│   └── OutcomeUnknown       503  the connection broke during a commit
+├── EmbeddingRefused         a text that the embedding model will never accept
 ├── PayloadMissing           an event's payload is not in the store, or is empty
-├── ModelRefused             what a language model will not answer
-│   └── FormatRefused        not in this format: there may be a simpler one
-├── ModelUnusable            an answer of a language model that is none
+├── ModelRefused             a request that the language model will not answer
+│   └── FormatUnsupported    not in this format: a simpler one may work
+├── InvalidModelAnswer       an unusable answer of a language model
 ├── MigrationFailed          a release did not get its schema
 └── Misconfigured            the process must not start
 The edge maps classes to statuses in one table (`strandline.http.app`).
@@ -28,7 +28,8 @@ The edge maps classes to statuses in one table (`strandline.http.app`).
 
 
 class Interrupted(Exception):
-    """Work stops here without having failed: no StrandlineError, and never shown to a caller."""
+    """Work was stopped without having failed. Not a StrandlineError, and never shown to a
+    caller."""
 
 
 class StrandlineError(Exception):
@@ -37,7 +38,7 @@ class StrandlineError(Exception):
     code = "internal_error"
     retryable = False
     retry_after = 2
-    """Of a retryable error: after so many seconds."""
+    """Seconds after which a retryable error may be tried again."""
 
     def __init__(self, message: str | None = None, **details: object) -> None:
         super().__init__(message or type(self).__doc__ or "")
@@ -45,7 +46,7 @@ class StrandlineError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence a caller reads; holds no memory content."""
+        """The sentence that a caller reads; it contains no memory."""
         return str(self)
 
 
@@ -62,13 +63,13 @@ class Malformed(Invalid):
 
 
 class Unauthorized(StrandlineError):
-    """The credential that is asked for is missing, or does not hold."""
+    """The credential is missing or not valid."""
 
     code = "unauthorized"
 
 
 class Forbidden(StrandlineError):
-    """This credential does not allow that."""
+    """This credential does not allow the request."""
 
     code = "forbidden"
 
@@ -86,13 +87,13 @@ class Conflict(StrandlineError):
 
 
 class StateConflict(Conflict):
-    """What is there now does not allow that: it exists already, or has ended."""
+    """The current state does not allow the request: it exists already, or has ended."""
 
     code = "state_conflict"
 
 
 class TooLarge(StrandlineError):
-    """The request is over a limit of size."""
+    """The request is over a size limit."""
 
     code = "too_large"
 
@@ -115,14 +116,14 @@ class QuotaExceeded(StrandlineError):
 
 
 class Unavailable(StrandlineError):
-    """A dependency is away or waking up; nothing was acknowledged. Try again."""
+    """A dependency is down or starting up; nothing was acknowledged. Try again."""
 
     code = "unavailable"
     retryable = True
 
 
 class OutcomeUnknown(Unavailable):
-    """The database went away while the request was being stored. Try again with the same key."""
+    """The connection broke while the request was being stored. Try again with the same key."""
 
     code = "outcome_unknown"
 
@@ -134,7 +135,7 @@ class EmbeddingUnavailable(Unavailable):
 
 
 class EmbeddingRefused(StrandlineError):
-    """The embedding model will not take this text."""
+    """The embedding model does not accept this text."""
 
     code = "embedding_refused"
 
@@ -158,24 +159,24 @@ class PayloadMissing(StrandlineError):
 
 
 class ModelRefused(StrandlineError):
-    """The language model will not answer this."""
+    """The language model refuses to answer this request."""
 
     code = "model_refused"
 
 
 class FormatUnsupported(ModelRefused):
-    """The language model does not answer in the format that it was asked for."""
+    """The language model does not support the format that was requested."""
 
     code = "model_format_refused"
 
     def __init__(self, message: str, simpler_format: str) -> None:
         super().__init__(message)
         self.simpler_format = simpler_format
-        """The way to ask it next."""
+        """The format to try next."""
 
 
 class InvalidModelAnswer(StrandlineError):
-    """The language model's answer is too large, or none at all."""
+    """The language model's answer is too large, or unusable."""
 
     code = "model_unusable"
 
@@ -187,6 +188,6 @@ class Misconfigured(StrandlineError):
 
 
 class MigrationFailed(StrandlineError):
-    """The database could not be brought to this release's schema."""
+    """The database could not be migrated to this release's schema."""
 
     code = "migration_failed"

@@ -1,21 +1,26 @@
-"""Which failures come again from the same input, so that trying again would not help."""
+"""Recognises failures that the same input would cause again, so that a retry would not help."""
 
 import psycopg
 
 from strandline.errors import Interrupted, StrandlineError
 
 _LIMIT_EXCEEDED_CLASS = "54"
-"""The SQLSTATE class of what is over one of Postgres's limits (PostgreSQL manual, appendix A)."""
+"""The SQLSTATE class for exceeding a limit of Postgres (PostgreSQL manual, appendix A)."""
 _NO_THREAD_MESSAGE = "can't start new thread"
-"""How CPython's RuntimeError begins when the system gives no thread: a shortage without a type."""
+"""The text of CPython's RuntimeError when the system cannot start a thread: a shortage that has no
+type of its own."""
 _ONNX_MODULE = "onnxruntime"
-"""Its errors are the same for a shortage of memory and for a fault. Not imported to know them."""
+"""Its exceptions are the same for a shortage of memory and for a fault. The module is not imported
+to recognise them."""
 
 
 def is_permanent_failure(error: Exception) -> bool:
-    """Whether the same input fails the same way again: a parser, a model's rules or a limit gave up
-    on it. False for whatever time may mend: something away, late, short of resources or in
-    conflict with others, and for errors raised on purpose, which say themselves whether to retry.
+    """Whether the same input fails the same way again: a parser, a model's rules or a limit refused
+    it.
+
+    False for what time may cure: a dependency that is down or late, a shortage of resources, a
+    conflict with others. False also for a StrandlineError, which says itself whether it is
+    retryable.
     """
     if isinstance(error, StrandlineError | Interrupted | OSError | MemoryError):
         return False

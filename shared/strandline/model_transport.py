@@ -1,4 +1,5 @@
-"""HTTP to a model's endpoint: one time for a whole exchange, and a size that no answer exceeds."""
+"""HTTP to a model's endpoint, with one time limit for a whole exchange and a limit on the answer's
+size."""
 
 import socket
 import ssl
@@ -8,34 +9,38 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-# httpx2 is openai's own transport, and httpcore2 is what that stands on.
+# httpx2 is openai's own transport, and httpcore2 is the layer below it.
 import httpcore2
 import httpx2
 import openai
 
 _CHUNK_BYTES = 64 * 1024
-"""Of a request, between two looks at the time."""
+"""Of a request, sent between two checks of the time."""
 
 
 class UnusableAnswer(Exception):
-    """An answer that is not read; its text goes on after "The answer"."""
+    """An answer that is not read. Its message continues a sentence that begins with "The
+    answer"."""
 
 
 class _Limits(NamedTuple):
     deadline: float
-    """By the monotonic clock."""
+    """In time.monotonic() seconds."""
     max_bytes: int
 
 
-# A synchronous client waits in the thread that asked.
+# A synchronous client waits in the calling thread, so a context variable reaches the transport.
 _limits: ContextVar[_Limits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
 def limit_exchange(seconds: float, max_bytes: int) -> Generator[None]:
-    """Bound the exchange in this block, from connecting to the body's last byte. Raises, through
-    the client, what its time-outs raise, and UnusableAnswer for an answer of more bytes, an error's
-    too, or a compressed one. Only looking up a host's name is outside of the time."""
+    """Limit the exchange in this block, from connecting to the last byte of the body.
+
+    `seconds` bounds all of it but the look-up of the host's name; `max_bytes` bounds the body, an
+    error's too. When the time is over the client raises its own time-out errors. Raises
+    UnusableAnswer for an answer that is longer or compressed.
+    """
     token = _limits.set(_Limits(time.monotonic() + seconds, max_bytes))
     try:
         yield
@@ -44,15 +49,15 @@ def limit_exchange(seconds: float, max_bytes: int) -> Generator[None]:
 
 
 def make_http_client() -> httpx2.Client:
-    """A client that obeys `limits` and follows no redirect: one would carry what is sent to an
-    address that the settings do not name."""
+    """A client that obeys `limit_exchange` and follows no redirect, which could carry the request
+    to an address that the settings do not name."""
     client = openai.DefaultHttpxClient(
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
         event_hooks={"response": [_limit_size]},
     )
-    # Neither the client nor its transport takes a network backend, and with a transport of one's
-    # own the environment's proxies would be lost.
+    # Neither the client nor its transport accepts a network backend, and with a custom transport
+    # the environment's proxies would be lost.
     transports = (client._transport, *client._mounts.values())  # pyright: ignore[reportPrivateUsage]
     for transport in transports:
         if isinstance(transport, httpx2.HTTPTransport):
@@ -63,7 +68,7 @@ def make_http_client() -> httpx2.Client:
 
 
 class _Body(httpx2.SyncByteStream):
-    """A body, an error's too, that ends by its size."""
+    """A response body, an error's too, that ends at the size limit."""
 
     def __init__(self, stream: httpx2.SyncByteStream, max_bytes: int) -> None:
         self._stream = stream
@@ -82,18 +87,18 @@ class _Body(httpx2.SyncByteStream):
 
 
 def _limit_size(response: httpx2.Response) -> None:
-    """Before a body is read. One that was packed, although none was asked for, could unpack to a
-    thousand times its size."""
+    """Check a response before its body is read. A body compressed without being asked for could
+    expand to a thousand times its size."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise UnusableAnswer("is compressed; none was asked for.")
+        raise UnusableAnswer("is compressed, which was not requested.")
     assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
     if limits_in_force := _limits.get():
         response.stream = _Body(response.stream, limits_in_force.max_bytes)
 
 
 def _time_left(timeout: float | None, timeout_error: Callable[[str], Exception]) -> float | None:
-    """The time for one wait: the transport bounds each alone, and an answer that comes byte by byte
-    is waited for as often."""
+    """The seconds left for one wait. The transport limits each wait alone, and an answer that
+    arrives byte by byte has many."""
     limits_in_force = _limits.get()
     if limits_in_force is None:
         return timeout
@@ -104,7 +109,7 @@ def _time_left(timeout: float | None, timeout_error: Callable[[str], Exception])
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection, each of whose waits has what is left of the exchange's time."""
+    """A connection whose every wait is limited to what is left of the exchange's time."""
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
         self._stream = stream
@@ -147,7 +152,7 @@ class _Backend(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
-        # One by one: left to itself, the backend gives each of a host's addresses the whole time.
+        # One address at a time: by default the backend gives each address of a host the whole time.
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:

@@ -1,5 +1,5 @@
-"""What is seen of the service: structured log lines, one a request and one a job, which are its
-metrics too; all lines of one share its trace id. Ids, counts and sizes, never memory."""
+"""Structured logs and metrics: one line per request and per job, which carries its metrics too. All
+lines of one request or job share its trace id. Lines hold ids, counts and sizes, never memory."""
 
 import logging
 import re
@@ -19,10 +19,10 @@ _STANDARD_ATTRIBUTES = logging.makeLogRecord({}).__dict__.keys()
 
 
 class JsonLineFormatter(LambdaPowertoolsFormatter):
-    """Powertools' line in a fraction of its time: a line a request was a tenth of an append."""
+    """Writes Powertools' log line in a fraction of its time, which was a tenth of an append."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One JSON object: the record's own members, this thread's, and those given with it."""
+        """One JSON object: the record's own members, the thread's, and the `extra` ones."""
         if record.exc_info or record.stack_info:
             return super().format(record)
         line: dict[str, object] = {
@@ -39,13 +39,13 @@ class JsonLineFormatter(LambdaPowertoolsFormatter):
         return to_json(line, fallback=str).decode()
 
 
-# What no line shows is not looked up for each (Logging HOWTO, "Optimization").
+# Fields that no line shows are not looked up (Logging HOWTO, "Optimization").
 logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 logger = Logger(service=_SERVICE, use_rfc3339=True, logger_formatter=JsonLineFormatter())
 
 METRIC_NAMESPACE = "Strandline"
-"""Of the metrics in CloudWatch."""
+"""The namespace of the metrics in CloudWatch."""
 
 METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "Requests": "Count",
@@ -83,11 +83,11 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
 PER_FUNCTION_METRICS = frozenset({"ModelMicroUsd", "BreakerOpen"})
-"""Those that are a function's as well, whatever route or job asked a model: an alarm adds up
-functions, and cannot search for routes."""
+"""Metrics that are also recorded per function, whatever route or job called a model: an alarm adds
+up functions, and cannot search for routes."""
 
 _MAX_VALUES = 100
-"""The most values that EMF takes of one metric in a line."""
+"""The most values of one metric that EMF accepts in a line."""
 _TRACE_ROOT = re.compile(r"(?:^|;)\s*Root=(1-[0-9a-f]{8}-[0-9a-f]{24})\s*(?:;|$)")
 
 
@@ -95,11 +95,12 @@ def emf_fields(
     dimensions: Mapping[str, str], values: Mapping[str, float | Sequence[float]]
 ) -> dict[str, object]:
     """Metrics as members of a log line, in CloudWatch's embedded metric format (Amazon CloudWatch
-    User Guide, "Specification: Embedded metric format"): `_aws` names the members that are metrics
-    and those that are dimensions. Every combination of dimensions is a metric of its own, so they
-    are few and bounded: no tenant, no user, no id. A metric without a value is left out.
+    User Guide, "Specification: Embedded metric format"). `_aws` names the members that are metrics
+    and those that are dimensions.
 
-    (Powertools' provider reads further dimensions from the environment and prints by itself.)
+    Every combination of dimensions is a metric of its own, so dimensions have few, bounded values:
+    no tenant, no user, no id. A metric without a value is left out. (Powertools' provider is not
+    used: it reads further dimensions from the environment and prints by itself.)
     """
     metrics = {
         name: list(value)[:_MAX_VALUES] if isinstance(value, Sequence) else value
@@ -115,8 +116,8 @@ def emf_fields(
 
 
 def sample_quantiles(values: Sequence[float]) -> list[float]:
-    """At most as many values as a line takes, distributed as these are: their quantiles, least and
-    greatest among them."""
+    """At most as many values as a line accepts, with the same distribution: their quantiles, with
+    the least and the greatest value."""
     ordered, last = sorted(values), _MAX_VALUES - 1
     if len(ordered) <= _MAX_VALUES:
         return ordered
@@ -129,15 +130,15 @@ def _emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str,
 
 
 def trace_id_of(header: str | None) -> str:
-    """The trace id in an X-Amzn-Trace-Id, or a new one of its form where there is none: nothing
-    else of what a caller writes there is taken over."""
+    """The trace id in an X-Amzn-Trace-Id header, or a new one if there is none. Nothing else that a
+    caller writes there is used."""
     match = _TRACE_ROOT.search(header or "")
     return match[1] if match else f"1-{int(time.time()):08x}-{secrets.token_hex(12)}"
 
 
 @contextmanager
 def trace_context(trace: str) -> Generator[None]:
-    """Every line that this thread logs in the block bears `trace`."""
+    """Add `trace` to every line that this thread logs in the block."""
     logger.thread_safe_append_keys(trace=trace)
     try:
         yield
@@ -146,6 +147,6 @@ def trace_context(trace: str) -> Generator[None]:
 
 
 def trace_header() -> str:
-    """This thread's trace as X-Amzn-Trace-Id spells it, to be handed on; empty outside of one."""
+    """This thread's trace as an X-Amzn-Trace-Id header, to pass on; empty outside of a trace."""
     trace = logger.thread_safe_get_current_keys().get("trace")
     return f"Root={trace}" if trace else ""

@@ -1,4 +1,4 @@
-"""Who took part: canonical participants, and the scope that an exact set of them names."""
+"""Participants in canonical form, and the scope id of an exact set of them."""
 
 import hashlib
 import json
@@ -11,10 +11,11 @@ from strandline.errors import Invalid
 
 MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200
-# A kind, a colon, a name: `user:alice`, `agent:helper`. Only these two kinds have a meaning here.
+# A kind, a colon, a name: `user:alice`, `agent:helper`. Only the kinds `user` and `agent` have a
+# meaning in Strandline.
 _PARTICIPANT = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters, and halves of a surrogate pair, which no text in UTF-8 can hold."""
+"""Control characters, and lone surrogates, which UTF-8 cannot encode."""
 
 
 def normalize(name: str, field: str = "participants") -> str:
@@ -32,7 +33,8 @@ def normalize(name: str, field: str = "participants") -> str:
 
 
 def normalize_set(names: Iterable[str], field: str = "participants") -> list[str]:
-    """The canonical set: each normalised, doubles dropped, sorted by code point."""
+    """The canonical set: each participant normalised, duplicates removed, sorted by code point.
+    Raises Invalid naming `field`."""
     members = sorted({normalize(name, field) for name in names})
     if not 1 <= len(members) <= MAX_PARTICIPANTS:
         raise Invalid(f"{field}: between 1 and {MAX_PARTICIPANTS} participants", field=field)
@@ -40,11 +42,9 @@ def normalize_set(names: Iterable[str], field: str = "participants") -> list[str
 
 
 def derive_scope_id(tenant: str, members: list[str]) -> uuid.UUID:
-    """The id of the scope of exactly these canonical participants in this tenant.
-
-    A UUIDv8 (RFC 9562) over SHA-256, so that the id is the unique hash of the set: nobody has to
-    look it up, and two writers that create the same scope at once collide where they should.
-    """
+    """The id of the scope of exactly these canonical participants in this tenant. It is a UUIDv8
+    (RFC 9562) over SHA-256, so the id is the unique hash of the set: nobody has to look it up, and
+    two writers that create the same scope at once conflict on one row."""
     digest = hashlib.sha256(json.dumps([tenant, *members], ensure_ascii=False).encode()).digest()
     number = int.from_bytes(digest[:16])
     number = number & ~(0xF << 76) | (8 << 76)
@@ -53,5 +53,5 @@ def derive_scope_id(tenant: str, members: list[str]) -> uuid.UUID:
 
 
 def display_name(participant: str) -> str:
-    """The name without its kind, as a reader would say it: `user:alice` is `alice`."""
+    """The name without its kind, for people: `user:alice` is `alice`."""
     return participant.partition(":")[2]

@@ -1,4 +1,4 @@
-"""What one process works with: its database, stores, queue and model, made on first use."""
+"""The resources of one process: database, stores, queues and models, each created on first use."""
 
 import functools
 import os
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class lazy_property[Value](functools.cached_property[Value]):
-    """A property made on first use and kept, by one thread while the others wait."""
+    """A property that is computed on first use and cached; one thread computes it while the others
+    wait."""
 
     _lock = threading.RLock()
 
@@ -43,11 +44,11 @@ class lazy_property[Value](functools.cached_property[Value]):
 
 
 class Resources:
-    """What this process works with, made on first use and kept.
+    """The resources of this process, created on first use and cached.
 
-    In Lambda the init phase, in which nobody waits yet, reads the deployment's secrets, checks the
-    settings (a process that is not configured does not start), readies what callers of an API are
-    asked for, and loads the model of a function that has one.
+    In Lambda, the init phase loads the deployment's secrets and checks the settings: an
+    unconfigured process does not start. With `load_auth` it also prepares authentication, and with
+    `load_model` it loads the embedding model, because no caller waits yet.
     """
 
     def __init__(
@@ -59,9 +60,9 @@ class Resources:
         clock: Clock = utc_now,
     ) -> None:
         self.warnings = warnings
-        """What whoever runs this process should know; GET /api/v1/health says it."""
+        """What the operator of this process should know; GET /api/v1/health shows it."""
         self.clock = clock
-        """By which jobs, and what they wish for, come due."""
+        """The clock of jobs, and of the run requests that they send."""
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
             secrets.load_into_env(os.environ)
             require_complete_provider(get_settings())
@@ -84,7 +85,7 @@ class Resources:
         return WorkQueue(get_settings().work_queue_url, self._request_sweep)
 
     def _request_sweep(self) -> bool:
-        """Have a sweep begin soon; gives whether somebody was told."""
+        """Request a sweep soon. Returns whether the request is with the scheduler."""
         now = self.clock()
         return self.job_queue.request_run("sweeper", now, now)
 
@@ -98,8 +99,8 @@ class Resources:
         return make_embedder(get_settings())
 
     def warm_up(self) -> None:
-        """Load the model now, where nobody waits for it. One that is away is no reason not to
-        start: recall answers without it."""
+        """Load the embedding model now, while no caller waits. If it is down the process starts
+        nonetheless: recall answers without it."""
         try:
             self.embedder.embed(["warm"], timeout=5.0)
         except StrandlineError as error:
@@ -115,7 +116,8 @@ class Resources:
 
     @lazy_property
     def llm(self) -> "LlmTasks":
-        # Here and not above: what only writes never reasons, and would import the twin.
+        # Imported here: functions that only write never call a language model, and would import the
+        # heuristic model too.
         from strandline.llm.tasks import LlmTasks
 
         return LlmTasks(self.database, get_settings(), make_provider(get_settings()))

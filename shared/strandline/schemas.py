@@ -1,4 +1,4 @@
-"""What every request and answer shares: JSON parsed within limits, checked values, base models."""
+"""What all requests and answers share: JSON parsing with limits, checked types, base models."""
 
 import json
 import re
@@ -35,14 +35,15 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         duplicate, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise Malformed(
-            f"body: the name {duplicate[:_MAX_PATH_CHARS]!r} stands twice in one object",
+            f"body: the name {duplicate[:_MAX_PATH_CHARS]!r} occurs twice in one object",
             field="body",
         )
     return fields
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON (RFC 8259) of any value, each name once in its object. Raises Malformed or Invalid."""
+    """Parse JSON (RFC 8259) of any type. A name may occur only once in its object. Raises Malformed
+    or Invalid."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
         return json.loads(text, object_pairs_hook=_reject_duplicates)
@@ -54,9 +55,9 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def check_storable(value: Any) -> Any:
-    """The value, if it can be stored: no NaN and no number beyond a double, no NUL and no lone
-    surrogate in any string, at most 32 levels. Raises Invalid naming the place. Apart from `parse`,
-    so that an item of a batch fails alone."""
+    """Return the value if it can be stored: no NaN and no number beyond a double, no NUL and no
+    lone surrogate in any string, at most 32 levels. Raises Invalid naming the path. Separate from
+    `parse_json`, so that one item of a batch can fail alone."""
     _check(value, "", 0)
     return value
 
@@ -65,7 +66,7 @@ def _check(value: Any, path: str, depth: int) -> None:
     if isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, (int, float)):
-        if not -sys.float_info.max <= value <= sys.float_info.max:  # nor is NaN
+        if not -sys.float_info.max <= value <= sys.float_info.max:  # also true for NaN
             raise Invalid(
                 f"{path or 'body'}: NaN, Infinity and numbers beyond a double are not JSON",
                 field=path or "body",
@@ -98,10 +99,10 @@ def _check_text(text: str, path: str) -> None:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_MESSAGES = {
     "Input should be a valid dictionary": "must be a JSON object",
-    "Extra inputs are not permitted": "is no name that is known here",
+    "Extra inputs are not permitted": "is not a known field",
     "Field required": "is required",
 }
-"""pydantic's words that a caller would not understand."""
+"""Replacements for messages of pydantic that a caller would not understand."""
 _PARTICIPANTS = 'say who takes part as `participants`, as in ["user:alice", "agent:helper"]'
 _UNKNOWN, _REQUIRED = (
     _PLAIN_MESSAGES["Extra inputs are not permitted"],
@@ -112,17 +113,19 @@ _MESSAGE_HINTS: Mapping[tuple[str, str], str] = {
     ("agent_id", _UNKNOWN): f": {_PARTICIPANTS}",
     ("participants", _REQUIRED): f": {_PARTICIPANTS}",
     ("role", "Input should be 'user', 'agent' or 'system'"): (
-        " (`assistant` is taken as `agent`); what a tool gave back is an agent's event of the type "
+        " (`assistant` is taken as `agent`); what a tool returned is an agent's event of the type "
         "`observation`"
     ),
 }
-"""What else is said of a field, by what is wrong with it."""
+"""What is added to a message, by field and message."""
 _MAX_PATH_CHARS = 80
-"""How much of a place in a body is named: a name of the caller's can be as long as the body."""
+"""The most characters of a path that a message shows: a caller's own field name can be as long as
+the body."""
 
 
 def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
-    """A parsed body as its type. Raises Invalid naming the first field that is not acceptable."""
+    """Validate a parsed body as `model`. Raises Invalid naming the first field that is not
+    acceptable; its details name up to 20."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -144,9 +147,10 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
 
 
 def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
-    """pydantic's message for a caller, with the way out where another API's habit is behind it."""
-    words = message.removeprefix("Value error, ")
-    plain = next((p for m, p in _PLAIN_MESSAGES.items() if words.startswith(m)), words)
+    """pydantic's message in plain words, with advice where the habit of another API explains the
+    mistake."""
+    text = message.removeprefix("Value error, ")
+    plain = next((p for m, p in _PLAIN_MESSAGES.items() if text.startswith(m)), text)
     if path != "role" and "participants" not in known_fields:
         return plain
     return plain + _MESSAGE_HINTS.get((path, plain), "")
@@ -156,7 +160,8 @@ def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
 
 
 def _parse_moment(value: object) -> datetime:
-    """RFC 3339 with an offset, or Unix seconds (C-10); UTC inside."""
+    """Parse RFC 3339 with an offset, or Unix seconds (C-10), to a UTC datetime. Raises
+    ValueError."""
     try:
         if isinstance(value, bool):
             raise ValueError
@@ -173,7 +178,7 @@ def _parse_moment(value: object) -> datetime:
 
 
 def _parse_int(value: object) -> int:
-    """A number as a query string spells it."""
+    """Parse a whole number, also one in the text of a query string. Raises ValueError."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         return int(value)
     if isinstance(value, int):
@@ -186,7 +191,7 @@ _PARTICIPANT_SCHEMA = {
     "maxLength": participants.MAX_LENGTH,
     "pattern": r"^\s*[a-z][a-z0-9_-]{0,31}:[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
 }
-"""`participants.normalize` decides."""
+"""A first check; `participants.normalize` decides."""
 _MOMENT_SCHEMA = {
     "anyOf": [
         {"type": "string", "format": "date-time"},
@@ -197,7 +202,7 @@ type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema
 Count = Annotated[int, BeforeValidator(_parse_int)]
 type Participant = Annotated[
     str,
-    Field(max_length=participants.MAX_LENGTH * 4),  # before it is trimmed
+    Field(max_length=participants.MAX_LENGTH * 4),  # the length before trimming
     WithJsonSchema(_PARTICIPANT_SCHEMA),
 ]
 type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
@@ -205,14 +210,14 @@ TENANT_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
 
 
 class RequestModel(BaseModel):
-    """What a caller sends: a name that is not known is refused."""
+    """What a caller sends: an unknown name is refused."""
 
-    # Deferred: a process builds the validators of what it is sent, and of nothing else.
+    # Deferred: a process builds only the validators of the requests that it receives.
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
 class ResponseModel(BaseModel):
-    """What a caller gets: every field is there, if only as null."""
+    """What a caller gets: every field is present, if only as null."""
 
     model_config = ConfigDict(
         use_attribute_docstrings=True,
@@ -222,19 +227,21 @@ class ResponseModel(BaseModel):
 
 
 class TimestampFields(RequestModel):
-    """What happened at a moment, which goes by two names."""
+    """The time of an event, under either of two names."""
 
     occurred_at: Moment | None = None
     """When it happened, by the caller's clock."""
     timestamp: Moment | None = None
-    """Another name of `occurred_at`: give one of them."""
+    """Another name of `occurred_at`: send only one of them."""
 
     @field_validator("timestamp")
     @classmethod
     def _check_timestamp(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
         other = info.data.get("occurred_at")
         if value is not None and other is not None and value != other:
-            raise ValueError("is another moment than occurred_at, which means the same; give one")
+            raise ValueError(
+                "differs from occurred_at, which has the same meaning; send only one of them"
+            )
         return value
 
     @model_validator(mode="after")
@@ -244,26 +251,27 @@ class TimestampFields(RequestModel):
 
 
 class NoQuery(RequestModel):
-    """A route without query parameters: a misspelt one is refused, as everywhere."""
+    """A route without query parameters: an unknown one is refused, as on every route."""
 
 
 class NoBody(RequestModel):
-    """A route without a body, or with an empty object: what stands there would change nothing."""
+    """A route without a body, or with an empty object: any field is refused, because it would have
+    no effect."""
 
 
 class ParticipantsQuery(RequestModel):
     """Query string of every read."""
 
     participants: Participants | None = None
-    """On whose behalf is read (repeat it for several): only what all of them took part in. A bound
-    user joins by itself."""
+    """On whose behalf to read (repeat it for several): only what all of them took part in. A bound
+    user is added automatically."""
 
 
 class PagingQuery(ParticipantsQuery):
     """Query string of a list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
-    """At most so many."""
+    """The most entries of a page."""
     cursor: str | None = Field(default=None, max_length=4096)
     """`next_cursor` of the page before."""
 
@@ -272,7 +280,7 @@ class ListQuery(RequestModel):
     """Query string of an operator's list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
-    """At most so many."""
+    """The most entries of a page."""
     cursor: str | None = Field(default=None, max_length=4096)
     """`next_cursor` of the page before."""
 
@@ -281,13 +289,13 @@ class Refusal(ResponseModel):
     """Why a request was refused."""
 
     code: str
-    """For programs: stays as it is when the message is worded anew."""
+    """For programs: it does not change when the message is reworded."""
     message: str
     """For people: names the field and the way out."""
     details: dict[str, Any]
-    """`field` and `fields` of what is not acceptable, and what else belongs to the code."""
+    """`field` and `fields` name what is not acceptable; other members depend on the code."""
     request_id: str
-    """Quote it when you ask us."""
+    """Quote it when you report the error."""
     retryable: bool
     """Whether the same request may succeed later."""
 

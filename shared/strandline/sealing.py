@@ -1,8 +1,8 @@
-"""Words for callers to keep and send back that tell them nothing: sealed, and the same each time.
+"""Opaque tokens that callers keep and send back: encrypted, and the same each time.
 
-A snapshot counts the transactions of the whole database, so that whoever read it would know how
-busy other tenants are. AES-SIV (RFC 5297): deterministic, and authentic, so that what was not
-sealed here for this tenant and purpose is noticed.
+A database snapshot counts the transactions of the whole database, so whoever could read it would
+learn how busy other tenants are. AES-SIV (RFC 5297) is deterministic and authenticated: a token
+that was not sealed here for this tenant and purpose is detected.
 """
 
 import base64
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 type Purpose = Literal["cursor", "mark", "token"]
 _BLOCK_BYTES = 256
-"""Bytes. What is sealed is filled up to a multiple, so that its length tells nothing either: a
-snapshot is longer the more transactions are under way."""
+"""Bytes. A document is padded to a multiple of this, so that the token's length reveals nothing
+either: a snapshot grows with the number of running transactions."""
 
 
 class UnsealError(Exception):
-    """Not sealed by this deployment for this tenant and purpose, or bent on its way."""
+    """Not sealed by this deployment for this tenant and purpose, or altered on its way."""
 
 
 class Sealer:
-    """Seals under a secret of the deployment. Without one it makes its own, which nobody else can
-    unseal: for a process that reads its own cursors alone."""
+    """Seals documents under a secret of the deployment. Without one it generates its own, which no
+    other process can unseal: for a process that reads only its own cursors."""
 
     def __init__(self, secret: str | None) -> None:
         key_material = secret.encode() if secret else secrets.token_bytes(64)
-        # A key of its own: whatever else the secret is for learns nothing about this.
+        # A derived key, so that other uses of the secret reveal nothing about this one.
         self._key = hmac.digest(key_material, b"strandline sealing 1", "sha512")
         self._cipher: AESSIV | None = None
 
     def seal(self, purpose: Purpose, tenant: str, document: object) -> str:
-        """A JSON document as an opaque word."""
+        """Seal a JSON document into an opaque token."""
         plain = json.dumps(document).encode()
         padded = plain.ljust(-(-len(plain) // _BLOCK_BYTES) * _BLOCK_BYTES)
         ciphertext = self._load_cipher().encrypt(padded, [purpose.encode(), tenant.encode()])
         return base64.urlsafe_b64encode(ciphertext).decode().rstrip("=")
 
     def unseal(self, purpose: Purpose, tenant: str, token: str) -> Any:
-        """The document of a word. Raises Unsealable."""
+        """The document of a token. Raises UnsealError."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -51,13 +51,14 @@ class Sealer:
             return json.loads(
                 self._load_cipher().decrypt(ciphertext, [purpose.encode(), tenant.encode()])
             )
-        except (ValueError, InvalidTag):  # of base64, and of what is shorter than a tag
+        except (ValueError, InvalidTag):  # of base64 or JSON, or of a text shorter than a tag
             raise UnsealError from None
 
     def _load_cipher(self) -> "AESSIV":
-        """Imported with the first word, not with this module: a process that never pages pays
-        nothing. From where the public module has it: that one imports every other cipher as well,
-        6 to 13 ms more of a cold start's CPU; a test holds the two to be one."""
+        """Create the cipher on first use, so that a process that never pages does not import it. It
+        is imported from the private module that the public one takes it from: the public one
+        imports every other cipher as well, 6 to 13 ms more of a cold start's CPU. A test checks
+        that the two are the same."""
         if self._cipher is None:
             from cryptography.hazmat.bindings._rust import (  # pyright: ignore[reportPrivateUsage]
                 openssl,

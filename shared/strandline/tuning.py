@@ -1,4 +1,4 @@
-"""Every threshold of memory's formation in one type, with its source's default."""
+"""Every threshold of memory's formation in one type, with the default of its source."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -7,14 +7,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Contradiction(NamedTuple):
-    """What cannot hold together, and why."""
+    """Thresholds that contradict each other, and why."""
 
     fields: tuple[str, ...]
     message: str
 
 
 class Tuning(BaseModel):
-    """What a tenant may tune; what it leaves out is the deployment's. Defaults are source A's."""
+    """The thresholds that a tenant can set; those it leaves out are the deployment's. The defaults
+    are source A's."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -25,58 +26,60 @@ class Tuning(BaseModel):
     )
 
     window_events: int = Field(default=10, ge=1, le=100)
-    """Events that short-term memory shows at most."""
+    """The most events of short-term memory."""
     window_seconds: int = Field(default=3600, ge=1, le=30 * 86_400)
-    """How old the oldest of them may be, by our clock."""
+    """The age of the oldest of them at most, in seconds by the server's clock."""
     flush_events: int = Field(default=20, ge=4, le=500)
-    """So many open events in a lane, those that still wait not counted, close its older half."""
+    """So many open events in a lane close its older half; events that still wait are not
+    counted."""
     ahead_events: int = Field(default=3, ge=0, le=20)
-    """So many later events of its lane are waited for before it is judged whether the topic goes on
-    with a message. The source judges at once (0); a silence ends the waiting."""
+    """How many later events of the lane to wait for before deciding whether the topic continues
+    with a message. The source decides at once (0); a silence ends the wait."""
     gap_minutes: float = Field(default=30.0, gt=0, le=30 * 1440)
-    """A silence that closes a lane."""
+    """A silence of so many minutes closes a lane."""
     similarity_high: float | None = Field(default=None, ge=-1, le=1)
-    """Cosine of a lane's two latest user messages from which the topic goes on. Null: as it was
-    calibrated for the embedding space."""
+    """Cosine of a lane's two latest user messages from which the topic continues. Null: the
+    calibrated value of the embedding space."""
     similarity_low: float | None = Field(default=None, ge=-1, le=1)
-    """Below this it breaks; in between the model is asked. Null: as calibrated."""
+    """Below this cosine the topic ends; in between the model is asked. Null: the calibrated
+    value."""
     similarity_merge: float | None = Field(default=None, ge=-1, le=1)
-    """Cosine of two chains' summaries from which the later run joins the earlier chain. Null: as
-    calibrated."""
+    """Cosine of two chains' summaries from which the later run of events joins the earlier chain.
+    Null: the calibrated value."""
     merged_events: int = Field(default=200, ge=2, le=5000)
-    """Chains are not merged beyond so many events."""
+    """Chains are not merged if together they have more events than this."""
     vector_hours: float = Field(default=24.0, ge=0, le=30 * 24)
-    """How long a fold waits for a user message's vector before it goes on without."""
+    """How long a fold waits for a user message's vector before it continues without."""
     model_patience_minutes: float = Field(default=60.0, ge=0, le=30 * 1440)
-    """How long a fold waits for a minute in which the model may be asked again before the twin
+    """How long a fold waits until the model may be asked again, before the heuristic model
     answers."""
     quality: Literal["strict", "balanced", "permissive"] = "balanced"
-    """How much a run must hold to be listed as a chain."""
+    """How much a run of events must contain to be listed as a chain."""
     heat_importance: float = Field(default=0.7, ge=0, le=1)
     """Weight of a chain's importance in its heat."""
     heat_density: float = Field(default=0.3, ge=0, le=1)
-    """Weight of its density."""
+    """Weight of a chain's density in its heat."""
     heat_hours: float = Field(default=24.0, ge=0.01, le=10_000)
-    """Time constant of forgetting, τ."""
+    """Time constant of forgetting, τ, in hours."""
     heat_growth: float = Field(default=1.5, ge=1, le=10)
-    """How much stronger a recall makes a chain."""
+    """The factor by which a recall strengthens a chain."""
     heat_cooldown_hours: float = Field(default=12.0, ge=0, le=1000)
-    """Recalls nearer than this to the last that counted make it no stronger."""
+    """A recall within so many hours of the last one that counted does not strengthen the chain."""
     promote: float = Field(default=0.3, ge=0.001, le=1)
     """Heat from which a chain is promoted."""
     freezing: float = Field(default=0.1, ge=0.001, le=1)
     """Heat below which a chain may be archived."""
     archive_days: float = Field(default=7.0, ge=0, le=3650)
-    """Days that a chain stays untouched before."""
+    """Days without a recall or change after which a chain may be archived."""
     context_chains: int = Field(default=50, ge=0, le=200)
-    """Chains that a context shows at most."""
+    """The most chains of a context."""
 
     def heat_parameters(self) -> dict[str, float]:
-        """What a chain's stored `cold_at` and `promote_until` go by."""
+        """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""
         return self.model_dump(include=_HEAT_FIELDS)
 
     def find_contradictions(self) -> Iterator[Contradiction]:
-        """Thresholds that undo each other: each may be so, but not both."""
+        """Thresholds that contradict each other: each is valid alone, but not together."""
         for lower, upper, consequence in _ORDERED_PAIRS:
             low, high = getattr(self, lower), getattr(self, upper)
             if low is not None and high is not None and low > high:
@@ -91,9 +94,9 @@ class Tuning(BaseModel):
             )
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> "Tuning":
-        """This, but for what a tenant set: null and absent leave it as it is, and so does what
-        another release knew, which is stored still. Contradictions are refused when thresholds are
-        set, and not here: the deployment's may change later."""
+        """These thresholds with a tenant's own. Null and absent ones leave the value as it is, and
+        so do stored names that this release does not know. Contradictions are refused when a
+        tenant's thresholds are set, and not here, because the deployment's may change later."""
         values = {
             name: value for name, value in select_known(overrides).items() if value is not None
         }
@@ -101,7 +104,7 @@ class Tuning(BaseModel):
 
 
 def select_known(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a tenant's stored thresholds that there are in this release."""
+    """A tenant's stored thresholds that this release knows."""
     return {name: value for name, value in overrides.items() if name in Tuning.model_fields}
 
 
@@ -109,7 +112,7 @@ _ORDERED_PAIRS = (
     ("similarity_low", "similarity_high", "no message is left to ask the model about"),
     ("freezing", "promote", "a chain is promoted while it may be archived"),
 )
-"""What must not be above what, and what would follow."""
+"""Pairs in which the first must not exceed the second, and the consequence if it does."""
 _HEAT_FIELDS = {
     "heat_importance",
     "heat_density",

@@ -117,7 +117,7 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
         assert time.monotonic() - started < 4
     assert reply.status == 201
     lines = log.getvalue()
-    assert "hint not sent" in lines
+    assert "work queue message not sent" in lines
     assert CANARY not in lines
     read = gateway.call(
         "GET", f"{PATH}/{reply.body['event_id']}", key=gateway.key(user="user:alice")
@@ -287,7 +287,7 @@ def test_a_hint_that_was_not_taken_is_sent_again(
     assert gateway.call("POST", BATCH, batch, key=gateway.key()).status == 200
     found = hinted(aws)
     assert (len(found), len(set(found))) == (12, 12)
-    assert "hint not sent" not in log.getvalue()
+    assert "work queue message not sent" not in log.getvalue()
 
 
 @pytest.mark.parametrize("partly", [True, False])
@@ -314,7 +314,7 @@ def test_where_no_hint_is_taken_a_sweep_is_wished_for(
     key = gateway.key()
     gateway.call("POST", PATH, user_message("one"), key=key)
     assert wished == ["sweeper"]
-    assert "hint not sent" in log.getvalue()
+    assert "work queue message not sent" in log.getvalue()
     gateway.call("POST", PATH, user_message("two"), key=key)
     assert (wished, hinted(aws)) == (["sweeper"], [])
 

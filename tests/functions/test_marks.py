@@ -101,7 +101,7 @@ def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
         sent: dict[str, Any] = {place: {"cursor": cursor}}
         reply = gateway.call(method, path, sent.get("body"), query=sent.get("query"), key=other)
         assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
-        assert "next_cursor as it was given" in reply.error["message"]
+        assert "send next_cursor unchanged" in reply.error["message"]
 
 
 def test_one_that_is_not_sealed_would_be_noticed(

@@ -269,7 +269,7 @@ def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Told) -> 
         for reply in replies:
             assert reply.status == 400, (cursor, reply.text)
             assert reply.error["details"] == {"field": "cursor"}
-            assert "as it was given" in reply.error["message"]
+            assert "send next_cursor unchanged" in reply.error["message"]
 
 
 def test_a_bad_limit_is_named(gateway: Gateway) -> None:

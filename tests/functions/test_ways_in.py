@@ -267,7 +267,7 @@ def test_a_subject_stands_for_whom_an_operator_entered(on: TurnOn) -> None:
     unknown = append(gateway, certificate=shown)
     assert (unknown.status, unknown.error["message"]) == (
         401,
-        "The client certificate's subject stands for nobody here.",
+        "The client certificate's subject is not registered here.",
     )
     gateway = on(BY_CERTIFICATE)  # nobody is believed for a while, too
     enter(gateway, user="user:alice", rights=["read"])

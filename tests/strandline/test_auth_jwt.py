@@ -382,7 +382,7 @@ def test_a_check_left_out_is_noticed(
         ({"exp": 1}, "The JWT has expired."),
         ({"nbf": time.time() + 3600}, "The JWT is not valid yet."),
         ({"aud": "other"}, "The JWT is not for this service (aud)."),
-        ({"iss": "other"}, "The JWT is of another issuer (iss)."),
+        ({"iss": "other"}, "The JWT is from another issuer (iss)."),
         ({"exp": None}, "The JWT lacks exp."),
         ({"tenant_id": None}, "The JWT lacks tenant_id."),
     ],
@@ -395,4 +395,4 @@ def test_who_holds_a_genuine_one_learns_what_to_mend(
     assert refused.value.message == message
     with pytest.raises(Unauthorized) as refused:  # and who forged one does not
         by_secret().check(token(SECRET[::-1], **other))
-    assert refused.value.message == "The JWT is none that is accepted here."
+    assert refused.value.message == "The JWT is not one that is accepted here."

@@ -176,5 +176,5 @@ def test_what_a_route_may_answer_follows_from_what_it_takes(
 
 
 def test_a_path_s_parameter_that_is_nothing_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="_PATHS"):
+    with pytest.raises(ValueError, match="_PATH_PARAMETERS"):
         openapi.build_document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})

@@ -1,8 +1,8 @@
-"""The OpenAPI 3.1 document: what every route takes and may answer, made from the routes' types.
+"""The OpenAPI 3.1 document: what every route accepts and answers, derived from the routes' types.
 
-Nothing here is told twice: a route's description is its docstring, its shapes are pydantic's, and
-what it may answer besides its own follows from its credential, path, query and body. Pure: what is
-given decides the document, in this order.
+Nothing is stated twice: a route's description is its handler's docstring, its schemas are
+pydantic's, and its general errors follow from its credential, path, query and body. The functions
+are pure: the arguments decide the document and its order.
 """
 
 import inspect
@@ -46,8 +46,8 @@ _DESCRIPTION = """\
 Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
 
 - **Credential**: an API key (`X-API-Key`, or `Authorization: Bearer`), a JWT (`Authorization: \
-Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), whichever this deployment takes. \
-It names the tenant.
+Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), as this deployment accepts. \
+It determines the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
 took part in it. A credential bound to a user adds that user by itself.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
@@ -55,7 +55,7 @@ the first answer again, with `Idempotent-Replayed`; with another request it is a
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \
 the first.
 - **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
-"retryable"}}`; `details` names the `field` that is meant. What is `retryable` may be sent again \
+"retryable"}}`; `details` names the `field` at fault. A `retryable` request may be sent again \
 after `Retry-After` seconds.
 - **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
 _TAGS = {
@@ -64,10 +64,10 @@ _TAGS = {
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
-    "uploads": "Large payloads, put into the store by the caller.",
-    "usage": "What the tenant uses.",
-    "model-calls": "What language models were asked, and what it cost.",
-    "health": "Is it up, and how is it?",
+    "uploads": "Large payloads, uploaded by the caller.",
+    "usage": "The tenant's usage and quotas.",
+    "model-calls": "Calls of language models, and their cost.",
+    "health": "Whether the service is up, and its state.",
     "admin": "Tenants, keys and certificates, for operators.",
     "docs": "This document, and a page to read and try it.",
 }
@@ -97,7 +97,7 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "schema": {"type": "string", "pattern": TENANT_PATTERN},
     },
     "session_id": {
-        "description": "The caller's own name of the session.",
+        "description": "The caller's own name for the session.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
@@ -107,7 +107,7 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "The whole key, as it was shown when it was made.",
+        "description": "The whole key, as it was shown when it was created.",
     },
     "Bearer": {
         "type": "http",
@@ -118,25 +118,28 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
         "type": "apiKey",
         "in": "header",
         "name": "X-JWT-Token",
-        "description": "A JWT of the issuer, and for the audience, that the deployment names.",
+        "description": "A JWT of this deployment's issuer, for its audience.",
     },
     "ClientCertificate": {
         "type": "mutualTLS",
-        "description": "A certificate whose subject an operator entered, shown in the handshake.",
+        "description": "A certificate of a registered subject, sent in the TLS handshake.",
     },
 }
 type SecurityAlternatives = Sequence[tuple[str, ...]]
-"""Alternatives: the security schemes that a request meets together."""
+"""Alternatives; each lists the security schemes that a request needs together."""
 ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
 _GATEWAY_ERRORS = {
-    429: ("TooManyRequests", "More requests than may be served now."),
+    429: ("TooManyRequests", "More requests than the deployment accepts now."),
     500: ("InternalError", "`internal_error`: something failed on our side."),
-    502: ("BadGateway", "The function gave no usable answer. From the gateway."),
-    504: ("GatewayTimeout", "No answer within 29 seconds. From the gateway; may be tried again."),
+    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
+    504: (
+        "GatewayTimeout",
+        "No answer within 29 seconds. From the gateway; the request may be tried again.",
+    ),
 }
 _ERROR_HEADERS = {
     "Retry-After": {
-        "description": "After so many seconds it may be tried again.",
+        "description": "Seconds after which the request may be tried again.",
         "schema": {"type": "integer", "minimum": 0},
     },
     "WWW-Authenticate": {
@@ -148,10 +151,10 @@ _ERROR_HEADERS = {
 
 @dataclass(frozen=True)
 class Example:
-    """One call that works, and what it answered."""
+    """One call that works, and its answer."""
 
     operation: str
-    """As the routes name it."""
+    """The operation as the routes name it."""
     status: int
     by: Literal["nobody", "member", "admin", "operator"] = "member"
     """Whose key is sent: a user's own, an unbound admin's, the operator's."""
@@ -160,11 +163,11 @@ class Example:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Any = None
     answer: Any = None
-    """The answer's body where it is JSON."""
+    """The answer's body, if it is JSON."""
 
 
 def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
-    """What a request must meet where these ways in are on."""
+    """The security alternatives under these settings."""
     methods = [
         ("ApiKey", "Bearer") if settings.key_secret else (),
         ("Jwt", "Bearer") if settings.jwt_enabled else (),
@@ -173,7 +176,7 @@ def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
     enabled = [method for method in methods if method]
     if not settings.auth_require_all:
         return [(name,) for name in dict.fromkeys(itertools.chain(*enabled))]
-    # One Authorization header carries one word.
+    # One Authorization header carries one credential.
     return [
         combination
         for combination in itertools.product(*enabled)
@@ -186,7 +189,7 @@ def build_document(
     examples: Sequence[Example] = (),
     security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
-    """The document of these routes; the first example of each is shown."""
+    """The document of these routes, with the first example of each."""
     schemas, components = _schemas(routes)
     examples_by_operation = {example.operation: example for example in reversed(examples)}
     paths: dict[str, dict[str, Any]] = {}
@@ -225,16 +228,16 @@ def build_document(
 
 
 def load_examples() -> list[Example]:
-    """The calls that are shown, in an order in which they work: `examples.json`."""
+    """The example calls, in an order in which they work: `examples.json`."""
     return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]
 
 
 def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
-    """The errors that a route may raise: its own, and what follows from its credential, path, query
-    and body."""
+    """The errors that a route may raise: its own, and those that follow from its credential, path,
+    query and body."""
     errors: set[type[StrandlineError]] = set(route.errors)
     if route.right is not None:
-        errors |= {Unauthorized, Invalid}  # a query parameter that it does not know
+        errors |= {Unauthorized, Invalid}  # an unknown query parameter
     if route.right not in (None, "issued"):
         errors |= {Forbidden, Unavailable, QuotaExceeded}
     parameters = path_parameters(name)
@@ -243,7 +246,7 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     if route.query or route.headers or "cid" in parameters:
         errors.add(Invalid)
     ignores_body = route.right is None or name.startswith("GET ")
-    if route.body or not ignores_body:  # of those without a body, a body that says something
+    if route.body or not ignores_body:  # a route without a body refuses one that is not empty
         errors |= {Malformed, Invalid, TooLarge}
     models = [model for model in (route.query, route.body) if model]
     if any("cursor" in model.model_fields for model in models):
@@ -259,8 +262,8 @@ def path_parameters(name: str) -> list[str]:
 def _operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
-    words = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
-    summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", words, count=1).partition("\n")
+    text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
+    summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", text, count=1).partition("\n")
     operation: dict[str, Any] = {
         "tags": [_tag(name)],
         "summary": summary.rstrip("."),
@@ -313,12 +316,12 @@ def _parameters(
         for field_name, schema in properties.items():
             required = field_name in schemas[model].get("required", ())
             plain = _drop_null(schema)
-            words = plain.pop("description", "").replace("\n", " ")
+            description = plain.pop("description", "").replace("\n", " ")
             entry = {
                 "name": field_name,
                 "in": location,
                 "required": required,
-                "description": words,
+                "description": description,
                 "schema": plain,
             }
             yield _with_example(entry, example and getattr(example, part))
@@ -328,10 +331,10 @@ def _path_schema(parameter: str) -> Mapping[str, Any]:
     if parameter in _PATH_PARAMETERS:
         return _PATH_PARAMETERS[parameter]
     if not parameter.endswith("_id"):
-        raise ValueError(f"say in openapi._PATHS what the path's {parameter} is")
-    what = parameter.removesuffix("_id").replace("_", " ")
+        raise ValueError(f"describe in openapi._PATH_PARAMETERS the path's {parameter}")
+    subject = parameter.removesuffix("_id").replace("_", " ")
     return {
-        "description": f"The id of the {what}.",
+        "description": f"The id of the {subject}.",
         "schema": {"type": "string", "format": "uuid"},
     }
 
@@ -342,7 +345,7 @@ def _with_example(parameter: dict[str, Any], values: Mapping[str, Any] | None) -
 
 
 def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter is absent or has a value: its type without the null of an optional field."""
+    """A parameter is absent or has a value, so drop the null from an optional field's schema."""
     plain = dict(schema)
     kinds = [kind for kind in plain.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
@@ -379,7 +382,7 @@ def _responses(
 
 
 def _status(kind: type[StrandlineError]) -> int:
-    return next(status for known, status in STATUS.items() if issubclass(kind, known))
+    return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
 
 
 def _error_name(status: int) -> str:
@@ -388,8 +391,8 @@ def _error_name(status: int) -> str:
 
 
 def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
-    """Every answer that is an error, by its name: its status's own code first, then those that
-    routes of theirs raise."""
+    """The error answers by name. In each status's description its own code comes first, then the
+    narrower codes that routes raise."""
     error_types = {kind for name, route in routes.items() for kind in list_errors(name, route)}
     narrower = sorted(error_types - STATUS.keys(), key=lambda kind: kind.code)
     descriptions: dict[int, str] = {}
@@ -413,7 +416,7 @@ def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
 
 
 class _MinimalSchema(GenerateJsonSchema):
-    """Without what says nothing: a title that repeats a field's name, a default that is null."""
+    """Leaves out what says nothing: a title that repeats a field's name, a default that is null."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -426,8 +429,8 @@ class _MinimalSchema(GenerateJsonSchema):
 
 
 def _schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """The schema of each type that a route names: its reference, or for a query or headers its
-    properties; and the components that all of them refer to."""
+    """The schema of each type that a route names, and the components that they refer to. A body or
+    answer is given as a reference; a query or headers type as its properties."""
     parameter_models = {
         shape for route in routes.values() for shape in (route.query, route.headers) if shape
     }

@@ -1,5 +1,5 @@
-"""The API's document over HTTP, and a page to read and try it. Swagger UI (Apache-2.0) comes from
-Powertools' package; the page loads nothing from anywhere else."""
+"""Serves the API document, and a page to read and try it. Swagger UI (Apache-2.0) comes from
+Powertools' package; the page loads nothing from other hosts."""
 
 import functools
 import hashlib
@@ -54,7 +54,7 @@ def get_openapi(request: Request) -> Response:
 
 def get_root(request: Request) -> Response:
     """Lead to the page at `/docs`."""
-    # Beside the caller's own address, of which a proxy or a base path may hide a part.
+    # Relative to the caller's own address, because a proxy or a base path may hide a part of it.
     last_segment = request.full_path.rpartition("/")[2]
     location = f"{last_segment}/docs" if last_segment else "docs"
     return text_response("", _HTML, {"Location": location}) | {"statusCode": 307}
@@ -63,7 +63,7 @@ def get_root(request: Request) -> Response:
 def get_docs(request: Request) -> Response:
     """A page to read this document, and to try it. Works without the internet, and talks to this
     service alone; a key that is entered stays in the tab."""
-    if request.raw_path.endswith("/"):  # the page names its files beside itself
+    if request.raw_path.endswith("/"):  # the page's links to its files are relative
         return text_response("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
     headers = {
         "Cache-Control": "no-cache",
@@ -101,7 +101,7 @@ def _page() -> str:
 
 @functools.cache
 def _document() -> str:
-    """Made when it is first asked for: importing this function's code costs nobody anything."""
+    """Built on first use, so that importing this module costs nothing."""
     all_routes = {
         **log_routes_write.ROUTES,
         **(
@@ -137,7 +137,7 @@ ROUTES = {
         None,
         {200: _HTML, 308: _HTML},
         response_headers={
-            "Location": "Where it lies, for a path that ends with a slash.",
+            "Location": "The page's address, for a path that ends with a slash.",
             **_NO_CACHE,
             **_NOSNIFF,
             "Content-Security-Policy": "Nothing from another host, no script within the page.",

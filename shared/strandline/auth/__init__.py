@@ -1,1 +1,1 @@
-"""Credentials and the principals they stand for."""
+"""Credentials, and the principals that they authenticate."""

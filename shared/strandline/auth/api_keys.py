@@ -1,4 +1,4 @@
-"""API keys: what a token is made of, and for whom it stands."""
+"""API keys: how a token is built and checked, and which principal a key authenticates."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ _ID_BYTES, _SECRET_BYTES, _MAC_BYTES = 16, 32, 16
 
 
 class TokenParts(NamedTuple):
-    """What a key is made of. `token` is for its holder's eyes, once; the hash is what is stored."""
+    """The parts of a token. `token` is shown to its holder once; only `secret_hash` is stored."""
 
     key_id: str
     secret_hash: bytes
@@ -39,7 +39,7 @@ def _mac(deployment_secret: str, body: bytes) -> bytes:
 
 
 def generate_token(deployment_secret: str) -> TokenParts:
-    """A token that nobody has had before, under the deployment's secret."""
+    """A new random token: key id and secret, followed by a MAC under the deployment's secret."""
     key_id, secret = secrets.token_bytes(_ID_BYTES), secrets.token_bytes(_SECRET_BYTES)
     body = key_id + secret
     token = KEY_PREFIX + _encode(body + _mac(deployment_secret, body))
@@ -47,7 +47,7 @@ def generate_token(deployment_secret: str) -> TokenParts:
 
 
 def verify_token(deployment_secret: str, token: str) -> TokenParts:
-    """What a token that this deployment made is made of. Raises Unauthorized for any other."""
+    """The parts of a token that this deployment issued. Raises Unauthorized for any other token."""
     parts = _verify(deployment_secret, token)
     return TokenParts(parts.key_id, parts.secret_hash, token)
 
@@ -57,7 +57,8 @@ def _encode(raw: bytes) -> str:
 
 
 def _verify(deployment_secret: str, token: str) -> _KeyParts:
-    """A token whose MAC holds: a made-up one is refused here, without any connection."""
+    """Check a token's format and MAC. A forged token is refused here, without a database
+    connection. Raises Unauthorized."""
     try:
         if not token.startswith(KEY_PREFIX):
             raise ValueError
@@ -65,7 +66,7 @@ def _verify(deployment_secret: str, token: str) -> _KeyParts:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         body, mac = raw[: _ID_BYTES + _SECRET_BYTES], raw[_ID_BYTES + _SECRET_BYTES :]
         if len(raw) != _ID_BYTES + _SECRET_BYTES + _MAC_BYTES or _encode(raw) != text:
-            raise ValueError  # base64 spells the same bytes in more ways than one
+            raise ValueError  # one value has several base64 spellings; accept only ours
         if not hmac.compare_digest(mac, _mac(deployment_secret, body)):
             raise ValueError
     except (ValueError, binascii.Error):
@@ -75,15 +76,15 @@ def _verify(deployment_secret: str, token: str) -> _KeyParts:
 
 @dataclass(frozen=True)
 class _CachedKey:
-    """A key that was looked up."""
+    """The result of a key lookup."""
 
     principal: Principal | None
-    """None: it was revoked, which is for good."""
+    """None: no such key, or it was revoked. Revocation is final."""
     expires_at: datetime | None
 
 
 class ApiKeyAuth:
-    """API keys as a way in. Remembers a key by a hash of its token."""
+    """Authentication by API key. Lookups are cached under a hash of the token."""
 
     credential_hint = "an API key (X-API-Key, or Authorization: Bearer)"
     challenge = "Bearer"
@@ -94,7 +95,7 @@ class ApiKeyAuth:
         self._cache = TtlCache[_CachedKey]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
-        """X-API-Key, or a Bearer's word that is a key by its form."""
+        """The value of X-API-Key, or a Bearer token that starts with the key prefix."""
         token = request.headers.get("x-api-key")
         if token:
             return token.strip()
@@ -102,12 +103,12 @@ class ApiKeyAuth:
         return bearer if bearer.startswith(KEY_PREFIX) else None
 
     def check(self, credential: str) -> None:
-        """Raises Unauthorized for what this deployment did not make."""
+        """Raise Unauthorized for a token that this deployment did not issue."""
         _verify(self._secret, credential)
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
-        """Whom the key stands for. Raises Unauthorized, or Unavailable when the key is not known
-        from before and the database is away."""
+        """The key's principal. Raises Unauthorized, or Unavailable when the key is not cached and
+        the database cannot be reached. `deadline` is in time.monotonic() seconds."""
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
         entry = self._cache.get(digest)
         if entry is None:
@@ -120,7 +121,7 @@ class ApiKeyAuth:
         return entry.principal
 
     def forget(self, key_id: str) -> None:
-        """Look this key up again before it is next believed."""
+        """Drop this key from the cache, so that its next use reads the database."""
         self._cache.remove_where(
             lambda known: known.principal is not None and known.principal.key_id == key_id
         )

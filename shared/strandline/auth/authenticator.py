@@ -1,4 +1,4 @@
-"""The one function of the edge that says who a request comes from, by the ways in that are on."""
+"""Authenticates a request by the methods that the settings enable."""
 
 import functools
 
@@ -12,11 +12,11 @@ from strandline.errors import Forbidden, Misconfigured, Unauthorized
 
 
 class Authenticator:
-    """Verifies credentials. What it looks up it remembers for less than a minute. Shared by
-    threads.
+    """Verifies credentials. Lookups are cached for less than a minute. Safe for threads.
 
-    Of several credentials the first of API key, JWT and certificate decides alone: one that does
-    not hold is not made good by the next, which may allow more. Where all are required, all decide.
+    If a request carries several credentials, the first of API key, JWT and certificate decides
+    alone: when it fails, the next one is not tried, because that one may allow more. If the
+    settings require all methods, all of them decide.
     """
 
     def __init__(self, database: Database, settings: AuthSettings) -> None:
@@ -26,53 +26,56 @@ class Authenticator:
             self._keys = ApiKeyAuth(database, settings.key_secret)
             methods.append(self._keys)
         if settings.jwt_enabled:
-            from strandline.auth.jwt import JwtAuth  # pays for PyJWT and cryptography
+            from strandline.auth.jwt import JwtAuth  # imports PyJWT and cryptography
 
             methods.append(JwtAuth(database, settings))
         if settings.client_certificates:
             self._certificates = CertificateAuth(database)
             methods.append(self._certificates)
         if not methods:
-            raise Misconfigured("No way to authenticate is on.")
+            raise Misconfigured("No authentication method is enabled.")
         self._methods, self._require_all = methods, settings.auth_require_all
 
     @property
     def challenge(self) -> str:
-        """WWW-Authenticate of a 401."""
-        return ", ".join(dict.fromkeys(way.challenge for way in self._methods))
+        """The value of WWW-Authenticate in a 401."""
+        return ", ".join(dict.fromkeys(method.challenge for method in self._methods))
 
     def require_issued(self, request: AuthRequest) -> None:
-        """Raises Unauthorized unless the request carries a credential that this deployment made, or
-        trusts the maker of. Asks no database: for what must answer while there is none."""
+        """Raise Unauthorized unless the request carries a credential that this deployment issued,
+        or whose issuer it trusts. Reads no database, so that routes work while the database is
+        down."""
         for method, credential in self._select_credentials(request):
             method.check(credential)
 
     def authenticate(self, request: AuthRequest, deadline: float | None = None) -> Principal:
-        """Who the request comes from. Raises Unauthorized; Forbidden for a tenant that is not, or
-        credentials that contradict each other; Unavailable when it cannot be told."""
+        """The request's principal. Raises Unauthorized; Forbidden for an unknown tenant, or for
+        credentials that contradict each other; Unavailable when a lookup is not possible.
+        `deadline` is in time.monotonic() seconds."""
         credentials = self._select_credentials(request)
         if not self._require_all:
             ((method, credential),) = credentials
             return method.authenticate(credential, deadline)
-        for method, credential in credentials:  # no made-up one has the others looked up
+        # all are checked first, so that a forged one causes no lookup of the others
+        for method, credential in credentials:
             method.check(credential)
         return functools.reduce(
             _intersect, [method.authenticate(c, deadline) for method, c in credentials]
         )
 
     def forget_key(self, key_id: str) -> None:
-        """Look this key up again before it is next believed: it was just revoked or rotated. Other
-        processes do within a minute."""
+        """Drop this key from the cache: it was just revoked or rotated. Other processes see the
+        change within a minute."""
         if self._keys:
             self._keys.forget(key_id)
 
     def forget_certificates(self) -> None:
-        """As `forget_key`, after a certificate's subject was entered or revoked."""
+        """Like `forget_key`, after a certificate's subject was added or revoked."""
         if self._certificates:
             self._certificates.forget()
 
     def _select_credentials(self, request: AuthRequest) -> list[tuple[AuthMethod, str]]:
-        """The credentials that decide, each with its way. Raises Unauthorized where one is
+        """The credentials that decide, each with its method. Raises Unauthorized when one is
         missing."""
         credentials: list[tuple[AuthMethod, str]] = []
         for method in self._methods:
@@ -90,7 +93,8 @@ class Authenticator:
 
 
 def _intersect(first: Principal, second: Principal) -> Principal:
-    """Who two credentials of one request stand for: each narrows the other."""
+    """The principal of two credentials of one request: each narrows the other. Raises Forbidden
+    when they contradict each other."""
     if first.tenant != second.tenant:
         raise Forbidden("The credentials of this request are of different tenants.")
     if first.user and second.user and first.user != second.user:
@@ -100,5 +104,5 @@ def _intersect(first: Principal, second: Principal) -> Principal:
 
 
 def _expand_rights(rights: frozenset[str]) -> frozenset[str]:
-    """An admin reads and writes."""
+    """The rights with those that `admin` implies: read and write."""
     return rights | {"read", "write"} if "admin" in rights else rights

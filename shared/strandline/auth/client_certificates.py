@@ -1,8 +1,8 @@
-"""Client certificates: a subject that an operator entered stands for a principal.
+"""Client certificates: a subject that an operator registered authenticates a principal.
 
 The gateway's TLS handshake proves that the caller holds the key of a certificate whose authority is
-in the trust store. Here its names are read from the certificate itself, its time is looked at
-again, and the names are looked up.
+in the trust store. This module reads the names from the certificate itself, checks its validity
+period again, and looks the names up.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from strandline.errors import Unauthorized
 
 @dataclass(frozen=True)
 class _CachedSubject:
-    """A subject that was looked up."""
+    """The result of a subject lookup."""
 
     principal: Principal | None
-    """None: nobody entered it, or its row was revoked."""
+    """None: nobody registered it, or its row was revoked."""
     expires_at: datetime | None
 
 
 class CertificateAuth:
-    """Client certificates as a way in. Remembers whom a subject and issuer stand for."""
+    """Authentication by client certificate. Lookups are cached by subject and issuer."""
 
     credential_hint = "a client certificate (mutual TLS)"
     challenge = "ClientCertificate"
@@ -37,13 +37,15 @@ class CertificateAuth:
         self._cache = TtlCache[_CachedSubject]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
-        """The certificate that the gateway says the caller has; never a header."""
+        """The PEM certificate that the gateway reports for the connection; never read from a
+        header."""
         if request.certificate is None:
             return None
         return str(request.certificate.get("clientCertPem") or "")
 
     def check(self, credential: str) -> CertificateInfo:
-        """What the certificate says of itself. Raises Unauthorized outside of its time."""
+        """The certificate's names and validity period. Raises Unauthorized for an unreadable
+        certificate, or outside that period."""
         try:
             info = x509_names.read_certificate(credential)
         except ValueError:
@@ -53,19 +55,20 @@ class CertificateAuth:
         return info
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
-        """Whom the certificate's subject stands for. Raises Unauthorized, or Unavailable when it is
-        not known from before and the database is away."""
+        """The principal of the certificate's subject. Raises Unauthorized, or Unavailable when the
+        subject is not cached and the database cannot be reached. `deadline` is in time.monotonic()
+        seconds."""
         info = self.check(credential)
         names = (info.subject, info.issuer)
         entry = self._cache.get(names) or self._cache.put(names, self._look_up(info, deadline))
         if entry.principal is None:
-            raise Unauthorized("The client certificate's subject stands for nobody here.")
+            raise Unauthorized("The client certificate's subject is not registered here.")
         if entry.expires_at is not None and entry.expires_at <= datetime.now(UTC):
-            raise Unauthorized("What the client certificate's subject stood for has expired.")
+            raise Unauthorized("The registration of the client certificate's subject has expired.")
         return entry.principal
 
     def forget(self) -> None:
-        """Look every subject up again before it is next believed: one was entered or revoked."""
+        """Drop every subject from the cache: one was registered or revoked."""
         self._cache.remove_where(lambda _: True)
 
     def _look_up(self, info: CertificateInfo, deadline: float | None) -> _CachedSubject:

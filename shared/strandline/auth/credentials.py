@@ -1,4 +1,4 @@
-"""What a request may carry to say who asks, and what every way in makes of it."""
+"""What a request may carry to authenticate its caller, and the interface of every method."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -6,46 +6,47 @@ from typing import Any, NamedTuple, Protocol
 from strandline.auth.principals import Principal
 
 KEY_PREFIX = "strandline_"
-"""What tells an API key from a JWT, where both may come as Authorization: Bearer."""
+"""Tells an API key from a JWT, as both may come as Authorization: Bearer."""
 
 
 class AuthRequest(NamedTuple):
-    """A request, as far as it says who asks."""
+    """The parts of a request that authenticate its caller."""
 
     headers: Mapping[str, str]
-    """By lower-case name. Whoever sends a request writes them."""
+    """By lower-case name. The caller writes them, so they prove nothing by themselves."""
     certificate: Mapping[str, Any] | None = None
-    """`requestContext.identity.clientCert`: of the certificate that the TLS handshake proved to the
-    gateway. No caller writes here."""
+    """`requestContext.identity.clientCert`: the certificate that the TLS handshake proved to the
+    gateway. A caller cannot write it."""
 
     @property
     def bearer_token(self) -> str:
-        """The word of Authorization: Bearer, or empty."""
+        """The token of Authorization: Bearer, or the empty string."""
         kind, _, token = self.headers.get("authorization", "").partition(" ")
         return token.strip() if kind.lower() == "bearer" else ""
 
 
 class AuthMethod(Protocol):
-    """A way in."""
+    """One way to authenticate."""
 
     @property
     def credential_hint(self) -> str:
-        """Its credential and where it goes, for a person."""
+        """Names the credential and the header that carries it, for error messages."""
         ...
 
     @property
     def challenge(self) -> str:
-        """Its scheme in WWW-Authenticate."""
+        """The method's scheme in WWW-Authenticate."""
         ...
 
     def find_credential(self, request: AuthRequest) -> str | None:
-        """Its credential in a request, or None."""
+        """This method's credential in a request, or None."""
         ...
 
     def check(self, credential: str) -> object:
-        """Raises Unauthorized for a credential that is not of this deployment. Asks no database."""
+        """Raise Unauthorized for a credential that is not of this deployment. Reads no database."""
         ...
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
-        """Whom the credential stands for. Raises Unauthorized, Forbidden, Unavailable."""
+        """The credential's principal. Raises Unauthorized, Forbidden or Unavailable. `deadline` is
+        in time.monotonic() seconds."""
         ...

@@ -1,4 +1,4 @@
-"""The keys that may have signed a JWT: the deployment's secret, or the issuer's public keys."""
+"""The keys that may sign a JWT: the deployment's secret, or the issuer's public keys."""
 
 import json
 import socket
@@ -13,11 +13,12 @@ from strandline.errors import Misconfigured, Unavailable
 from strandline.observability import logger
 
 _REFRESH_SECONDS = 300.0
-"""An issuer that takes a key back is heard so soon,"""
+"""Seconds between refreshes: a key that the issuer withdrew is refused after at most so long."""
 _MAX_STALE_SECONDS = 3600.0
-"""and one that cannot be reached is believed for so long."""
+"""Seconds that keys stay in use while their issuer cannot be reached."""
 _FETCH_INTERVAL_SECONDS, _FETCH_RETRY_SECONDS = 60.0, 5.0
-"""Between two fetches, whatever tokens come; and while there is no key at all."""
+"""The least seconds between two fetches, whatever tokens arrive: with keys, and while there are
+none."""
 _FETCH_TIMEOUT_SECONDS = 3.0
 _MAX_BYTES = 256 * 1024
 _MAX_KEYS = 100
@@ -28,18 +29,19 @@ _ALGORITHMS_BY_KEY_TYPE: Mapping[tuple[str, str | None], tuple[str, ...]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""What a key of a kind and curve can verify. No symmetric one: a public document holds none."""
+"""Which algorithms a key of this type and curve can verify. No symmetric ones: a public document
+must not hold a secret."""
 
 
 class VerificationKey(NamedTuple):
-    """A key, and what it may have signed by."""
+    """A key, and the algorithms that it may verify."""
 
     material: Any
     algorithms: list[str]
 
 
 class HmacSecret:
-    """The one key of HMACs."""
+    """The one secret of HMAC signatures."""
 
     def __init__(self, secret: str, algorithms: Sequence[str]) -> None:
         from jwt import InvalidKeyError, get_algorithm_by_name
@@ -49,7 +51,7 @@ class HmacSecret:
             get_algorithm_by_name(algorithms[0]).prepare_key(secret)
         except InvalidKeyError:
             raise Misconfigured(
-                "STRANDLINE_JWT_SECRET: is a public key or a certificate, and no secret: give it "
+                "STRANDLINE_JWT_SECRET: is a public key or a certificate, not a secret: set it "
                 "as a JWK Set, in STRANDLINE_JWT_JWKS"
             ) from None
 
@@ -60,7 +62,7 @@ class HmacSecret:
 
 
 class JwkSet:
-    """An issuer's public keys: given, or fetched, at most once a minute, and kept. Shared by
+    """An issuer's public keys: configured, or fetched at most once a minute and cached. Safe for
     threads."""
 
     def __init__(
@@ -83,9 +85,9 @@ class JwkSet:
             )
 
     def find(self, header: Mapping[str, Any]) -> VerificationKey | None:
-        """The key that a header names by `kid`; without a name the only one. Of several of one
-        name the one that may have signed by the header's `alg`. Raises Unavailable while there
-        are no keys."""
+        """The key whose `kid` the header names; without a `kid` the only key. Of several keys with
+        one `kid`, the one that can verify the header's `alg`. None if there is no such key. Raises
+        Unavailable while there are no keys."""
         if not self._url:
             return self._select(header)
         with self._lock:
@@ -96,7 +98,7 @@ class JwkSet:
                 self._refresh()
                 key = self._select(header)
             if self._clock() - self._last_success >= _MAX_STALE_SECONDS:
-                raise Unavailable("The JWT's issuer cannot be asked for its keys. Try again.")
+                raise Unavailable("The keys of the JWT's issuer cannot be fetched. Try again.")
             return key
 
     def _select(self, header: Mapping[str, Any]) -> VerificationKey | None:
@@ -109,7 +111,7 @@ class JwkSet:
         )
 
     def _refresh(self) -> None:
-        """Fetch the keys, if that was not done just now; those that were stay if it fails."""
+        """Fetch the keys, unless that was tried just now. If the fetch fails, the old keys stay."""
         now = self._clock()
         if now - self._last_fetch < (
             _FETCH_INTERVAL_SECONDS if self._keys else _FETCH_RETRY_SECONDS
@@ -122,7 +124,8 @@ class JwkSet:
             logger.warning("the JWT keys cannot be fetched", extra={"error": type(error).__name__})
 
     def _parse(self, document: bytes) -> list[tuple[object, VerificationKey]]:
-        """The usable keys of a set, with their names. Raises ValueError for what is no set."""
+        """The usable keys of a JWK set, with their `kid`. Raises ValueError for anything but a
+        set."""
         try:
             entries: list[dict[str, Any]] = json.loads(document)["keys"][:_MAX_KEYS]
             keys = [(entry.get("kid"), self._parse_key(entry)) for entry in entries]
@@ -131,7 +134,7 @@ class JwkSet:
         return [(kid, key) for kid, key in keys if key is not None]
 
     def _parse_key(self, entry: dict[str, Any]) -> VerificationKey | None:
-        """One key, where it is one to verify signatures with."""
+        """One key of a set; None unless it is one that verifies signatures."""
         from jwt import PyJWK, PyJWTError
 
         key_type = (str(entry.get("kty")), cast("str | None", entry.get("crv")))
@@ -147,12 +150,12 @@ class JwkSet:
                 return None
             return VerificationKey(PyJWK(entry, usable[0]).key, usable)
         except (PyJWTError, TypeError, ValueError):
-            return None  # of a kind, or in a spelling, that is not read here
+            return None  # of a type, or in an encoding, that is not supported
 
 
 def fetch_https(url: str) -> bytes:
-    """The document at an https address: no redirect, no proxy, 256 KiB at most, and so many seconds
-    to connect, and to answer. Raises OSError."""
+    """The document at an https URL. Follows no redirect, uses no proxy, reads 256 KiB at most, and
+    limits the seconds to connect and to answer. Raises OSError."""
     import http.client
 
     parts = urlsplit(url)
@@ -181,14 +184,15 @@ def fetch_https(url: str) -> bytes:
 
 @contextmanager
 def _time_limit(sock: socket.socket, seconds: float) -> Generator[None]:
-    """Let a connection end after so long, however little comes of it at a time: a socket's own
-    time is that of each read. Raises OSError where it was ended."""
+    """End a connection after `seconds`, even if it keeps delivering a little at a time: a socket's
+    own timeout applies to each read. Raises OSError when the time is over."""
     timed_out = threading.Event()
 
     def shut_down() -> None:
         timed_out.set()
-        with suppress(OSError):  # it may be closed just now
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's would wait for the reader
+        with suppress(OSError):  # it may be closing just now
+            # TLS's own shutdown would wait for the reader
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(seconds, shut_down)
     timer.start()

@@ -1,8 +1,8 @@
-"""JWTs: signed by a key that the settings name, for us, and for a tenant that is.
+"""JWTs: signed by a configured key, for this service, and for an existing tenant.
 
-What may have signed one is the settings' to say and never the token's (RFC 8725): the keys, and per
-key the algorithms. A header's `jku`, `x5u`, `jwk` and `x5c` are not read. PyJWT verifies; it and
-`cryptography` are imported where JWTs are a way in, and nowhere else.
+The settings, never the token, decide what may sign one (RFC 8725): the keys, and the algorithms of
+each key. A header's `jku`, `x5u`, `jwk` and `x5c` are ignored. PyJWT verifies; it and
+`cryptography` are imported only where JWTs are enabled.
 """
 
 import base64
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 _MAX_CHARACTERS = 8192
-"""API Gateway takes 10,240 bytes of headers."""
+"""API Gateway accepts 10,240 bytes of headers."""
 _LEEWAY_SECONDS = 60
 _COMPACT_JWS = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _TOKEN_TYPES = ("jwt", "at+jwt")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-"""As `wire.TENANT_PATTERN`: no other tenant can be."""
+"""Same as `schemas.TENANT_PATTERN`: no tenant can have another name."""
 _OPTIONS: "Options" = {"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True}
 
 
 class Claims(NamedTuple):
-    """What a JWT that holds says of its bearer."""
+    """The claims of a verified JWT."""
 
     tenant: str
     user: str
@@ -44,7 +44,7 @@ class Claims(NamedTuple):
 
 
 class JwtAuth:
-    """JWTs as a way in. Remembers which tenants are, and verifies every token every time."""
+    """Authentication by JWT. Caches which tenants exist; verifies every token every time."""
 
     credential_hint = "a JWT (Authorization: Bearer, or X-JWT-Token)"
     challenge = "Bearer"
@@ -60,7 +60,7 @@ class JwtAuth:
         self._tenant_cache = TtlCache[bool]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
-        """X-JWT-Token, or a Bearer's word that is no API key by its form."""
+        """The value of X-JWT-Token, or a Bearer token without the prefix of API keys."""
         token = request.headers.get("x-jwt-token", "").strip()
         if token:
             return token
@@ -68,12 +68,12 @@ class JwtAuth:
         return bearer if bearer and not bearer.startswith(KEY_PREFIX) else None
 
     def check(self, credential: str) -> Claims:
-        """What a token says that holds. Raises Unauthorized, or Unavailable while the issuer's keys
-        cannot be had."""
+        """The claims of a valid token. Raises Unauthorized, or Unavailable when the issuer's keys
+        cannot be fetched."""
         header, claims = _decode(credential)
         key = self._keys.find(header)
         if key is None:
-            raise Unauthorized("The JWT is signed by no key that is known here.")
+            raise Unauthorized("No key that is known here signed the JWT.")
         self._verify(credential, key.material, key.algorithms)
         return Claims(
             _string_claim(claims, "tenant_id"),
@@ -82,8 +82,9 @@ class JwtAuth:
         )
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
-        """Whom the token stands for. Raises Forbidden for a tenant that is not: no token makes
-        one."""
+        """The token's principal. Raises Unauthorized; Forbidden for a tenant that does not exist,
+        as no token creates one; Unavailable when a lookup is not possible. `deadline` is in
+        time.monotonic() seconds."""
         claims = self.check(credential)
         exists = self._tenant_cache.get(claims.tenant)
         if exists is None:
@@ -91,7 +92,7 @@ class JwtAuth:
                 claims.tenant, self._tenant_exists(claims.tenant, deadline)
             )
         if not exists:
-            raise Forbidden("tenant_id: the JWT's tenant is none of this deployment.")
+            raise Forbidden("tenant_id: the JWT's tenant does not exist in this deployment.")
         return Principal(claims.tenant, claims.user, claims.rights)
 
     def _tenant_exists(self, tenant: str, deadline: float | None) -> bool:
@@ -101,8 +102,8 @@ class JwtAuth:
         return store_keys.get_tenant(access) is not None
 
     def _verify(self, token: str, key: Any, algorithms: list[str]) -> None:
-        """Signature and registered claims, by PyJWT: the signature first, so that only who holds
-        a genuine token learns what is wrong with it."""
+        """Verify signature and registered claims with PyJWT. The signature comes first, so that
+        only the holder of a genuine token learns what is wrong with it."""
         import jwt
 
         try:
@@ -122,35 +123,36 @@ class JwtAuth:
         except jwt.InvalidAudienceError:
             raise Unauthorized("The JWT is not for this service (aud).") from None
         except jwt.InvalidIssuerError:
-            raise Unauthorized("The JWT is of another issuer (iss).") from None
+            raise Unauthorized("The JWT is from another issuer (iss).") from None
         except jwt.MissingRequiredClaimError as error:
             raise Unauthorized(f"The JWT lacks {error.claim}.") from None
         except jwt.PyJWTError:
             _reject()
 
     def _rights(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """What `scope` (RFC 8693: words) or `scp` (words or a list) allows. One that is there says
-        it, empty or not: null is not as if it were left out."""
+        """The rights in `scope` (RFC 8693: words separated by spaces) or `scp` (the same, or a
+        list). A claim that is present counts even if it is empty; null is not the same as
+        absent."""
         name = next((name for name in ("scope", "scp") if name in claims), None)
         if name is None:
             return frozenset(self._settings.jwt_unscoped_rights) - {"none"}
         claim: object = claims[name]
-        words: object = claim.split() if isinstance(claim, str) else claim
-        if not isinstance(words, list):
+        value: object = claim.split() if isinstance(claim, str) else claim
+        if not isinstance(value, list):
             _reject()
-        scopes = cast("list[object]", words)
+        scopes = cast("list[object]", value)
         return frozenset(
-            right for word, right in self._settings.jwt_scope_rights.items() if word in scopes
+            right for scope, right in self._settings.jwt_scope_rights.items() if scope in scopes
         )
 
 
 def _reject() -> NoReturn:
-    raise Unauthorized("The JWT is none that is accepted here.") from None
+    raise Unauthorized("The JWT is not one that is accepted here.") from None
 
 
 def _decode(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and claims of a token, which nobody has verified yet. Raises Unauthorized for what is
-    no JWS in compact form, says a member twice, or must be understood in ways that we do not."""
+    """Header and claims of a token that is not verified yet. Raises Unauthorized for anything but a
+    JWS in compact form, for a duplicate member, and for a critical header (`crit`)."""
     if len(token) > _MAX_CHARACTERS or not _COMPACT_JWS.fullmatch(token):
         _reject()
     encoded_header, encoded_claims, _ = token.split(".")
@@ -180,7 +182,8 @@ def _decode_object(segment: str) -> dict[str, Any]:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Members of an object; which of two of one name is meant, readers differ."""
+    """An object's members. Raises ValueError for a duplicate name: parsers differ in which one
+    counts."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError
@@ -199,9 +202,9 @@ def _string_claim(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _user_participant(name: str) -> str:
-    """The participant: always `user:` and the claim as it stands, so that no user's id is
-    another's. One in another spelling than ours is refused: to the issuer it may be somebody
-    else's."""
+    """The participant of a user claim: always `user:` and the claim unchanged, so that two users
+    never share an id. A claim that is not in normal form is refused: to the issuer it may be
+    another user."""
     participant = f"user:{name}"
     try:
         if participants.normalize(participant, "user_id") == participant:

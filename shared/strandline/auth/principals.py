@@ -1,4 +1,4 @@
-"""Who a credential stands for, and what that lets it read and write."""
+"""The principal of a credential, and what it may read and write."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator")
 
 @dataclass(frozen=True)
 class Principal:
-    """A verified credential."""
+    """The identity and rights of a verified credential."""
 
     tenant: str
     user: str | None
-    """The participant it is bound to, or none."""
+    """The participant that the credential is bound to, or None."""
     rights: frozenset[str]
     key_id: str = ""
     """The public id of the API key, or of the certificate's row."""
 
     def require_right(self, right: Right) -> None:
-        """Raises Forbidden unless the credential has this right; admin reads and writes."""
+        """Raise Forbidden unless the credential has this right. `admin` includes read and write."""
         if right in self.rights or ("admin" in self.rights and right in ("read", "write")):
             return
         raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
 
     def resolve_viewer(self, participants: Sequence[str] | None) -> tuple[str, ...]:
-        """The set Q this reader asks for: the participants named, and the bound user by itself.
-        Empty, so that everything is seen, for admins alone."""
+        """The set Q that this reader asks for: the named participants, and always the bound user.
+        Raises Invalid for an empty set, except for an admin, who then sees everything."""
         viewers = set(normalize_set(participants)) if participants else set[str]()
         if self.user:
             viewers.add(self.user)
@@ -43,7 +43,8 @@ class Principal:
         return tuple(sorted(viewers))
 
     def require_own_ids(self, tenant_id: str | None, user_id: str | None) -> None:
-        """A body may repeat the credential's ids; Forbidden for others (C-05)."""
+        """Raise Forbidden if a body names another tenant or user than the credential (C-05);
+        repeating the credential's own is fine."""
         if tenant_id is not None and tenant_id != self.tenant:
             raise Forbidden("tenant_id is not this credential's tenant.", field="tenant_id")
         if user_id is not None and user_id not in (self.user, (self.user or "").partition(":")[2]):

@@ -1,4 +1,4 @@
-"""For whom the subjects of client certificates stand."""
+"""The registered subjects of client certificates, in the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from strandline.db.database import Connection, TenantDb, translate_errors
 
 @dataclass(frozen=True)
 class CertificatePrincipal:
-    """For whom a subject stands."""
+    """What a subject authenticates: tenant, user and rights."""
 
     tenant_id: str
     certificate_id: UUID
@@ -25,7 +25,8 @@ class CertificatePrincipal:
 def find_principal(
     connection: Connection, subject: str, issuer: str
 ) -> CertificatePrincipal | None:
-    """The principal of these names, unless it was revoked: read before any tenant is known."""
+    """The principal of this subject and issuer, or None if there is none or it was revoked. Read
+    before any tenant is known."""
     with (
         translate_errors(),
         connection.cursor(row_factory=class_row(CertificatePrincipal)) as cursor,
@@ -37,7 +38,7 @@ def find_principal(
 
 @dataclass(frozen=True)
 class Certificate:
-    """A subject as an operator sees it."""
+    """A registered subject as an operator sees it."""
 
     certificate_id: UUID
     subject: str
@@ -66,8 +67,8 @@ def add_certificate(
     label: str,
     expires_at: datetime | None,
 ) -> bool:
-    """Enter a subject for the asker's tenant; inside of `transaction`. Says whether it was free:
-    names stand for one principal in the whole deployment."""
+    """Register a subject for the caller's tenant; needs a `transaction`. False if the names are
+    taken: they authenticate one principal in the whole deployment."""
     rows = access.fetch(
         _CertificateId,
         """
@@ -93,7 +94,7 @@ def add_certificate(
 
 
 def get_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
-    """A subject of the asker's tenant."""
+    """A registered subject of the caller's tenant, or None."""
     rows = access.fetch(
         Certificate,
         "select certificate_id, subject, issuer, user_name, scopes, label, created_at, expires_at,"
@@ -104,7 +105,8 @@ def get_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | Non
 
 
 def revoke_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
-    """Revoke a subject of the asker's tenant; the first time counts. Inside of `transaction`."""
+    """Revoke a subject of the caller's tenant; a second call keeps the first time. Needs a
+    `transaction`. None if there is no such subject."""
     access.execute(
         "update certificate_principals set revoked_at = coalesce(revoked_at, now())"
         " where certificate_id = %(certificate_id)s",
@@ -123,7 +125,8 @@ class ListedCertificate(Certificate):
 def list_newest(
     access: TenantDb, after: Position | None, limit: int
 ) -> Sequence[ListedCertificate]:
-    """Subjects of the asker's tenant, newest first; further pages see the snapshot of the first."""
+    """Subjects of the caller's tenant, newest first; further pages read the first page's
+    snapshot."""
     return access.fetch(
         ListedCertificate,
         """

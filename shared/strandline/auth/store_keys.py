@@ -12,7 +12,7 @@ from strandline.db.database import Connection, TenantDb, translate_errors
 
 @dataclass(frozen=True)
 class KeyPrincipal:
-    """What a key stands for."""
+    """What a key authenticates: tenant, user and rights."""
 
     tenant_id: str
     user_name: str | None
@@ -21,7 +21,8 @@ class KeyPrincipal:
 
 
 def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> KeyPrincipal | None:
-    """The key with this id and secret, unless it was revoked: read before any tenant is known."""
+    """The key with this id and secret, or None if there is none or it was revoked. Read before any
+    tenant is known."""
     with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
         return cursor.execute(
             "select * from find_api_key(%s, %s)", (key_id, secret_hash)
@@ -29,7 +30,7 @@ def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> K
 
 
 def add_tenant(access: TenantDb) -> bool:
-    """Make the asker's tenant; says whether it is new."""
+    """Create the caller's tenant. False if it exists already."""
     inserted_count = access.execute(
         "insert into tenants (tenant_id) values (%(tenant)s) on conflict do nothing",
         {"tenant": access.caller.tenant},
@@ -39,14 +40,14 @@ def add_tenant(access: TenantDb) -> bool:
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant, and since when it is."""
+    """A tenant, and when it was created."""
 
     tenant_id: str
     created_at: datetime
 
 
 def get_tenant(access: TenantDb) -> Tenant | None:
-    """The asker's tenant, if there is one of this name."""
+    """The caller's tenant, or None if it does not exist."""
     rows = access.fetch(
         Tenant,
         "select tenant_id, created_at from tenants where tenant_id = %(tenant)s",
@@ -56,7 +57,7 @@ def get_tenant(access: TenantDb) -> Tenant | None:
 
 
 def lock_tenant(access: TenantDb) -> bool:
-    """Let nobody else change the asker's tenant until the transaction ends; says whether it is."""
+    """Lock the caller's tenant until the transaction ends. False if it does not exist."""
     row_count = access.execute(
         "select from tenants where tenant_id = %(tenant)s for no key update",
         {"tenant": access.caller.tenant},
@@ -65,7 +66,7 @@ def lock_tenant(access: TenantDb) -> bool:
 
 
 def list_tenants(access: TenantDb, after: str, limit: int) -> Sequence[Tenant]:
-    """All tenants by name, from after this one on: for an operator, past row-level security."""
+    """All tenants by name, those after `after`: for an operator, past row-level security."""
     return access.fetch(
         Tenant,
         "select tenant_id, created_at from tenants_by_name(%(after)s, %(limit)s)",
@@ -85,7 +86,7 @@ class ApiKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     rotated_to: str | None
-    """The key that follows it."""
+    """The key that replaces it."""
 
 
 def add_key(
@@ -98,8 +99,9 @@ def add_key(
     label: str,
     expires_at: datetime | None,
 ) -> ApiKey:
-    """Store a key of the asker's tenant; inside of `transaction`, like all that follows but `get`
-    and `newest`: what it did is read in a statement of its own, so that a key has one spelling."""
+    """Store a key of the caller's tenant. Needs a `transaction`, as all that follows does but
+    `get_key` and `list_newest`. The result is read back by a statement of its own, so that a key
+    has one form."""
     access.execute(
         """
         insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)
@@ -120,7 +122,7 @@ def add_key(
 
 
 def get_key(access: TenantDb, key_id: str) -> ApiKey | None:
-    """A key of the asker's tenant."""
+    """A key of the caller's tenant, or None."""
     rows = access.fetch(
         ApiKey,
         "select key_id, user_name, scopes, label, created_at, expires_at, revoked_at, rotated_to"
@@ -131,15 +133,16 @@ def get_key(access: TenantDb, key_id: str) -> ApiKey | None:
 
 
 def lock_key(access: TenantDb, key_id: str) -> ApiKey | None:
-    """As `get`, and until the transaction ends nobody else changes it."""
+    """Like `get_key`, and locks the key until the transaction ends."""
     access.execute(
         "select from api_keys where key_id = %(key_id)s for no key update", {"key_id": key_id}
     )
-    return get_key(access, key_id)  # after the wait: as whoever held it before left it
+    return get_key(access, key_id)  # read after the lock: sees what the last holder changed
 
 
 def set_successor(access: TenantDb, key_id: str, successor: str, ends_at: datetime) -> ApiKey:
-    """Name a key's successor and let it end at `ends_at`, or when it would have anyway."""
+    """Name a key's successor, and let the key expire at `ends_at` or at its own expiry if that is
+    earlier."""
     access.execute(
         "update api_keys set rotated_to = %(successor)s,"
         " expires_at = least(expires_at, %(until)s) where key_id = %(key_id)s",
@@ -149,7 +152,8 @@ def set_successor(access: TenantDb, key_id: str, successor: str, ends_at: dateti
 
 
 def revoke_key(access: TenantDb, key_id: str) -> ApiKey | None:
-    """Revoke a key of the asker's tenant; the first time counts."""
+    """Revoke a key of the caller's tenant; a second call keeps the first time. None if there is no
+    such key."""
     access.execute(
         "update api_keys set revoked_at = coalesce(revoked_at, now()) where key_id = %(key_id)s",
         {"key_id": key_id},
@@ -171,7 +175,7 @@ class ListedKey(ApiKey):
 
 
 def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedKey]:
-    """Keys of the asker's tenant, newest first; further pages see the snapshot of the first."""
+    """Keys of the caller's tenant, newest first; further pages read the first page's snapshot."""
     return access.fetch(
         ListedKey,
         """

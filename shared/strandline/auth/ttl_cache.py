@@ -1,28 +1,28 @@
-"""What was looked up and is believed for a while: whose a credential is, which tenants are."""
+"""A cache for lookups of credentials and tenants. Entries expire after less than a minute."""
 
 import threading
 import time
 from collections.abc import Callable, Hashable
 
 _TTL_SECONDS = 50.0
-"""What was revoked is refused everywhere a minute later at the latest, with time to spare."""
+"""Seconds. A revocation takes effect everywhere within a minute, with a margin."""
 _MAX_ENTRIES = 10_000
 
 
 class TtlCache[Fact]:
-    """Facts by key, each believed for less than a minute. Shared by threads. No fact is None."""
+    """Values by key, each valid for less than a minute. Safe for threads. A value is never None."""
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, tuple[Fact, float]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Fact | None:
-        """What is believed of `key`; None: look it up."""
+        """The cached value of `key`, or None."""
         entry = self._entries.get(key)
         return entry[0] if entry is not None and time.monotonic() < entry[1] else None
 
     def put(self, key: Hashable, value: Fact) -> Fact:
-        """Believe what was looked up just now."""
+        """Cache `value`, and return it."""
         expires_at = time.monotonic() + _TTL_SECONDS
         with self._lock:
             if len(self._entries) >= _MAX_ENTRIES:
@@ -31,7 +31,7 @@ class TtlCache[Fact]:
         return value
 
     def remove_where(self, matches: Callable[[Fact], bool]) -> None:
-        """Look up again what these facts were about before it is next believed."""
+        """Remove the entries whose value matches."""
         with self._lock:
             for key in [key for key, (value, _) in self._entries.items() if matches(value)]:
                 del self._entries[key]

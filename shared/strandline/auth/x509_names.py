@@ -1,5 +1,5 @@
-"""Whom a certificate names: distinguished names in one spelling, so that equal names are equal
-texts (RFC 4514, with the parts of a multi-valued RDN in order). `cryptography` reads them."""
+"""Distinguished names in one canonical form, so that equal names are equal strings (RFC 4514, with
+the parts of a multi-valued RDN in order). `cryptography` parses them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from cryptography.x509 import Name, ObjectIdentifier
 
 MAX_LENGTH = 1024
-"""Characters of a name in our spelling."""
+"""Characters of a name in canonical form."""
 
 
 class CertificateInfo(NamedTuple):
-    """What a certificate says of itself."""
+    """A certificate's names and validity period."""
 
     subject: str
     issuer: str
@@ -24,7 +24,7 @@ class CertificateInfo(NamedTuple):
 
 
 def read_certificate(pem: str) -> CertificateInfo:
-    """What stands in a PEM certificate; nothing is verified here. Raises ValueError."""
+    """Read a PEM certificate; nothing is verified here. Raises ValueError."""
     from cryptography.x509 import InvalidVersion, load_pem_x509_certificate
 
     try:
@@ -40,7 +40,7 @@ def read_certificate(pem: str) -> CertificateInfo:
 
 
 def canonicalize(text: str, field: str) -> str:
-    """A name as a person wrote it, in our spelling. Raises Invalid naming `field`."""
+    """A name as a person wrote it, in canonical form. Raises Invalid naming `field`."""
     from cryptography.x509 import Name
 
     try:
@@ -67,7 +67,8 @@ def _format_name(name: "Name") -> str:
 
 
 def _short_names() -> "Mapping[ObjectIdentifier, str]":
-    """Names that openssl prints, beyond those of RFC 4514; any other is its dotted number."""
+    """Attribute names that openssl prints, beyond those of RFC 4514; any other is written as its
+    dotted OID."""
     from cryptography.x509 import NameOID
 
     return {

@@ -1,6 +1,8 @@
-"""Payloads in S3 under `<tenant>/<cid>`: put by content, fetched by a short-lived URL. What callers
-put by themselves waits under `_uploads/<tenant>/<upload_id>`, where no tenant's name can be; what a
-run of a job works through lies under `_jobs/<run>/`."""
+"""Payloads in S3 under `<tenant>/<cid>`: stored by content, fetched by short-lived URLs.
+
+Payloads that callers upload themselves wait under `_uploads/<tenant>/<upload_id>`, and the shard
+lists of job runs lie under `_jobs/<run>/`. No tenant's name can begin with an underscore.
+"""
 
 import base64
 import codecs
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 def _config(read_timeout: int, attempts: int) -> "Config":
     from botocore.config import Config
 
-    # s3v4 must be asked for: boto3 still presigns with version 2 otherwise.
+    # boto3 presigns with version 2 unless s3v4 is set.
     return Config(
         signature_version="s3v4",
         s3={"addressing_style": "path"},
@@ -39,12 +41,12 @@ def _config(read_timeout: int, attempts: int) -> "Config":
 
 _MISSING_STATUSES = (404, 412)
 _MISSING_CODES = ("NoSuchKey", "InvalidRange")
-"""What S3 says of an object that is not there, or has no byte in the range."""
+"""S3's error codes for a missing object, or for a range beyond its end."""
 _CHUNK_BYTES = 1024 * 1024
 MAX_KEYS_PER_CALL = 1000
-"""The most that S3 deletes, or lists, in one call."""
+"""The most objects that S3 deletes or lists in one call."""
 _RUNS_PREFIX = "_jobs/"
-"""Where lists of parts lie: no tenant's name can be so."""
+"""The prefix of shard lists; no tenant's name can begin with an underscore."""
 
 _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
@@ -54,8 +56,8 @@ _CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
 
 
 def is_text(mime_type: str | None) -> bool:
-    """Whether a payload of this type is read as text, in UTF-8: to be found by its words and shown
-    to a model. Text in another character set is not."""
+    """Whether a payload of this type is read as UTF-8 text: full-text search finds it, and a model
+    is shown it. False for text in another character set."""
     kind, _, parameters = (mime_type or "").lower().partition(";")
     charset = _CHARSET.search(parameters)
     is_utf8 = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
@@ -64,7 +66,7 @@ def is_text(mime_type: str | None) -> bool:
 
 @dataclass(frozen=True)
 class PresignedPut:
-    """A URL that takes one payload, and the headers that must be sent with it."""
+    """A URL that accepts one payload, and the headers that must be sent with it."""
 
     url: str
     headers: dict[str, str]
@@ -72,7 +74,7 @@ class PresignedPut:
 
 @dataclass(frozen=True)
 class UploadedObject:
-    """What really lies where a caller was to put a payload."""
+    """The size, SHA-256 and ETag of an object that a caller uploaded."""
 
     size: int
     sha256: bytes
@@ -81,15 +83,15 @@ class UploadedObject:
 
 @dataclass(frozen=True)
 class StoredBlob:
-    """A payload as it lies in the store."""
+    """A stored payload."""
 
     cid: str
     stored_at: datetime
-    """When its bytes were last put, by the store's clock."""
+    """When its bytes were last put, by S3's clock."""
 
 
 class BlobStore:
-    """One bucket's payloads. Raises Unavailable when the store cannot be reached."""
+    """The payloads of one bucket. Methods raise Unavailable when S3 cannot be reached."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
@@ -97,20 +99,21 @@ class BlobStore:
 
     @functools.cached_property
     def _copy_client(self) -> Any:
-        """A copy is answered when all of it is done, and a second one is not done any sooner."""
+        """A client for copies. S3 answers only when the whole copy is done, so it gets a long
+        timeout and no retry, which would be no faster."""
         return clients.client("s3", _config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
-        """Store a payload under its own address; doing it twice changes nothing."""
+        """Store a payload under its CID. Doing it twice changes nothing."""
         with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=f"{tenant}/{cid}", Body=data)
 
     def read_text_prefix(
         self, tenant: str, cid: str, size: int, upload_id: UUID | None = None
     ) -> str:
-        """The first `size` bytes of a payload, or of an upload that is none yet, as text that can
-        be stored: a character cut in half at the end is dropped; what is no UTF-8, and NUL, is
-        U+FFFD, so that places in it hold. Raises PayloadMissing where nothing lies there."""
+        """The first `size` bytes of a payload, or of a pending upload, as text that can be stored.
+        A character cut off at the end is dropped. Bytes that are not UTF-8, and NUL, become U+FFFD,
+        so that positions stay right. Raises PayloadMissing when there is no such object."""
         location = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
             location = self._upload_location(tenant, upload_id)
@@ -127,7 +130,8 @@ class BlobStore:
     def presign_get(
         self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
     ) -> str:
-        """A URL that fetches this payload for `seconds`. A browser saves it and never runs it."""
+        """A URL that fetches this payload for `seconds`. A browser saves the payload and never runs
+        it."""
         params = {
             "Bucket": self._bucket,
             "Key": f"{tenant}/{cid}",
@@ -139,7 +143,8 @@ class BlobStore:
     def presign_put(
         self, tenant: str, upload_id: UUID, size: int, sha256: bytes, seconds: int
     ) -> PresignedPut:
-        """A URL that takes these bytes, once, for `seconds`: length and SHA-256 are signed."""
+        """A URL that accepts exactly these bytes, once, for `seconds`: length and SHA-256 are
+        signed."""
         checksum = base64.b64encode(sha256).decode()
         params = {
             **self._upload_location(tenant, upload_id),
@@ -154,14 +159,15 @@ class BlobStore:
     def inspect_upload(
         self, tenant: str, upload_id: UUID, deadline: float
     ) -> UploadedObject | None:
-        """What a caller put there, if anything. The store verified the SHA-256 it tells when it
-        took the bytes; where it tells none they are read, until `deadline` (time.monotonic())."""
+        """What a caller uploaded, or None. S3 verified the SHA-256 that it reports when it received
+        the bytes. If it reports none, the bytes are read and hashed; raises Unavailable if that is
+        not done by `deadline` (time.monotonic())."""
         location = self._upload_location(tenant, upload_id)
         with _translate_errors():
             try:
                 head = self._s3.head_object(**location, ChecksumMode="ENABLED")
                 if checksum := head.get("ChecksumSHA256"):
-                    # Of an object put in parts it is another thing, which matches no payload.
+                    # For a multipart object it is a hash of hashes, which matches no payload.
                     digest = base64.b64decode(checksum.partition("-")[0])
                 else:
                     digest = self._hash_object(location, head["ETag"], deadline)
@@ -172,8 +178,8 @@ class BlobStore:
         return UploadedObject(head["ContentLength"], digest, head["ETag"])
 
     def store_upload(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
-        """Give what was uploaded, and verified under this ETag, its own address. False: it is no
-        longer there. Doing it twice changes nothing."""
+        """Copy an upload that was verified under this ETag to its CID. False: it is no longer
+        there. Doing it twice changes nothing."""
         with _translate_errors():
             try:
                 self._copy_client.copy_object(
@@ -189,15 +195,16 @@ class BlobStore:
         return True
 
     def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
-        """Remove what was uploaded, or never was, up to REMOVED_AT_ONCE; gives what is gone."""
+        """Remove uploads, up to MAX_KEYS_PER_CALL of them, whether they exist or not. Returns those
+        that do not exist any more."""
         keys = {
             self._upload_location(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids
         }
         return [keys[key] for key in self._remove(list(keys))]
 
     def list_payloads(self, tenant: str, after: str) -> list[StoredBlob]:
-        """A tenant's payloads behind this address, in order, up to REMOVED_AT_ONCE; none at the
-        end."""
+        """A tenant's payloads with a CID after `after`, in order, up to MAX_KEYS_PER_CALL; empty at
+        the end."""
         prefix = f"{tenant}/"
         with _translate_errors():
             response = self._s3.list_objects_v2(
@@ -212,19 +219,19 @@ class BlobStore:
         ]
 
     def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
-        """Remove payloads, up to REMOVED_AT_ONCE; gives what is gone, or never was there."""
+        """Remove payloads, up to MAX_KEYS_PER_CALL. Returns the CIDs that do not exist any more."""
         prefix = f"{tenant}/"
         return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
-        """Store the list of a run's parts, as the state machine reads it; gives its key."""
+        """Store the list of a run's shards, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"
         with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
         return key
 
     def read_shards(self, run: str) -> list[dict[str, Any]]:
-        """A run's parts as they were planned; none once they are forgotten."""
+        """A run's planned shards; empty once they were deleted."""
         with _translate_errors():
             try:
                 response = self._s3.get_object(
@@ -237,19 +244,19 @@ class BlobStore:
             return json.loads(response["Body"].read())
 
     def delete_shards(self, run: str) -> None:
-        """Remove a run's list."""
+        """Delete a run's list of shards."""
         self._remove([f"{_RUNS_PREFIX}{run}/shards.json"])
 
     def delete_old_shards(self, before: datetime) -> int:
-        """Remove the lists of runs that began before, up to REMOVED_AT_ONCE of them; gives how
-        many."""
+        """Delete the lists of runs that were stored before `before`, up to MAX_KEYS_PER_CALL.
+        Returns how many."""
         with _translate_errors():
             response = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS_PREFIX)
         objects = response.get("Contents", [])
         return len(self._remove([o["Key"] for o in objects if o["LastModified"] < before]))
 
     def _remove(self, keys: Sequence[str]) -> list[str]:
-        """Remove objects in one call; gives the keys under which nothing lies any more."""
+        """Delete objects in one call. Returns the keys that do not exist any more."""
         if not keys:
             return []
         with _translate_errors():
@@ -274,12 +281,14 @@ class BlobStore:
             for chunk in body.iter_chunks(_CHUNK_BYTES):
                 digest.update(chunk)
                 if time.monotonic() > deadline:
-                    raise Unavailable("The payload store is too slow to verify so much. Try again.")
+                    raise Unavailable(
+                        "The payload store is too slow to verify this upload. Try again."
+                    )
         return digest.digest()
 
 
 def _content_disposition(name: str) -> str:
-    """A Content-Disposition that any name can stand in (RFC 6266)."""
+    """A Content-Disposition for a file of any name (RFC 6266)."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 

@@ -1,7 +1,8 @@
-"""AWS clients, made in one place: boto3 builds them at run time, so their type is told here.
+"""AWS clients, built in one place. boto3 creates its classes at run time, so a client's type is
+Any.
 
 boto3 is a fifth of what a function imports, and most first requests need no client: it is imported
-when one is made.
+when the first client is built.
 """
 
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,14 +15,15 @@ def client(
     service: Literal["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"],
     config: "Config",
 ) -> Any:
-    """A client of this service in the environment's region and with its credentials."""
+    """A client of this service, with the environment's region and credentials."""
     import boto3
 
     return cast("Any", boto3).client(service, config=config)
 
 
 def best_effort_sqs_client() -> Any:
-    """SQS for messages that may be lost: half a second to connect and to answer, and no retry."""
+    """An SQS client for messages that may be lost: half a second to connect, half a second to
+    answer, no retry."""
     from botocore.config import Config
 
     no_retry = {"total_max_attempts": 1}
@@ -29,7 +31,8 @@ def best_effort_sqs_client() -> Any:
 
 
 def retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
-    """A service that somebody waits for, who comes again where it fails."""
+    """A client for calls that somebody waits for, with one retry: a caller that still fails comes
+    again by itself."""
     from botocore.config import Config
 
     one_retry = {"total_max_attempts": 2}
@@ -37,14 +40,15 @@ def retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) -> An
 
 
 def client_error() -> type[Exception]:
-    """What a client raises for an answer that is an error. (`except` asks when it has to know.)"""
+    """The exception of an answer that is an error. A function, so that botocore is imported only
+    when an `except` clause needs it."""
     from botocore.exceptions import ClientError
 
     return ClientError
 
 
 def all_errors() -> tuple[type[Exception], ...]:
-    """All that a client raises: no answer, or one that is an error."""
+    """All exceptions of a client: no answer, or an answer that is an error."""
     from botocore.exceptions import BotoCoreError
 
     return BotoCoreError, client_error()

@@ -1,4 +1,4 @@
-"""Runs of the state machine, begun now or at a time: what makes wishes come true."""
+"""Starts runs of the state machine, now or at a time: carries out run requests."""
 
 import json
 import os
@@ -12,8 +12,8 @@ _VARIABLES = ("STRANDLINE_STATE_MACHINE", "STRANDLINE_SCHEDULE_GROUP", "STRANDLI
 
 
 class RunStarter:
-    """One state machine, and the group of schedules that start it. Whatever is asked for twice is
-    there once, by its name."""
+    """One state machine, and the group of schedules that start it. Names make every call
+    idempotent: the same run is started once."""
 
     def __init__(self, machine: str, group: str, role: str) -> None:
         self._machine, self._group, self._role = machine, group, role
@@ -22,14 +22,15 @@ class RunStarter:
 
     @classmethod
     def from_environment(cls) -> "RunStarter":
-        """As the environment names them. Raises Misconfigured naming every missing variable."""
+        """Built from environment variables. Raises Misconfigured naming every missing variable."""
         missing = [name for name in _VARIABLES if not os.environ.get(name)]
         if missing:
             raise Misconfigured(f"The scheduler needs {', '.join(missing)}.", variables=missing)
         return cls(*(os.environ[name] for name in _VARIABLES))
 
     def start_run(self, job: str, run: str, tenant: str | None = None) -> None:
-        """Start a run of a job, everywhere or in one tenant, unless one of this name was."""
+        """Start a run of a job, in all tenants or in one, unless a run of this name exists
+        already."""
         run_input = {"job": job} | ({"tenant": tenant} if tenant else {})
         try:
             self._states.start_execution(
@@ -39,7 +40,8 @@ class RunStarter:
             _raise_unless("ExecutionAlreadyExists", error)
 
     def schedule_run(self, job: str, at: datetime) -> None:
-        """Have a run of a job start at this time, once; the schedule removes itself then."""
+        """Schedule one run of a job at this time; the schedule deletes itself afterwards. Does
+        nothing if it exists already."""
         try:
             self._scheduler.create_schedule(
                 Name=run_name(job, at),
@@ -59,12 +61,12 @@ class RunStarter:
 
 
 def run_name(job: str, at: datetime) -> str:
-    """What a job's run at this time is called, as a schedule and as a run."""
+    """The name of a job's run at this time, as a schedule and as an execution."""
     return f"{job}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def _raise_unless(code: str, error: Exception) -> None:
-    """Raise an error that is not of this code."""
+    """Raise the error again, unless it has this code."""
     response: Any = vars(error)["response"]
     if response["Error"]["Code"] != code:
         raise error

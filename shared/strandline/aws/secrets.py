@@ -1,6 +1,6 @@
-"""Secrets Manager: what of a deployment's settings is secret, and where its first key is put.
+"""Secrets Manager: reads the secret settings of a deployment, and stores its first key.
 
-Asked by one HTTPS request without boto3, because a cold start waits for it.
+Each call is one HTTPS request without boto3, because a cold start waits for it.
 """
 
 import json
@@ -24,27 +24,27 @@ SECRETS_VARIABLE = PREFIX + "SECRETS"
 _JWT_KEYS = ("jwt_secret", "jwt_jwks")
 _SERVICE = "secretsmanager"
 _TIMEOUT_SECONDS = 3.0
-"""For one try: Lambda gives an init phase ten."""
+"""Of one try: Lambda allows an init phase ten seconds."""
 _RETRY_PAUSES = (0.2, 0.0)
-"""After each try, in seconds."""
+"""The pause after each try, in seconds."""
 _TRANSIENT_ERRORS = ("ThrottlingException", "InternalServiceError", "ServiceUnavailable")
 _NOT_FOUND_ERROR = "ResourceNotFoundException"
 
 
 class _SecretsManagerError(Exception):
-    """What Secrets Manager answered, by the name that it gives the error."""
+    """An error that Secrets Manager answered, with its code."""
 
 
 def load_into_env(env: MutableMapping[str, str]) -> None:
-    """Make the members of the secret that STRANDLINE_SECRETS names settings of this process; what
-    is set in `env` already goes before them. Without the variable nothing is asked.
+    """Put the members of the secret that STRANDLINE_SECRETS names into `env`, as settings.
+    Variables that are set already win. Does nothing without that variable.
 
-    What JWTs are signed by may lie there before a release knows of JWTs (`jwt_issuer`): until then
-    it is passed over, so that no function fails to start for what a deployment is yet to bring.
+    The members for JWTs may be in the secret before a release has a `jwt_issuer`. Until then they
+    are skipped, so that no function fails to start over a setting that is not in use yet.
 
-    Raises Unavailable when Secrets Manager cannot be reached (Lambda begins the init phase again
-    with the next request), Misconfigured for a secret that is not there, not ours to read or not a
-    JSON object of strings.
+    Raises Unavailable when Secrets Manager cannot be reached (Lambda then repeats the init phase
+    with the next request), and Misconfigured when the secret does not exist, may not be read, or is
+    not a JSON object of strings.
     """
     arn = env.get(SECRETS_VARIABLE)
     if not arn:
@@ -55,9 +55,10 @@ def load_into_env(env: MutableMapping[str, str]) -> None:
             f"{SECRETS_VARIABLE}: there is no secret {arn}, or it has no value yet."
         )
     members = _parse_members(text)
-    # An older release, to which traffic went back, knows fewer: that is no reason not to start.
+    # An older release, to which traffic was rolled back, knows fewer settings; it must start
+    # nonetheless.
     if unknown := sorted(members.keys() - ServiceSettings.model_fields.keys()):
-        logger.warning("members of the secret that are no settings", extra={"members": unknown})
+        logger.warning("the secret has members that are not settings", extra={"members": unknown})
     if not (env.get(PREFIX + "JWT_ISSUER") or members.get("jwt_issuer")):
         if inactive := sorted(members.keys() & set(_JWT_KEYS)):
             logger.warning("JWTs are off without jwt_issuer", extra={"members": inactive})
@@ -68,7 +69,7 @@ def load_into_env(env: MutableMapping[str, str]) -> None:
 
 
 def read_secret(arn: str) -> str | None:
-    """A secret's text; None where it has no value yet. Raises Unavailable, Misconfigured."""
+    """A secret's text; None if it has no value yet. Raises Unavailable or Misconfigured."""
     try:
         response = _call("GetSecretValue", {"SecretId": arn})
     except _SecretsManagerError as error:
@@ -79,10 +80,10 @@ def read_secret(arn: str) -> str | None:
 
 
 def write_secret(arn: str, text: str) -> None:
-    """Give a secret its value. Raises Unavailable, where it may have it nonetheless, and
+    """Set a secret's value. Raises Unavailable, after which the value may be set or not, and
     Misconfigured."""
     try:
-        # A second try under the same name is the same version.
+        # The token makes a second try the same version.
         version = uuid4().hex
         _call(
             "PutSecretValue",
@@ -113,7 +114,7 @@ def _misconfigured(arn: str, error: _SecretsManagerError) -> Misconfigured:
 
 
 def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
-    """One request, tried a second time where that may help."""
+    """One request, tried a second time if that can help. Raises Unavailable or Misconfigured."""
     reason = ""
     for pause in _RETRY_PAUSES:
         try:
@@ -127,7 +128,7 @@ def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
         time.sleep(pause)
     raise Unavailable(
         f"Secrets Manager cannot be reached ({reason}) at {_endpoint()}: the function's network "
-        "needs a way there, an interface endpoint or a NAT gateway."
+        "needs a route to it: an interface endpoint or a NAT gateway."
     )
 
 
@@ -167,7 +168,7 @@ def _connection(url: str) -> HTTPConnection:
 
 
 def _endpoint() -> str:
-    """Where Secrets Manager is; AWS's own variables say otherwise."""
+    """The address of Secrets Manager; AWS's own variables override it."""
     for variable in ("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"):
         if url := os.environ.get(variable):
             return url.rstrip("/")

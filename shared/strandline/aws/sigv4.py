@@ -1,7 +1,7 @@
 """AWS Signature Version 4, for the two requests of a cold start: a database token and a secret.
 
-Spelled with the standard library: importing botocore's signer costs 64 ms of a cold start's CPU,
-and a test holds this one equal to it, byte for byte. Source: AWS's documentation of "Signature
+Written with the standard library: importing botocore's signer costs 64 ms of a cold start's CPU. A
+test holds this one equal to botocore's, byte for byte. Source: AWS's documentation of "Signature
 Version 4 for API requests".
 """
 
@@ -16,22 +16,23 @@ from strandline.errors import Misconfigured
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 TOKEN_SECONDS = 900
-"""How long a database token opens a connection, which then lasts; AWS's limit."""
+"""How long a database token can open a connection; AWS's limit. An open connection outlives it."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs, and in which region."""
+    """Credentials and region of a signature."""
 
     key_id: str
     secret: str = field(repr=False)
     session_token: str = field(repr=False)
-    """The token of temporary credentials; empty for lasting ones."""
+    """The token of temporary credentials; empty for long-term ones."""
     region: str
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Signer":
-        """As Lambda tells a function. Raises Misconfigured naming what is missing."""
+        """Built from the variables that Lambda sets. Raises Misconfigured naming the missing
+        ones."""
         region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or ""
         key_id, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
         required = {
@@ -44,8 +45,8 @@ class Signer:
         return cls(key_id, secret, env.get("AWS_SESSION_TOKEN", ""), region)
 
     def sign_database_token(self, host: str, port: int, user: str, now: datetime) -> str:
-        """What IAM database authentication takes for a password of `user`: the address of a
-        request to connect, signed, without its scheme."""
+        """The password of `user` for IAM database authentication: the signed URL of a request to
+        connect, without its scheme."""
         timestamp, day = _timestamps(now)
         query = {
             "Action": "connect",
@@ -73,7 +74,7 @@ class Signer:
     def sign_post(
         self, service: str, url: str, body: bytes, headers: Mapping[str, str], now: datetime
     ) -> dict[str, str]:
-        """`headers` and what signs a POST of `body` to `url` with them."""
+        """`headers`, with those that sign a POST of `body` to `url`."""
         timestamp, day = _timestamps(now)
         address = urlsplit(url)
         all_headers = {name.lower(): value for name, value in headers.items()}

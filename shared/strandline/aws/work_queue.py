@@ -1,4 +1,5 @@
-"""Hints to the worker that a scope has work. Lost, doubled or late, the result is the same."""
+"""Messages that tell the worker which scopes have work. A lost, repeated or late message changes
+nothing in the result."""
 
 import json
 import math
@@ -10,10 +11,10 @@ from strandline.aws import clients
 from strandline.errors import Unavailable
 from strandline.observability import logger, trace_header
 
-_BATCH_SIZE = 10  # the most that SQS takes in a call; workers share a large batch through them
-_MAX_DELAY_SECONDS = 900  # the longest that SQS holds a message back
-_TRIES = 2  # whichever half second passes without an answer: that is a second in all
-_MAX_UNSENT = 10  # messages; what goes over the edge is found by the daily sweep
+_BATCH_SIZE = 10  # the most that SQS accepts in a call; several workers share a large batch
+_MAX_DELAY_SECONDS = 900  # the longest that SQS delays a message
+_TRIES = 2  # each waits half a second for an answer: one second in all
+_MAX_UNSENT = 10  # messages; the daily sweep finds the work of those that are dropped
 
 
 def _no_fallback() -> bool:
@@ -21,10 +22,11 @@ def _no_fallback() -> bool:
 
 
 class WorkQueue:
-    """The queue of hints; without a URL none are sent.
+    """The work queue. Without a URL nothing is sent.
 
-    An append is committed before its hint. Where that cannot be sent `instead` is asked to have a
-    sweep begin, and says whether it could; else the hint is owed, and goes with the next ones.
+    An append commits before its message is sent. If sending fails, `on_failure` is called to
+    request a sweep, and returns whether it could. If it could not, the message is kept and goes
+    with the next ones.
     """
 
     def __init__(self, work_queue_url: str, on_failure: Callable[[], bool] = _no_fallback) -> None:
@@ -34,8 +36,8 @@ class WorkQueue:
         self._unsent: list[Mapping[str, object]] = []
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
-        """Name scopes that turned dirty, in one call, and the trace that they come from. A queue
-        that does not answer is logged, and no error."""
+        """Send scopes that have new work, with the current trace id, in one call. A queue that does
+        not answer is logged and raises nothing."""
         names = [str(scope) for scope in scope_ids]
         if not self._url:
             return
@@ -48,8 +50,8 @@ class WorkQueue:
         )
 
     def send_later(self, tenant: str, delays: Mapping[UUID, float]) -> None:
-        """Name scopes that wait, each for so many seconds, or (0) for its next turn; as `send`.
-        What waits longer than a message can comes due in a sweep."""
+        """Send scopes that have work after a delay in seconds each; 0: at the scope's next turn.
+        Otherwise like `send`. A delay beyond SQS's limit is left to a sweep."""
         if not self._url:
             return
         entries = [
@@ -60,7 +62,8 @@ class WorkQueue:
         self._send(entries)
 
     def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
-        """Send these, and what is owed. No further batch is tried once one was in vain."""
+        """Send these messages, and those that were kept. After a batch that failed, no further one
+        is tried."""
         queue, self._unsent = [*entries, *self._unsent], []
         remaining: list[Mapping[str, object]] = []
         while queue and not remaining:
@@ -69,7 +72,7 @@ class WorkQueue:
             self._unsent = [*remaining, *queue][:_MAX_UNSENT]
 
     def _send_batch(self, entries: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
-        """Send a batch; gives what of it could not be sent."""
+        """Send a batch. Returns the messages that could not be sent."""
         remaining, reason = [{**entry, "Id": str(n)} for n, entry in enumerate(entries)], ""
         for _ in range(_TRIES):
             try:
@@ -84,7 +87,9 @@ class WorkQueue:
             if not remaining:
                 return []
             reason = " ".join(sorted({*failed.values()}))
-        logger.warning("hint not sent", extra={"messages": len(remaining), "error": reason})
+        logger.warning(
+            "work queue message not sent", extra={"messages": len(remaining), "error": reason}
+        )
         return [*remaining]
 
     def check(self) -> None:
@@ -94,12 +99,12 @@ class WorkQueue:
         try:
             self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
         except clients.all_errors() as error:
-            raise Unavailable("The queue cannot be reached.") from error
+            raise Unavailable("The work queue cannot be reached. Try again.") from error
 
 
 def _entry(tenant: str, scopes: Sequence[str]) -> dict[str, object]:
     body = {"tenant": tenant, "trace": trace_header(), "scopes": scopes}
     return {
         "MessageBody": json.dumps(body),
-        "MessageGroupId": tenant,  # a standard queue is fair between tenants by it
+        "MessageGroupId": tenant,  # a standard queue is fair between these groups
     }

@@ -1,4 +1,4 @@
-"""Which embedding model this deployment uses; importing this loads none."""
+"""Chooses this deployment's embedding model; importing this module loads none."""
 
 from strandline.config import ServiceSettings
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, Embedder
@@ -6,12 +6,10 @@ from strandline.errors import Misconfigured
 
 
 def make_embedder(settings: ServiceSettings) -> Embedder:
-    """Build the embedder that the settings name; nothing is loaded or called before first use.
-
-    Raises Misconfigured when the local model is asked to be another than it is.
-    """
+    """Build the embedder that the settings name; nothing is loaded or called before its first use.
+    Raises Misconfigured when the settings give the local model another name or dimension."""
     if settings.embedding_provider == "openai":
-        # Here and not above: openai costs more to import than all else a function needs.
+        # Imported here: openai costs more to import than everything else that a function needs.
         from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 
         return OpenAICompatibleEmbedder(
@@ -27,8 +25,8 @@ def make_embedder(settings: ServiceSettings) -> Embedder:
 
 
 def require_valid_embedder(settings: ServiceSettings) -> None:
-    """Raise Misconfigured for a vector column of another length than the model that ships has, or a
-    model's name without its provider: both are slips."""
+    """Raise Misconfigured when the dimension is not that of the model that ships, or when a model
+    is named without its provider: both are mistakes."""
     model_and_dimensions = settings.embedding_model, settings.embedding_dimensions
     if settings.embedding_provider == "local" and model_and_dimensions != (
         LOCAL_MODEL,

@@ -1,4 +1,4 @@
-"""What an embedder is."""
+"""The interface of an embedder."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ LOCAL_DIMENSIONS = 384
 
 
 class Embedder(Protocol):
-    """Turns texts into points of one embedding space. Safe to call from several threads."""
+    """Turns texts into vectors of one embedding space. Safe for threads."""
 
     @property
     def space(self) -> str:
@@ -20,26 +20,25 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector."""
+        """The length of every vector."""
         ...
 
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-        """Give one vector per text, in order, each of length 1 (L2); no texts give no vectors.
+        """Return one vector per text, in order, each of length 1 (L2). `timeout` bounds the whole
+        call, in seconds; the local model ignores it, because it waits for nothing. An empty text
+        has a vector like any other; an empty list gives an empty list.
 
-        `timeout` bounds the whole call, in seconds; the local model, which waits for nobody,
-        ignores it. An empty text has a vector like any other.
-
-        Raises EmbeddingUnavailable when trying again later can help, and EmbeddingRefused when
-        it cannot. One refused text refuses the call: embed singly to learn which it was.
+        Raises EmbeddingUnavailable when a later try can help, and EmbeddingRefused when it cannot.
+        One refused text refuses the whole call: embed texts singly to learn which it was.
         """
         ...
 
 
 def require_encodable(texts: Sequence[str]) -> None:
-    """Raise EmbeddingRefused if a text has no UTF-8 form, which every model reads."""
+    """Raise EmbeddingRefused if a text cannot be encoded as UTF-8, which every model reads."""
     for text in texts:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Without its cause: that error carries the text.
-            raise EmbeddingRefused("A text holds half of a surrogate pair.") from None
+            # Without the cause: that error quotes the text.
+            raise EmbeddingRefused("A text contains a lone surrogate.") from None

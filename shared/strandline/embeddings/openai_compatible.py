@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-# httpx2 is openai's own transport. While a body is read, its errors come through unwrapped.
+# httpx2 is openai's own transport. Its errors while a body is read arrive unwrapped.
 import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationError
@@ -16,19 +16,19 @@ from strandline.model_transport import UnusableAnswer, limit_exchange, make_http
 
 OPENAI_URL = "https://api.openai.com/v1"
 
-# The protocol's limits are 2,048 texts and 300,000 tokens a request. A token can be as short as a
-# character, and smaller endpoints stop earlier.
+# The protocol's limits are 2,048 texts and 300,000 tokens a request. A token can be as short as one
+# character, and smaller endpoints have lower limits.
 MAX_TEXTS = 256
 MAX_CHARACTERS = 250_000
-# A request that has had no answer for this long, in seconds, will not be saved by patience.
+# Seconds. A request without an answer for so long is not worth waiting for.
 MAX_SECONDS = 15.0
 _VALUE_BYTES = 48
-"""Of an answer, for each number of its vectors: 17 digits, sign, exponent, and indentation."""
+"""Of an answer, for each number of its vectors: 17 digits, sign, exponent and indentation."""
 _ENVELOPE_BYTES = 64 * 1024
-"""Of an answer, for all that is not a vector."""
+"""Of an answer, for everything but the vectors."""
 
-# Bad request, too large, unprocessable: the same text would get the same answer tomorrow. All
-# other statuses, those for a wrong key or model among them, say nothing about the text.
+# Bad request, too large, unprocessable: the same text would get the same answer again. All other
+# statuses, such as those for a wrong key or model, say nothing about the text.
 _REFUSALS = frozenset({400, 413, 422})
 _MISCONFIGURED = frozenset({401, 403, 404})
 _TIMEOUT_MESSAGE = "The embedding provider did not answer in time."
@@ -37,7 +37,7 @@ _TIMEOUT_MESSAGE = "The embedding provider did not answer in time."
 class _Item(BaseModel):
     model_config = ConfigDict(strict=True)
 
-    # Gateways that write protobuf as JSON leave a zero out.
+    # Gateways that write protobuf as JSON leave out a zero.
     index: int = 0
     embedding: Annotated[list[FiniteFloat], FailFast()]
 
@@ -49,23 +49,23 @@ class _Answer(BaseModel):
 
 
 class OpenAICompatibleEmbedder:
-    """Embeds through an endpoint. Several threads may share one; `close` it when done."""
+    """Embeds through an endpoint. Safe for threads; `close` it when done."""
 
     def __init__(
         self, *, base_url: str | None, model: str, api_key: str | None, dimensions: int
     ) -> None:
-        """`base_url` comes from the deployment's settings alone; None is OpenAI itself."""
+        """`base_url` comes only from the deployment's settings; None is OpenAI itself."""
         self.space = f"openai:{model}/{dimensions}"
         self.dimensions = dimensions
         self._model = model
         # The older models refuse the parameter, and so do most compatible endpoints.
         self._dimensions_param = dimensions if model.startswith("text-embedding-3") else openai.omit
         self._client = openai.OpenAI(
-            # None would let the client take either from OPENAI_*: no address and no key but those
-            # of the settings may be used. Endpoints without keys ignore the word.
+            # With None the client would read them from OPENAI_*: only the address and key of the
+            # settings may be used. Endpoints without keys ignore the placeholder.
             base_url=base_url or OPENAI_URL,
             api_key=api_key or "none",
-            # Retrying is the caller's: it knows its time and the breaker.
+            # The caller retries: it knows its deadline and the circuit breaker.
             max_retries=0,
             http_client=make_http_client(),
         )
@@ -75,13 +75,11 @@ class OpenAICompatibleEmbedder:
         self._client.close()
 
     def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-        """Give one unit vector per text, in order, all within `timeout` seconds.
+        """Return one unit vector per text, in order, all within `timeout` seconds. Each request may
+        take at most 15 s of them.
 
-        Each request has at most 15 s of them.
-
-        Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, no JSON, too
-        large) and
-        EmbeddingRefused (400, 413, 422, or vectors that are not the ones asked for).
+        Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, not JSON, too
+        large) and EmbeddingRefused (400, 413, 422, or vectors of the wrong number or dimension).
         """
         require_encodable(texts)
         deadline = time.monotonic() + timeout
@@ -91,7 +89,7 @@ class OpenAICompatibleEmbedder:
         return vectors
 
     def _request(self, batch: list[str], deadline: float) -> bytes:
-        """One request's answer."""
+        """Send one batch and return the answer's body."""
         now = time.monotonic()
         deadline = min(deadline, now + MAX_SECONDS)
         if deadline <= now:
@@ -118,7 +116,7 @@ class OpenAICompatibleEmbedder:
                 " STRANDLINE_EMBEDDING_DIMENSIONS?"
             ) from None
         except (openai.OpenAIError, httpx2.HTTPError) as error:
-            # Without its cause: providers quote the text, and the transport the key.
+            # Without the cause: providers quote the text, and the transport the key.
             raise _to_error(error) from None
         if time.monotonic() > deadline:
             raise EmbeddingUnavailable(_TIMEOUT_MESSAGE)
@@ -133,7 +131,7 @@ class OpenAICompatibleEmbedder:
         for item in items:
             if len(item.embedding) != self.dimensions:
                 raise EmbeddingRefused(
-                    f"The embedding provider gave {len(item.embedding)} dimensions instead of "
+                    f"The embedding provider returned {len(item.embedding)} dimensions instead of "
                     f"{self.dimensions}: check STRANDLINE_EMBEDDING_DIMENSIONS."
                 )
         return [_normalize(item.embedding) for item in items]
@@ -158,17 +156,19 @@ def _parse_answer(body: bytes) -> _Answer:
         return _Answer.model_validate_json(body)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
-    # A fault inside an item is a vector that cannot be used. One further out is no answer at all:
-    # a proxy's page, or an error under status 200.
+    # An error inside an item is an unusable vector. An error further out is not an answer of the
+    # model: a proxy's page, or an error with status 200.
     if all(len(fault["loc"]) > 1 for fault in faults):
-        raise EmbeddingRefused("The embedding provider gave a vector that is not finite numbers.")
+        raise EmbeddingRefused(
+            "The embedding provider returned a vector that is not finite numbers."
+        )
     raise EmbeddingUnavailable("The embedding provider's answer is not a list of embeddings.")
 
 
 def _normalize(vector: list[float]) -> list[float]:
     length = math.hypot(*vector)
     if not 0 < length < math.inf:
-        raise EmbeddingRefused("The embedding provider gave a vector without a direction.")
+        raise EmbeddingRefused("The embedding provider returned a zero vector.")
     return [value / length for value in vector]
 
 

@@ -1,4 +1,5 @@
-"""The HTTP edge: requests in, who asks, errors and answers out; only here statuses are known."""
+"""The HTTP edge: parses requests, authenticates callers, and writes answers and errors. HTTP
+statuses are known only here."""
 
 import base64
 import functools
@@ -38,7 +39,8 @@ from strandline.schemas import MAX_BODY_BYTES, NoBody, NoQuery, check_storable, 
 from strandline.tenants.store_audit import AuditContext
 from strandline.tenants.store_quotas import Quota
 
-# The first class that an error is an instance of says its status: the narrower come first.
+# An error's status is that of the first class here that it is an instance of, so narrower classes
+# come first.
 STATUS: Mapping[type[StrandlineError], int] = {
     Malformed: 400,
     Unauthorized: 401,
@@ -53,55 +55,53 @@ STATUS: Mapping[type[StrandlineError], int] = {
 }
 _REQUEST_SECONDS = 25.0
 _MAX_PLAIN_BYTES = 1024 * 1024
-"""An answer over this goes out in base64: as text in Lambda's JSON its quotes and backslashes would
-be escaped once more, and a page of 4 MiB could pass the 6 MB that a function may answer."""
+"""Bytes. A longer answer is sent in base64: as text in Lambda's JSON its quotes and backslashes
+would be escaped again, and a page of 4 MiB could exceed the 6 MB that a function may answer."""
 
 
 class Request:
-    """One API Gateway proxy event (format 1.0), and who and what serves it.
-
-    An object of its own for every event: nothing of a request outlives it or meets another's.
-    """
+    """One API Gateway proxy event (format 1.0), its caller, and the resources that serve it. Each
+    event gets an object of its own: no request's state outlives it or reaches another request."""
 
     def __init__(self, resources: Resources, event: Mapping[str, Any], deadline: float) -> None:
         self.resources = resources
         self.deadline = deadline
-        """Until when this request may take, in time.monotonic() seconds."""
+        """When this request must be done, in time.monotonic() seconds."""
         self.metrics: dict[str, float] = {}
-        """Metrics for its log line: names out of `observability.METRICS`."""
+        """Metrics for the request's log line; names from `observability.METRICS`."""
         self._event = event
         self.sees_whole_tenant = False
-        """Whether it reads all of its tenant's memory."""
+        """Whether the request reads all of its tenant's memory."""
         self.target_tenant: str | None = None
-        """The tenant that an operator acts on, if not the credential's own."""
+        """The tenant that an operator acts on, if it is not the credential's own."""
         self._principal: Principal | None = None
 
     @property
     def operation(self) -> str:
-        """The operation asked for, as the routes name it: "METHOD /resource/{id}"."""
+        """The requested operation, as the routes name it: "METHOD /resource/{id}"."""
         return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
 
     @property
     def raw_path(self) -> str:
-        """The path as it was sent, a slash at its end included."""
+        """The path as it was sent, with its trailing slash if it has one."""
         return str(self._event.get("path", ""))
 
     @property
     def full_path(self) -> str:
-        """The path with the stage or the base path that the gateway takes off."""
+        """The path including the stage or the base path, which the gateway removes."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         return str(context.get("path") or self.raw_path)
 
     @property
     def id(self) -> str:
-        """What API Gateway calls this request; in every log line and error."""
+        """API Gateway's id of this request. Every log line and error carries it."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         return str(context.get("requestId", ""))
 
     @functools.cached_property
     def trace(self) -> str:
-        """X-Ray's id of what this request is a part of, from X-Amzn-Trace-Id; in every log line,
-        and handed on to the jobs that it brings about."""
+        """The X-Ray trace id in X-Amzn-Trace-Id. Every log line carries it, and so do the jobs that
+        this request starts."""
         return trace_id_of(self.headers.get("x-amzn-trace-id"))
 
     @functools.cached_property
@@ -118,35 +118,39 @@ class Request:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether a credential was asked for and held, whatever it allows."""
+        """Whether the route needs a credential and the request's was verified, whatever its
+        rights."""
         return self._principal is not None
 
     @property
     def principal(self) -> Principal:
-        """Who asks: verified, with the right that the route asks for, before the route began."""
-        assert self._principal is not None, "this route asks for no credential"
+        """The verified caller, which has the right that the route needs."""
+        assert self._principal is not None, "this route needs no credential"
         return self._principal
 
     def authorize(self, route: "Route") -> None:
-        """Let in who may. Raises Unauthorized, Forbidden, Unavailable."""
+        """Authenticate the caller and check the route's right. Raises Unauthorized, Forbidden or
+        Unavailable."""
         if route.right == "issued":
             self.resources.authenticator.require_issued(self._auth_request)
         elif route.right is not None:
             principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
-            self._principal = principal  # before its right is asked for: a refusal names it too
+            # set before the right is checked: a refusal is audited with the principal
+            self._principal = principal
             principal.require_right(route.right)
 
     def authenticate_tenant(self) -> str:
-        """Whose credential it is, of a route that does not look it up. Raises Unauthorized,
-        Unavailable."""
+        """The tenant of the credential, for a route that does not look the credential up. Raises
+        Unauthorized or Unavailable."""
         return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
 
     def spend_quota(self, quota: Quota, units: int) -> None:
-        """Use some of the tenant's quota. Raises QuotaExceeded, TooLarge, Unavailable."""
+        """Spend `units` of the tenant's quota. Raises QuotaExceeded, TooLarge or Unavailable."""
         self.resources.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
     def connect_reader(self, participants: Sequence[str] | None) -> TenantDb:
-        """The database on behalf of who asks and of `participants`, for a read."""
+        """The database on behalf of the caller and of `participants`, for a read. Raises Invalid or
+        Forbidden."""
         principal = self.principal
         viewer = principal.resolve_viewer(participants)
         self.sees_whole_tenant = not viewer
@@ -155,14 +159,14 @@ class Request:
 
     def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),
-        on behalf of a viewer in whose presence nothing was ever said."""
+        with a viewer that is a member of no scope and so sees no memory."""
         self.target_tenant = tenant
         caller = Caller(tenant or self.principal.tenant, (NOBODY,))
         return self.resources.database.connect_as(caller, self.deadline)
 
     @property
     def audit_context(self) -> AuditContext:
-        """What is done here, and by whom, as the audit trail tells it."""
+        """Who acts through which route, for the audit trail."""
         principal = self.principal
         return AuditContext(
             self.operation, principal.tenant, principal.key_id or None, principal.user, self.id
@@ -170,16 +174,17 @@ class Request:
 
     @property
     def path_parameters(self) -> dict[str, str]:
-        """The parts of the path by name, decoded."""
+        """The parameters of the path by name, percent-decoded."""
         raw: Mapping[str, str] = self._event.get("pathParameters") or {}
         return {name: unquote(value) for name, value in raw.items()}
 
     def path_parameter(self, name: str) -> str:
-        """A part of the path, decoded."""
+        """One parameter of the path, percent-decoded."""
         return self.path_parameters[name]
 
     def path_id(self, name: str) -> UUID:
-        """An id in the path. Raises NotFound: what is no id names nothing."""
+        """An id in the path. Raises NotFound for text that is not a UUID: no row can have that
+        id."""
         try:
             return UUID(self.path_parameter(name))
         except ValueError:
@@ -187,27 +192,27 @@ class Request:
 
     @property
     def has_body(self) -> bool:
-        """Whether anything was sent along, and the method gives that a meaning: of a GET it has
+        """Whether the request has a body and its method gives a body a meaning; in a GET it has
         none."""
         return bool(self._event.get("body")) and not self.operation.startswith("GET ")
 
     @property
     def has_query(self) -> bool:
-        """Whether anything stands behind the path."""
+        """Whether the URL has a query string."""
         return bool(self._event.get("multiValueQueryStringParameters"))
 
     def parse_query[Model: BaseModel](self, model: type[Model]) -> Model:
-        """The query string as its type; `participants` alone may stand there several times. Raises
-        Invalid naming a parameter."""
+        """Parse the query string; only `participants` may be repeated. Raises Invalid naming a
+        parameter."""
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         for name, values in raw.items():
             if name in model.model_fields and name != "participants" and len(values) > 1:
-                raise Invalid(f"{name}: is given {len(values)} times; give it once", field=name)
+                raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
         parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))
 
     def parse_json(self) -> Any:
-        """The body, parsed strictly. Raises TooLarge, Malformed or Invalid."""
+        """Parse the body as strict JSON. Raises TooLarge, Malformed or Invalid."""
         body = str(self._event.get("body") or "")
         encoded = bool(self._event.get("isBase64Encoded"))
         data = _decode_base64(body) if encoded else body.encode("utf-8", "surrogatepass")
@@ -221,7 +226,7 @@ class Request:
         return parse_json(data)
 
     def parse_body[Model: BaseModel](self, model: type[Model]) -> Model:
-        """The body as its type. Raises as `json`, and Invalid naming a field."""
+        """Parse the body as `model`. Raises as `parse_json` does, and Invalid naming a field."""
         return validate(model, check_storable(self.parse_json()))
 
 
@@ -229,7 +234,9 @@ def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise Malformed("body: said to be base64, and is not", field="body") from None
+        raise Malformed(
+            "body: isBase64Encoded is true, but it is not base64", field="body"
+        ) from None
 
 
 type Response = dict[str, Any]
@@ -237,41 +244,42 @@ type Response = dict[str, Any]
 
 @dataclass(frozen=True)
 class MediaType:
-    """An answer that is not JSON."""
+    """The media type of an answer that is not JSON."""
 
     type: str
-    """As Content-Type says it."""
+    """The value of Content-Type."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """One operation: what serves it, and what its document promises. Its docstring is the
-    operation's description; what every operation may answer besides stands in `openapi`."""
+    """One operation: its handler, and what the API document says about it. The handler's docstring
+    is the operation's description; `openapi` adds the answers that every operation may give."""
 
     handler: Callable[[Request], Response]
     right: Right | Literal["issued"] | None
-    """What the credential must allow. `issued`: one of this deployment, not looked up; None: no
-    credential."""
+    """The right that the credential needs. `issued`: any credential of this deployment, not looked
+    up; None: no credential."""
     responses: Mapping[int, type[BaseModel] | MediaType]
-    """What it gives when it succeeds, by status."""
+    """The types of its successful answers, by status."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     headers: type[BaseModel] | None = None
-    """Request headers besides the credential's; fields with their names as aliases."""
+    """Request headers besides the credential's; the fields' aliases are the headers' names."""
     errors: tuple[type[StrandlineError], ...] = ()
-    """What it raises of its own, besides what its query, body, path and credential can."""
+    """The errors that it raises itself, besides those that follow from its query, body, path and
+    credential."""
     audits_in_transaction: bool = False
-    """Its row in the audit trail commits with what it changes."""
+    """Its row in the audit trail commits in the transaction of the change itself."""
     audits_refusals_only: bool = False
-    """It shows counts and times, nothing that anybody said: served, it leaves no row in the audit
-    trail, which a scraper's calls would bury; refused, it does."""
+    """It shows counts and times, nothing that anybody said. A served call leaves no row in the
+    audit trail, because a scraper's calls would bury the others; a refused call does."""
     response_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Headers of its answers by name, and what each says; all but Content-Type."""
+    """Headers of its answers, by name with a description; all but Content-Type."""
 
 
 def _dump_json(body: Mapping[str, Any]) -> str:
-    """As UTF-8 spells it: an escaped emoji is three times as long, and an answer has a limit. Half
-    of a surrogate pair stays escaped."""
+    """JSON in UTF-8: an escaped emoji would be three times as long, and an answer has a limit. A
+    lone surrogate stays escaped."""
     text = json.dumps(body, default=str, ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode()
 
@@ -292,13 +300,13 @@ def json_response(
 def text_response(
     body: str, media: MediaType, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An answer of text that is not JSON, or is JSON already."""
+    """An answer of text: not JSON, or JSON that is serialised already."""
     response = json_response({}, 200, {"Content-Type": media.type, **(headers or {})})
     return response | {"body": body}
 
 
 def binary_response(data: bytes, content_type: str, headers: Mapping[str, str]) -> Response:
-    """An answer of bytes."""
+    """An answer of bytes, in base64."""
     return {
         "statusCode": 200,
         "headers": {"Content-Type": content_type, **headers},
@@ -313,10 +321,12 @@ def serve(
     event: Mapping[str, Any],
     context: LambdaContext,
 ) -> Response:
-    """Serve one event. API Gateway has routed it already: `routes` goes by "METHOD /resource/{id}",
-    which also leaves out a custom domain's base path."""
+    """Serve one event. API Gateway has matched the route already: `routes` is keyed by "METHOD
+    /resource/{id}", which excludes a custom domain's base path. Every error becomes an answer;
+    nothing is raised."""
     start = time.monotonic()
-    origins = get_settings().cors_origins  # a process that is not configured serves nothing
+    # raises Misconfigured: an unconfigured process serves nothing
+    origins = get_settings().cors_origins
     seconds_left = context.get_remaining_time_in_millis() / 1000 - 2
     request = Request(resources, event, start + min(_REQUEST_SECONDS, seconds_left))
     with trace_context(request.trace):
@@ -336,7 +346,7 @@ def serve(
 
 
 def _preflight_response(request: Request, origins: Sequence[str]) -> Response | None:
-    """A browser's question whether a page may call, where pages of any other origin may."""
+    """The answer to a browser's CORS preflight, if pages of other origins may call; else None."""
     if not origins or not request.operation.startswith("OPTIONS "):
         return None
     headers = dict(gateway_responses.PREFLIGHT_HEADERS)
@@ -344,7 +354,8 @@ def _preflight_response(request: Request, origins: Sequence[str]) -> Response | 
 
 
 def _encode_large(result: Response) -> Response:
-    """The same answer, of a size that is known: see _PLAIN_BYTES."""
+    """The same answer, in base64 if it is long, so that its size is predictable: see
+    _MAX_PLAIN_BYTES."""
     if result["isBase64Encoded"] or len(result["body"]) <= _MAX_PLAIN_BYTES:
         return result
     encoded = base64.b64encode(result["body"].encode()).decode()
@@ -354,7 +365,7 @@ def _encode_large(result: Response) -> Response:
 def _log_request(
     request: Request, routes: Mapping[str, Route], status: int, milliseconds: float, function: str
 ) -> None:
-    """A request's one line, which is its metrics too."""
+    """Write the request's one log line, which carries its metrics too."""
     dimensions = {
         "function": function,
         "route": request.operation if request.operation in routes else "none",
@@ -366,7 +377,8 @@ def _log_request(
 
 
 def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
-    """Who asks comes first: strangers are told nothing of what they sent."""
+    """Authenticate, spend quota, validate, and call the handler, in this order: a stranger learns
+    nothing about the request it sent."""
     route = routes.get(request.operation)
     if route is None:
         raise NotFound
@@ -383,9 +395,7 @@ def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
         _audit(route, request, error)
         raise
     except Exception as error:
-        fault = _internal_error(
-            error, request.id
-        )  # told to the log first: the trail may fail as well
+        fault = _internal_error(error, request.id)  # logged first: auditing may fail as well
         _audit(route, request, fault)
         raise fault from error
     if not (route.audits_in_transaction or route.audits_refusals_only):
@@ -394,9 +404,9 @@ def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
 
 
 def _audit(route: Route, request: Request, error: StrandlineError | None = None) -> None:
-    """Put a call into the audit trail, if it is an operator's or an admin's or reads all of a
-    tenant's memory. Raises Unavailable where that cannot be, but for a fault or a dependency away:
-    such an answer tells nothing of a tenant, and stays as true as it was."""
+    """Add a call to the audit trail, if it is an operator's or an admin's or reads all of a
+    tenant's memory. Raises Unavailable if the row cannot be written, unless the answer is a 5xx
+    already: that answer discloses nothing of a tenant and stays valid."""
     privileged = route.right in ("admin", "operator") or request.sees_whole_tenant
     if not (privileged and request.is_authenticated):
         return
@@ -414,12 +424,12 @@ def _audit(route: Route, request: Request, error: StrandlineError | None = None)
 
 
 def status_of(error: StrandlineError) -> int:
-    """The HTTP status of an error; 500 for what is our fault."""
+    """The HTTP status of an error; 500 for a fault of ours."""
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
 
 def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
-    """The one shape of an error."""
+    """The body's fields, the same for every error."""
     return {
         "code": error.code,
         "message": error.message,
@@ -438,8 +448,8 @@ def _error_response(error: StrandlineError, request: Request) -> Response:
 
 
 def _internal_error(error: Exception, request_id: str) -> StrandlineError:
-    """A fault of ours. The log gets its kind and where it happened, not its words: a database error
-    quotes the row that it is about."""
+    """Turn an unexpected exception into an internal error. The log gets its type and stack frames,
+    not its message: a database error quotes the row that it is about."""
     logger.error(
         "request failed",
         extra={
@@ -452,4 +462,4 @@ def _internal_error(error: Exception, request_id: str) -> StrandlineError:
             ],
         },
     )
-    return StrandlineError("Something failed on our side. Quote the request id.")
+    return StrandlineError("Something failed on our side. Quote the request id when you report it.")

@@ -1,4 +1,5 @@
-"""Which calls leave a row in the audit trail, in whose, and what the row names."""
+"""Which calls leave a row in the audit trail, in which tenant's trail, and which ids the row
+names."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +12,13 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""A tenant's name, a key's id, a UUID, a CID; shorter than a token, and without its underscore."""
+"""A tenant's name, a key's id, a UUID or a CID. A token never matches: it is longer and holds an
+underscore."""
 
 
 @dataclass(frozen=True)
 class AuditedCall:
-    """A call that somebody with a right over a tenant made."""
+    """A call by a credential that has rights over a tenant."""
 
     context: AuditContext
     caller_tenant: str
@@ -24,17 +26,18 @@ class AuditedCall:
     target_tenant: str | None
     """The tenant that the call is about, if it is not the caller's own."""
     path_parameters: Mapping[str, str]
-    """The parts of its path by name, decoded; whatever a caller wrote there."""
+    """The path's parameters by name, decoded; a caller may have written anything there."""
 
 
 def record_call(
     resources: Resources, call: AuditedCall, deadline: float, error: StrandlineError | None = None
 ) -> None:
-    """Put a call into the trail of the tenant it was about, or, where it was refused and so did
-    nothing there, of the caller's own.
+    """Add a call to the audit trail of the tenant it was about. A refused call changed nothing
+    there, so its row goes into the caller's own trail.
 
-    What a quota refused leaves no row, and what the credential does not allow leaves one for as
-    long as there is quota: who may do nothing fills no trail with it either. Raises Unavailable.
+    A call that a quota refused leaves no row. A call that the credential does not allow spends
+    quota for its row and leaves none once the quota is used up, so that nobody can flood a trail
+    with forbidden calls. Raises Unavailable when the row cannot be written.
     """
     if isinstance(error, QuotaExceeded):
         return
@@ -42,7 +45,7 @@ def record_call(
         try:
             resources.quotas.spend(call.caller_tenant, "requests", 1, deadline)
         except QuotaExceeded:
-            return  # the row is left out, and the answer stays as it is
+            return  # no row; the answer stays as it is
     tenant = call.target_tenant if call.target_tenant and error is None else call.caller_tenant
     access = resources.database.connect_as(Caller(tenant, (NOBODY,)), deadline)
     store_audit.add_entry(
@@ -51,8 +54,8 @@ def record_call(
 
 
 def _target_ids(call: AuditedCall) -> dict[str, str]:
-    """What the call names, if it looks like ids: anything else that stands there is not for the
-    trail, least of all a token."""
+    """The path's parameters that look like ids. Any other text is kept out of the trail, above all
+    a token."""
     parameters = (
         {**call.path_parameters, "tenant": call.target_tenant}
         if call.target_tenant

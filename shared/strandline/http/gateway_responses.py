@@ -1,20 +1,20 @@
-"""What API Gateway answers by itself, and what pages of other origins may do: one source for the
-template (`infra/api.py`) and for the gateway on one machine (`strandline.local`)."""
+"""The answers that API Gateway gives by itself, and the CORS headers. One source for the template
+(`infra/api.py`) and for the gateway on one machine (`strandline.local`)."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 REQUEST_ID = "$context.requestId"
-"""A request's id, as API Gateway's templates name it."""
+"""A request's id, in the syntax of API Gateway's templates."""
 PREFLIGHT_HEADERS: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PATCH, DELETE",
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
     ),
-    "Access-Control-Max-Age": "7200",  # the longest that browsers keep it
+    "Access-Control-Max-Age": "7200",  # seconds; the longest that browsers cache it
 }
-"""What a page of a permitted origin may send, in answer to its browser's OPTIONS."""
+"""What a page of a permitted origin may send: the answer to a browser's OPTIONS."""
 _EXPOSED_HEADERS = (
     "Cache-Control, ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, "
     "x-amzn-RequestId"
@@ -23,31 +23,31 @@ _EXPOSED_HEADERS = (
 
 @dataclass(frozen=True)
 class GatewayResponse:
-    """An answer that no function of ours made."""
+    """An answer of the gateway itself, without a function."""
 
     code: str
     message: str
     status: int | None = None
-    """None: the gateway's own for what happened."""
+    """None: the status that the gateway gives by default."""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     retry_after: int | None = None
-    """Seconds, of what may be tried again."""
+    """Seconds after which the request may be tried again; None: it is not retryable."""
 
     def body(self, request_id: str) -> str:
-        """It as JSON, in the shape that every error has (`strandline.http.app.error_body`)."""
+        """The JSON body, in the shape of every error (`strandline.http.app.error_body`)."""
         error: dict[str, object] = {"code": self.code, "message": self.message}
         error |= {"details": dict(self.details), "request_id": request_id}
         return json.dumps({"error": error | {"retryable": self.retry_after is not None}})
 
     @property
     def headers(self) -> dict[str, str]:
-        """Its headers, but for the content's type."""
+        """The headers, without Content-Type."""
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
 NO_ROUTE = GatewayResponse(
     "route_not_found",
-    "There is no such method and path here: GET /openapi.json names all that there are.",
+    "There is no such method and path: GET /openapi.json lists all of them.",
     404,
 )
 TOO_LARGE = GatewayResponse(
@@ -59,9 +59,11 @@ TOO_LARGE = GatewayResponse(
 )
 TIMEOUT = GatewayResponse("timeout", "The function did not answer in time.", 504, retry_after=2)
 FUNCTION_FAILED = GatewayResponse(
-    "internal_error", "The function failed, or gave no usable answer."
+    "internal_error", "The function failed, or returned no usable answer."
 )
-_FORBIDDEN = GatewayResponse("forbidden", "Requests from where you are do not come in here.", 403)
+_FORBIDDEN = GatewayResponse(
+    "forbidden", "This deployment refuses requests from your address.", 403
+)
 _THROTTLED = GatewayResponse(
     "throttled",
     "More requests than this deployment takes at once. Try again.",
@@ -71,8 +73,8 @@ _THROTTLED = GatewayResponse(
 )
 
 RESPONSES: Mapping[str, GatewayResponse] = {
-    # No route of ours asks for IAM: whatever is said of signatures and tokens is said of a path
-    # that is not, as with "Missing Authentication Token".
+    # No route of ours uses IAM, so every answer about signatures and tokens is about a path that
+    # does not exist, as with "Missing Authentication Token".
     "MISSING_AUTHENTICATION_TOKEN": NO_ROUTE,
     "INVALID_SIGNATURE": NO_ROUTE,
     "EXPIRED_TOKEN": NO_ROUTE,
@@ -92,13 +94,14 @@ RESPONSES: Mapping[str, GatewayResponse] = {
     ),
     "DEFAULT_5XX": FUNCTION_FAILED,
 }
-"""By API Gateway's response type (API Gateway Developer Guide, "Gateway response types"); what is
-not here falls under DEFAULT_4XX or DEFAULT_5XX."""
+"""By API Gateway's response type (API Gateway Developer Guide, "Gateway response types"). Types
+that are not listed fall under DEFAULT_4XX or DEFAULT_5XX."""
 
 
 def cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
-    """Headers that let a page of `origin` read an answer (Fetch standard, "CORS protocol"), where
-    `origins` are permitted; `*` are all. Never with credentials: a browser sends none by itself."""
+    """Headers that let a page of `origin` read an answer (Fetch standard, "CORS protocol").
+    `origins` are the permitted ones; `*` permits all. Credentials are never allowed: a browser
+    sends none by itself."""
     if not origins:
         return {}
     if "*" in origins:
@@ -116,9 +119,9 @@ def cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
 
 
 def gateway_cors_headers(origins: Sequence[str]) -> dict[str, str]:
-    """The same for the gateway's own answers, whose headers are fixed in the template: it cannot
-    choose among origins. They hold nobody's data, so that where several are permitted all may read
-    that a request was refused."""
+    """The CORS headers of the gateway's own answers. The template fixes them, so they cannot depend
+    on the request's origin. Those answers hold nobody's data, so if several origins are permitted,
+    all origins may read that a request was refused."""
     return (
         cors_headers(origins, origins[0])
         if len(origins) == 1

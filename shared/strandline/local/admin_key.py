@@ -1,4 +1,4 @@
-"""The one API key that a person on this machine uses, the same at each start."""
+"""The API key for a person on this machine, the same at each start."""
 
 import os
 from datetime import UTC, datetime
@@ -15,18 +15,18 @@ RIGHTS = ("read", "write", "admin")
 
 
 class AdminKey(NamedTuple):
-    """A key of one tenant with every right but operator's."""
+    """A key of one tenant with all rights but `operator`."""
 
     token: str
     notice: str
-    """Whence it is, for a person to read."""
+    """Where the key comes from, for the greeting."""
 
 
 def load_or_create_admin_key(
     database: Database, tenant: str, deployment_secret: str, file: Path
 ) -> AdminKey:
-    """The key that `file` holds, or a new one, kept there for its owner's eyes alone, where there
-    is none or the one that is there is good for nothing any more."""
+    """The key in `file`. If there is none, or it is not usable any more, creates a key and stores
+    it there, readable only by the file's owner."""
     token = file.read_text().strip() if file.exists() else ""
     problem = _find_problem(database, tenant, deployment_secret, token) if token else ""
     if token and not problem:
@@ -40,21 +40,21 @@ def load_or_create_admin_key(
         out.write(f"{new_key.token}\n")
     temporary_file.replace(file)
     return AdminKey(
-        new_key.token, f"made anew: {problem}" if problem else "made just now, the same from now on"
+        new_key.token, f"new: {problem}" if problem else "created just now, the same from now on"
     )
 
 
 def _find_problem(database: Database, tenant: str, deployment_secret: str, token: str) -> str:
-    """Why the token cannot be used, empty where it can."""
+    """Why the token cannot be used; empty if it can."""
     try:
         parts = verify_token(deployment_secret, token)
     except Unauthorized:
-        return "the one that was kept is not one of this data directory"
+        return "the stored one is not from this data directory"
     row = store_keys.find_principal(database.connection(None), parts.key_id, parts.secret_hash)
     if row is None:
-        return "the one that was kept was revoked, or is not in this database"
+        return "the stored one was revoked, or is not in this database"
     if row.expires_at is not None and row.expires_at <= datetime.now(UTC):
-        return "the one that was kept has expired"
+        return "the stored one has expired"
     if row.tenant_id != tenant or row.user_name or not set(RIGHTS) <= set(row.scopes):
-        return "the one that was kept has other rights"
+        return "the stored one has other rights"
     return ""

@@ -1,4 +1,5 @@
-"""An AWS of one's own in this process: S3 kept in files, SQS in memory, closed to strangers."""
+"""A private AWS in this process: S3 stored in files, SQS in memory, closed to other users of the
+machine."""
 
 import json
 import os
@@ -30,11 +31,12 @@ from strandline.local.aws_signature import Application, Environ, SignatureCheck,
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
 HOST = "127.0.0.1"
-# Neither has types: boto3 makes its clients while it runs, moto's module is lent another boto3.
+# Neither has types: boto3 creates its clients at run time, and moto's module gets a replacement for
+# boto3.
 BOTO3: Any = boto3
 STATE_MACHINES: Any = boto_client
 KEY_ID = "strandline-local"
-MAX_RECEIVES = 3  # then a message goes to the dead-letter queue
+MAX_RECEIVES = 3  # after these a message goes to the dead-letter queue
 VISIBILITY_SECONDS = 180
 
 
@@ -42,17 +44,19 @@ class QuietHandler(MotoRequestHandler):
     """moto's request handler without a log line per request."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """A request served is no news."""
+        """Log nothing: a served request is not news."""
 
 
 class LocalAws:
     """S3 and SQS for this process and its children; a context manager.
 
-    What is put into `bucket` lies in `directory`/blobs/<bucket> before the put is answered, and is
+    An object put into `bucket` is in `directory`/blobs/<bucket> before the put is answered, and is
     there again at the next start: its bytes and time, not its metadata. Queues are empty at a
-    start. While it runs every AWS_* variable of the environment is ours, so that no client of this
-    process can reach a real account; clients made before keep what they had. The secret key is new
-    at each start: another process has it only if it inherits or is given the environment.
+    start.
+
+    While it runs it owns every AWS_* variable of the environment, so that no client of this process
+    can reach a real account; clients created before keep their settings. The secret key is new at
+    each start: another process has it only if it inherits or is given the environment.
     """
 
     def __init__(self, directory: Path, *, bucket: str = "strandline-local") -> None:
@@ -69,7 +73,7 @@ class LocalAws:
         self._environment: dict[str, str] = {}
 
     def start(self) -> Self:
-        """Serve on a free port of the loopback interface, with bucket and queues made."""
+        """Create bucket and queues, and serve on a free port of the loopback interface."""
         _stop_tracking()
         application: Any = DomainDispatcherApplication(create_backend_app)
         checked_application = SignatureCheck(WriteChecks(_with_bodies(application)), self.keys)
@@ -77,7 +81,7 @@ class LocalAws:
             HOST, 0, checked_application, threaded=True, request_handler=QuietHandler
         )
         self._server, self.endpoint = server, f"http://{HOST}:{server.port}"
-        # The pause between looks at a stop, in seconds; requests do not wait for it.
+        # Seconds between two checks for a stop; requests do not wait for it.
         serve, pause = server.serve_forever, 0.05
         self._thread = threading.Thread(target=serve, args=(pause,), name="aws", daemon=True)
         self._thread.start()
@@ -92,7 +96,7 @@ class LocalAws:
         return self
 
     def stop(self) -> None:
-        """End the server, forget its queues, and give the environment back."""
+        """Stop the server, drop its queues, and restore the environment."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()
@@ -120,7 +124,7 @@ class LocalAws:
         self.stop()
 
     def environment(self) -> dict[str, str]:
-        """What makes this server the only AWS that a process finds; it holds the secret key."""
+        """The variables that make this server a process's only AWS; they include the secret key."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": KEY_ID,
@@ -133,16 +137,16 @@ class LocalAws:
         }
 
     def _set_environment(self) -> None:
-        """Make this server the only AWS that a new client can find."""
+        """Make this server the only AWS that new clients can find."""
         self._environment = _aws_variables(os.environ)
         for name in self._environment:
             del os.environ[name]
         os.environ.update(self.environment())
-        # boto3 keeps the credentials that it found first in its default session.
+        # boto3's default session caches the first credentials that it finds.
         BOTO3.DEFAULT_SESSION = None
 
     def _sign_moto_calls(self) -> None:
-        """moto's own state machines call AWS with made-up keys; here they sign like everybody."""
+        """moto's own state machines call AWS with made-up keys; make them use this server's."""
         overrides: dict[str, Any] = {
             "endpoint_url": self.endpoint,
             "aws_access_key_id": KEY_ID,
@@ -156,12 +160,12 @@ class LocalAws:
 
 
 def client(*service: str, **options: Any) -> Any:
-    """A boto3 client of what the environment names."""
+    """A boto3 client with the environment's endpoint and credentials."""
     return BOTO3.client(*service, **options)
 
 
 def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
-    """A queue and the one of its dead letters."""
+    """Create a queue and its dead-letter queue; returns both URLs."""
     dead_letter_url: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
     response = sqs.get_queue_attributes(QueueUrl=dead_letter_url, AttributeNames=["QueueArn"])
     dead_arn = response["Attributes"]["QueueArn"]
@@ -176,7 +180,7 @@ def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
 def _with_bodies(application: Application) -> Application:
     """Keep moto from reading the body of a PUT as a form, which stores an empty object.
 
-    A plain HTTP client (urllib, curl) calls any body a form unless told otherwise.
+    A plain HTTP client (urllib, curl) sends a form's content type by default.
     """
 
     def serve(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -188,12 +192,12 @@ def _with_bodies(application: Application) -> Application:
 
 
 def _aws_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that steer AWS clients."""
+    """The variables that configure AWS clients."""
     return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 
 
 def _stop_tracking() -> None:
-    """Keep moto from holding every object and message it ever made, for a dashboard of its own."""
+    """Keep moto from holding on to every object and message for its dashboard."""
     for service in ("s3", "sqs"):
         for model in model_data[service].values():
             model_class: Any = model

@@ -1,4 +1,5 @@
-"""Objects of the local S3 as files: on disk before they are acknowledged, there at a start."""
+"""Objects of the local S3 as files: on disk before a write is acknowledged, and there again at the
+next start."""
 
 import hashlib
 import os
@@ -13,31 +14,31 @@ from urllib.parse import quote, unquote
 from moto.s3.models import FakeKey, S3Backend
 from moto.s3.utils import _VersionedKeyStore  # pyright: ignore[reportPrivateUsage] - moto's seam
 
-# moto's FakeKey: what it keeps in memory is private, and this module is about exactly that.
+# moto's FakeKey: this module replaces what it keeps in memory, which is private.
 type MotoKey = Any
 
-# `quote` never leaves a `+`: it marks what is not a key's name here.
+# `quote` never leaves a `+`, so it marks names that are not keys.
 RESERVED_CHAR = "+"
-# A file name holds 255 bytes and a quoted key up to 3072: long names become nested folders.
+# A file name holds 255 bytes and a quoted key up to 3072, so long names become nested folders.
 MAX_NAME_BYTES = 200
 
 
 class BlobFolder:
-    """Keys of one bucket as files named by the URL-quoted key."""
+    """The objects of one bucket, as files named by the URL-quoted key."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)  # names tell tenants and contents
+        directory.chmod(0o700)  # names disclose tenants and contents
 
     def path(self, key: str) -> Path:
-        """Where `key` lies."""
+        """The file of `key`."""
         name = quote(key, safe="").replace(".", "%2E") if key in (".", "..") else quote(key, "")
         parts = [name[at : at + MAX_NAME_BYTES] for at in range(0, len(name), MAX_NAME_BYTES)]
         return self._directory.joinpath(*(part + RESERVED_CHAR for part in parts[:-1]), parts[-1])
 
     def write(self, key: str, content: bytes) -> None:
-        """Store `content`; it is on the disk when this returns, and never there in part."""
+        """Store `content`. When this returns it is on disk; no reader ever sees a part of it."""
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=RESERVED_CHAR, dir=self._directory)
@@ -53,13 +54,13 @@ class BlobFolder:
         _sync_directory(path.parent)
 
     def remove(self, key: str) -> None:
-        """Forget `key`; it stays forgotten when the machine stops."""
+        """Remove `key`; it stays removed even if the machine stops."""
         path = self.path(key)
         path.unlink(missing_ok=True)
         _sync_directory(path.parent)
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Every key and its file; what a crash left half written is removed on the way."""
+        """Every key and its file; removes half-written files of a crash on the way."""
         return self._scan(self._directory, "")
 
     def _scan(self, directory: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -76,9 +77,9 @@ class BlobFolder:
 
 
 class FileContent(threading.local):
-    """What moto reads an object's bytes from, in place of its buffer in memory.
+    """Reads an object's bytes for moto, in place of its buffer in memory.
 
-    The position is each thread's own: moto reads for an ETag without the object's lock.
+    Each thread has its own position: moto reads for an ETag without the object's lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,13 +97,14 @@ class FileContent(threading.local):
         return content
 
     def close(self) -> None:
-        """Nothing is held open between reads."""
+        """Do nothing: no file stays open between reads."""
 
 
 class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
-    """A bucket's keys, every one of them a file. Versioning is not carried: the last version is.
+    """A bucket's keys, each of them a file. Versioning is not supported: only the last version is
+    stored.
 
-    All of moto's ways to write an object (put, copy, multipart, form) end in `setlist`, all of its
+    All of moto's ways to write an object (put, copy, multipart, form) end in `setlist`, and all its
     ways to delete one in `pop`.
     """
 
@@ -117,7 +119,7 @@ class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgu
             try:
                 self._folder.write(key, content)
             except OSError:
-                newest.dispose()  # moto lets go of it now, and warns of keys with open buffers
+                newest.dispose()  # moto drops it now, and warns of keys with open buffers
                 raise
             if newest._etag is None:
                 newest._etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
@@ -129,7 +131,7 @@ class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgu
         self._folder.remove(key)
 
     def load(self, bucket: Any) -> None:
-        """Take up the files that are there; none is read before it is asked for."""
+        """List the files that exist; each is read only when it is requested."""
         for name, entry in self._folder.scan():
             status = entry.stat()
             key: MotoKey = FakeKey(
@@ -141,14 +143,15 @@ class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgu
                 version_id="null",
             )
             key.contentsize = status.st_size
-            # moto keeps naive times in UTC.
+            # moto uses naive times in UTC.
             key.last_modified = datetime.fromtimestamp(status.st_mtime, UTC).replace(tzinfo=None)
             _attach_file(key, Path(entry))
             super().setlist(name, [key])
 
 
 def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
-    """Keep the objects of `bucket` in `directory` from now on, with what lies there already."""
+    """Store the objects of `bucket` in `directory` from now on, and list those that are there
+    already."""
     moto_bucket = backend.buckets[bucket]
     keys = FileKeyStore(BlobFolder(directory))
     keys.load(moto_bucket)
@@ -156,7 +159,7 @@ def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
 
 
 def _attach_file(key: MotoKey, path: Path) -> None:
-    """Let go of the bytes in memory, a multipart upload's parts included."""
+    """Free the bytes in memory, including a multipart upload's parts."""
     key._value_buffer.close()
     key._value_buffer = FileContent(path)
     if key.multipart is not None:

@@ -19,11 +19,11 @@ _ERROR_BODY = (
 
 
 class WriteChecks:
-    """WSGI middleware that answers writes as S3 does: 400 BadDigest to a body that does not match
-    its x-amz-checksum-sha256, 400 IncompleteBody to one that ends early, and 412 where the
-    condition of a put or a copy does not hold. Nothing is stored then.
+    """WSGI middleware that refuses writes as S3 does, without storing anything: 400 BadDigest for a
+    body that does not match its x-amz-checksum-sha256, 400 IncompleteBody for one that ends early,
+    and 412 if the condition of a put or a copy is false.
 
-    Conditional writes go one at a time: moto looks first and writes later.
+    Conditional writes run one at a time, because moto checks first and writes later.
     """
 
     def __init__(self, application: Application) -> None:
@@ -52,7 +52,7 @@ class WriteChecks:
                 return _error_response(start_response, "400 Bad Request", "BadDigest")
             body.seek(0)
             environ["wsgi.input"] = body
-            # By this name moto keeps the checksum with the object, as S3 does by itself.
+            # moto stores the checksum under this name with the object, as S3 does by itself.
             environ["HTTP_X_AMZ_SDK_CHECKSUM_ALGORITHM"] = "SHA256"
             return self._write(environ, start_response)
 
@@ -66,7 +66,7 @@ class WriteChecks:
 def _receive(
     environ: Environ, body: "tempfile.SpooledTemporaryFile[bytes]", length: int
 ) -> tuple[int, bytes]:
-    """Take in a body; its size and its SHA-256."""
+    """Receive a body; returns its size and SHA-256."""
     digest, size = hashlib.sha256(), 0
     while chunk := environ["wsgi.input"].read(min(_CHUNK_BYTES, length - size)):
         digest.update(chunk)
@@ -76,7 +76,7 @@ def _receive(
 
 
 def _etag(source: str) -> str | None:
-    """The ETag of what is to be copied: `bucket/key`, URL-quoted."""
+    """The ETag of a copy's source: `bucket/key`, URL-quoted."""
     bucket, _, key = unquote(source).lstrip("/").partition("/")
     moto_bucket = s3_backends[ACCOUNT_ID]["aws"].buckets.get(bucket)
     moto_key = moto_bucket and moto_bucket.keys.get(key)

@@ -1,4 +1,4 @@
-"""Checks AWS signatures, version 4: they keep the local S3 closed to others on the machine."""
+"""Checks AWS signatures, version 4: they keep the local S3 closed to other users of the machine."""
 
 import hashlib
 import hmac
@@ -17,11 +17,11 @@ DENIED_BODY = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>%s
 
 
 class SignatureCheck:
-    """WSGI middleware that lets only requests pass that were signed with `keys` (id to secret).
+    """WSGI middleware that accepts only requests signed with `keys` (id to secret).
 
-    Presigned URLs hold until they expire; signed headers are checked without regard to the clock.
-    A body is not compared with the x-amz-content-sha256 that its request signs, as moto does not
-    either; with a checksum of its own it is (`aws_checks`).
+    Presigned URLs are valid until they expire; signed headers are checked regardless of the clock.
+    Like moto, it does not compare a body with the signed x-amz-content-sha256; a body's own
+    checksum is verified (`aws_checks`).
     """
 
     def __init__(self, application: Application, keys: dict[str, str]) -> None:
@@ -38,7 +38,7 @@ class SignatureCheck:
         return self._application(environ, start_response)
 
     def _check(self, environ: Environ) -> None:
-        """Raise ValueError, with the reason, unless the request is signed and in time."""
+        """Raise ValueError, with the reason, unless the request is signed and not expired."""
         path, _, query = environ["REQUEST_URI"].partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)
         fields = dict(pairs)
@@ -74,7 +74,7 @@ class SignatureCheck:
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = "\n".join((ALGORITHM, moment, "/".join(scope), digest))
         if key_id not in self._keys or len(scope) != 4:
-            raise ValueError("The access key is not one of this machine's")
+            raise ValueError("The access key is not one of this server's")
         key = f"AWS4{self._keys[key_id]}".encode()
         for part in (*scope, text):
             key = hmac.digest(key, part.encode(), "sha256")
@@ -85,7 +85,7 @@ def _authorization(environ: Environ) -> dict[str, str]:
     """The parts of the Authorization header, under the names that a presigned URL uses."""
     kind, _, fields = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if kind != ALGORITHM:
-        raise ValueError("Access is for signed requests only")
+        raise ValueError("Only signed requests are accepted")
     parts = dict(f.strip().partition("=")[::2] for f in fields.split(","))
     return {
         "X-Amz-Credential": _field(parts, "Credential"),
@@ -96,7 +96,7 @@ def _authorization(environ: Environ) -> dict[str, str]:
 
 
 def _payload_hash(environ: Environ, *, presigned: bool) -> str:
-    """What the request signs of its body; services other than S3 do not send it along."""
+    """The body hash that the request signs; services other than S3 do not send it as a header."""
     if content_hash := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
         return content_hash
     if presigned:

@@ -1,8 +1,8 @@
-"""`python -m strandline.local.command MODULE ARGUMENTS...`: a program's `main`, which Ctrl-C and
-SIGTERM end in one line at any moment, its imports included.
+"""`python -m strandline.local.command MODULE ARGUMENTS...`: runs a program's `main` so that Ctrl-C
+and SIGTERM end it with one line at any moment, even during its imports.
 
-Nothing is unwound then: whatever is killed goes on from its data at the next start, and the
-database's guard stops that once this process is gone. Needs an import of nothing that is slow.
+Nothing is cleaned up then: the next start recovers from the data, and the database's guard stops
+the server once this process is gone. This module must not import anything slow.
 """
 
 import logging
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 
 GRACE_SECONDS = 3.5
-"""How long a stop that was asked for may take before it is broken off."""
+"""How long a requested stop may take before it is cut off."""
 EXIT_INTERRUPTED = 130
 
 
@@ -47,7 +47,8 @@ def exit_on_signals() -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """From now on they call `stop`, and end the process GRACE_SECONDS later whatever it does."""
+    """From now on they call `stop`, and end the process GRACE_SECONDS later, whatever it is
+    doing."""
 
     def on_signal(*_: object) -> None:
         stop()
@@ -58,14 +59,14 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 def end_within_grace(code: int = 0) -> None:
-    """End the process with `code` once GRACE_SECONDS are over, whatever it still does then."""
+    """End the process with `code` after GRACE_SECONDS, whatever it is doing then."""
     timer = threading.Timer(GRACE_SECONDS, _force_exit, (code,))
     timer.daemon = True
     timer.start()
 
 
 def exit_now(code: int) -> None:
-    """End the process without waiting for its threads: a request may last half a minute."""
+    """End the process without waiting for its threads: a request may take half a minute."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -73,7 +74,7 @@ def exit_now(code: int) -> None:
 
 
 def _exit_interrupted(*_: object) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal's Ctrl-C may send both
         signal.signal(number, signal.SIG_IGN)
     os.write(2, b"\nstrandline: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
@@ -83,7 +84,7 @@ def _force_exit(code: int) -> None:
     if not code:
         os.write(
             1,
-            b"Stopped; what did not end by itself was broken off. What was acknowledged is kept.\n",
+            b"Stopped; unfinished work was cut off. Everything that was acknowledged is kept.\n",
         )
     os._exit(code)
 

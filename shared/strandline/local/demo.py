@@ -1,6 +1,6 @@
-"""`make demo`: feed the conversation that ships with the project, and ask it questions.
+"""`make demo`: appends the conversation that ships with the project, and asks questions about it.
 
-It has a tenant of its own, and what is stored is kept: a second run stores nothing twice.
+It uses a tenant of its own, and its memory is kept: a second run stores nothing twice.
 """
 
 import json
@@ -29,9 +29,9 @@ QUESTIONS = (
     "Where does Mara keep her auto-injector now?",
     "When was Cod found and by whom?",
 )
-"""Of those that lie beside the conversation, what needs no knowledge of it."""
+"""Those questions of the conversation's file that can be understood without having read it."""
 PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
-"""Asked by somebody who was not in the room."""
+"""A question by somebody who was not in the conversation."""
 _BATCH = 20
 _MAX_SHOWN = 2
 _MAX_TOPICS = 8
@@ -48,7 +48,7 @@ class Client:
         self._context = tls and tls.client_context()
 
     def post(self, path: str, body: object) -> dict[str, Any]:
-        """The answer's body. Raises SystemExit with the service's own words for a refusal."""
+        """The answer's body. Raises SystemExit with the service's own message if it refuses."""
         return self._call(path, json.dumps(body).encode())
 
     def get(self, path: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Client:
 
 
 def load_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The conversation's events, large payloads put in, without the citations between them."""
+    """The conversation's events with their large payloads, and the keys they cite in `cites`."""
     for line in (folder / "conversation.jsonl").read_text().splitlines():
         event = json.loads(line)
         if file := event.pop("content_file", None):
@@ -79,8 +79,8 @@ def load_events(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def append_conversation(client: Client, folder: Path) -> dict[str, str]:
-    """Append the conversation in order; gives the events' ids by their keys. Events that cite
-    earlier ones wait until those have their ids."""
+    """Append the conversation in order. Returns the events' ids by their keys. Events that cite
+    earlier ones are sent after those have ids."""
     ids: dict[str, str] = {}
     pending: list[dict[str, Any]] = []
     conversation = list(load_events(folder))
@@ -108,7 +108,7 @@ def _append_batch(client: Client, pending: list[dict[str, Any]]) -> dict[str, st
 
 
 def _await_chains(client: Client, sessions: Sequence[str]) -> list[dict[str, Any]]:
-    """The sessions' chains, once the worker has formed what it can; the oldest first."""
+    """The sessions' chains, oldest first, once the worker has formed all it can."""
     paths = [f"/api/v1/sessions/{session}/segments?include=all&limit=100" for session in sessions]
     previous: dict[str, dict[str, Any]] | None = None
     for _ in range(_WAIT_SECONDS):
@@ -123,7 +123,7 @@ def _await_chains(client: Client, sessions: Sequence[str]) -> list[dict[str, Any
 
 
 def _await_vectors(client: Client, audiences: Sequence[tuple[str, ...]]) -> None:
-    """The worker embeds in the background; the demo goes on once it is through."""
+    """Wait until the worker has embedded everything, which it does in the background."""
     for people in audiences:
         body = {"query": "anything", "participants": people, "limit": 1}
         for _ in range(_WAIT_SECONDS * 4):
@@ -143,8 +143,8 @@ def _is_up(url: str, tls: TlsFiles | None) -> bool:
 
 @contextmanager
 def _running_service() -> Generator[tuple[str, str, TlsFiles | None]]:
-    """The address of the service that runs already, or of one for as long as the demo takes, and a
-    key of the demo's tenant."""
+    """The address of the running service, or of one that runs as long as the demo; a key of the
+    demo's tenant; and the certificates."""
     file = key_file(directory())
     local_config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
     paths: dict[str, str] | None = local_config.get("tls")
@@ -159,7 +159,7 @@ def _running_service() -> Generator[tuple[str, str, TlsFiles | None]]:
 
 
 def _key(environment: Mapping[str, str]) -> str:
-    """A key of the demo's tenant, made now, that reads and writes all of it."""
+    """A new key that reads and writes all of the demo's tenant."""
     with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
         return make_key(
             database.connect_as(Caller(TENANT, ())),
@@ -171,18 +171,18 @@ def _key(environment: Mapping[str, str]) -> str:
 
 
 def _name(participant: str) -> str:
-    """`user:mara` as people say it."""
+    """The name of `user:mara` for people: `Mara`."""
     return participant.rpartition(":")[2].capitalize()
 
 
 def _names(people: Sequence[str]) -> str:
-    """Several of them."""
+    """Several names as a list: `Mara, Tomas and Keel`."""
     *first, last = map(_name, people)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def _print_wrapped(text: str, indent: str = "") -> None:
-    """A paragraph, whole, in lines that fit a terminal."""
+    """A whole paragraph, in lines that fit a terminal."""
     print(textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
@@ -194,7 +194,7 @@ def _day(moment: str) -> str:
 def _introduce(
     conversation: Sequence[Mapping[str, Any]], audiences: Sequence[tuple[str, ...]]
 ) -> None:
-    """Who talks about what; says what goes in."""
+    """Print what goes in, and who talks to whom."""
     sessions = len({event["session_id"] for event in conversation})
     first_day, last_day = (
         _day(conversation[at]["occurred_at"]).partition(",")[0] for at in (0, -1)
@@ -212,7 +212,7 @@ def _introduce(
 
 
 def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
-    """What the service made of the messages: a few of many."""
+    """Print some of the topics that the service found."""
     print("\nWHAT WAS FOUND IN IT")
     _print_wrapped(
         f"{len(chains)} topics, cut and named without a language model. The "
@@ -224,14 +224,14 @@ def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _ask(client: Client, question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is found for it, the best first."""
+    """The events that recall finds for a question, the best first."""
     body = {"query": question["question"], "participants": question["participants"], "limit": 20}
     answer = client.post("/api/v1/recall", body)
     return [hit["event"] for hit in answer["hits"]]
 
 
 def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
-    """The question, and what was said to it: who, when, where."""
+    """Print a question and the answers to it: who said what, where and when."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
     for event in events[:_MAX_SHOWN]:
         speaker = _name(event["speaker"] or event["role"])
@@ -243,11 +243,12 @@ def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]
             f"{event['session_id']}"
         )
     if not events:
-        print("  Nothing is known about this.")
+        print("  Recall finds nothing about this.")
 
 
 def _show_privacy(question: Mapping[str, Any], visible: int) -> None:
-    """What somebody who was not there gets to see: `visible` of the messages that would answer."""
+    """Print what a person who was not there can find: `visible` of the messages that would
+    answer."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
     _print_wrapped(
         "Mara told that to Keel when Tomas was not there. "
@@ -258,7 +259,7 @@ def _show_privacy(question: Mapping[str, Any], visible: int) -> None:
 
 
 def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
-    """A call to copy, and where to read on."""
+    """Print a call to copy, and where to read on."""
     trust = f" --cacert {tls.authority}" if tls and tls.client else ""
     question = json.dumps({"query": QUESTIONS[0], "participants": ["user:mara"], "limit": 3})
     print(
@@ -272,7 +273,7 @@ def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
 
 
 def main() -> int:
-    """Feed, show, ask; 1 where somebody sees what was not said to them."""
+    """Append, show, ask. Returns 1 if somebody sees what they were not told."""
     folder = Path("events/demo")
     conversation = list(load_events(folder))
     audiences = list(dict.fromkeys(tuple(event["participants"]) for event in conversation))

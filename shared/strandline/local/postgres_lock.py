@@ -14,16 +14,17 @@ from typing import IO
 from strandline.local import postgres_guard
 from strandline.local.postgres_home import Account, PostgresUnusable
 
-# The guard itself gives a server 30 s to stop, by ever harder means.
+# The guard itself gives a server 30 s to stop, by ever harder signals.
 STOP_SECONDS = 35.0
 PROCESSES = Path("/proc")
 _RECORD_BYTES = 64
 
 
 def acquire(directory: Path) -> int:
-    """Lock `directory`, ending what a killed guard left behind; the lock is the descriptor.
+    """Lock `directory`, after ending what a killed guard left behind. Returns the lock's file
+    descriptor.
 
-    Whoever inherits the descriptor holds the lock too. Raises PostgresUnusable when a live
+    A process that inherits the descriptor holds the lock too. Raises PostgresUnusable when a live
     process runs a server there.
     """
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -60,10 +61,11 @@ def launch(
         stderr=stderr,
         pass_fds=(lock,),
         cwd="/",
-        start_new_session=True,  # the terminal's Ctrl-C is for us; we stop the program
+        # a terminal's Ctrl-C must reach only this process, which stops the program
+        start_new_session=True,
     )
     try:
-        # A start that finds the lock taken tells by this a live server from a dying one.
+        # A start that finds the lock taken tells a live server from a dying one by this.
         _write_holders(lock, f"{os.getpid()} {guard.pid}".encode())
     except OSError:
         guard.communicate(b"\n")
@@ -72,7 +74,7 @@ def launch(
 
 
 def _write_holders(lock: int, holders: bytes) -> None:
-    """In place and of one length: on a full disk what the file has once is all it gets."""
+    """Write the holders in place, at a fixed length: on a full disk the file cannot grow."""
     os.pwrite(lock, holders.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
 
@@ -98,12 +100,12 @@ def end_processes(data: Path) -> None:
 
 
 def server_processes(data: Path) -> list[int]:
-    """The server's processes: they all work in the data directory, orphans too."""
+    """The server's processes, found by their working directory, the data directory; orphans too."""
     if not (PROCESSES / "self").exists():
         return _recorded_processes(data)
     pids: list[int] = []
     for entry in PROCESSES.iterdir():
-        # A process may end while it is looked at, and others' processes are closed to us.
+        # A process may end meanwhile, and other users' processes cannot be inspected.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
             if (
                 entry.name.isdigit()
@@ -123,7 +125,7 @@ def _recorded_processes(data: Path) -> list[int]:
     command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
     result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     rows = (line.split(None, 2) for line in result.stdout.splitlines())
-    # The name too: the recorded number may be another program's by now.
+    # Compare the name too: another program may have the recorded process id by now.
     processes = ((int(pid), int(parent)) for pid, parent, name in rows if "postgres" in name)
     return [pid for pid, parent in processes if server in (pid, parent)]
 
@@ -137,7 +139,7 @@ def _try_lock(lock: int) -> bool:
 
 
 def _holders(lock: int) -> tuple[int | None, int | None]:
-    """Owner and guard as recorded; nothing while a start is under way."""
+    """Owner and guard as recorded; None while a start is under way."""
     fields = os.pread(lock, _RECORD_BYTES, 0).split()
     return (int(fields[0]), int(fields[1])) if len(fields) == 2 else (None, None)
 

@@ -1,4 +1,4 @@
-"""Keeps the embedded database up while the service runs, and its files in sight."""
+"""Restarts the embedded database when it dies, and notices when its files are removed."""
 
 import re
 import subprocess
@@ -13,19 +13,20 @@ from strandline.observability import logger
 
 CHECK_SECONDS = 0.5
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""Between two tries to start: doubled after each."""
+"""Seconds between two tries to start; doubled after each, up to the second."""
 REMINDER_SECONDS = 60.0
 _MISSES_TO_FAIL = 2
-"""So often in a row must a file be missed: a moment's absence may be a file system's."""
+"""So many checks in a row must miss a file: a short absence may be the file system's."""
 _FAILURES = (PostgresUnusable, OSError, subprocess.SubprocessError)
-"""What a start is known to fail with; of anything else the log names the type too."""
+"""The expected errors of a start; for any other the log shows the type too."""
 
 
 class PostgresSupervisor:
-    """Starts a database that died again, on the same port, until it runs or `close` is called.
+    """Restarts a dead database on the same port until it runs or `close` is called.
 
-    `lost` is called once, with what happened and what to do, when one of `files` or the database's
-    directory has been removed: nothing can be kept any more then, and nothing is tried again.
+    `on_loss` is called once, with what happened and what to do, when one of `files` or the
+    database's directory was removed. Nothing can be stored any more then, and nothing is tried
+    again.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class PostgresSupervisor:
         self._thread.start()
 
     def close(self) -> None:
-        """Let it end; comes before the database's own stop."""
+        """Stop supervising; call it before the database's own stop."""
         self._stopping.set()
         self._postgres.cancel()
         self._thread.join()
@@ -55,8 +56,8 @@ class PostgresSupervisor:
                 self._restart()
 
     def _find_missing(self) -> Path | None:
-        """The first place that is no longer what it was at the start; None where none can be
-        looked at, which is no loss."""
+        """The first path that is not the same file or directory as at the start. None if all are,
+        or if the file system does not answer, which is not a loss."""
         try:
             return next(
                 (p for p, identity in self._identities.items() if _identity(p) != identity), None
@@ -71,12 +72,12 @@ class PostgresSupervisor:
         while not self._stopping.is_set() and not self._find_missing():
             try:
                 self._postgres.start(create=False)
-            except Exception as error:  # whatever it is, without this thread nobody tries again
+            except Exception as error:  # any error: without this thread nothing tries again
                 elapsed = time.monotonic() - start
                 if elapsed - last_reminder >= REMINDER_SECONDS and not self._stopping.is_set():
                     last_reminder = elapsed
                     logger.error(
-                        "the database does not start, for %.0f s now, and is tried again at least "
+                        "the database does not start; trying for %.0f s so far, at least "
                         "every %.0f s: %s", elapsed, LONGEST_PAUSE_SECONDS, summarize_error(error)
                     )  # fmt: skip
                 self._stopping.wait(pause)
@@ -87,7 +88,7 @@ class PostgresSupervisor:
 
 
 def summarize_error(error: BaseException) -> str:
-    """Of what a failed start says, the one line that tells why: not the hint that may follow it."""
+    """The one line of a failed start's message that says why, without the hint that may follow."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for pattern in (r"(?:FATAL|PANIC):\s*(.*)", r"(could not .*)"):
         if matches := [match for line in lines if (match := re.search(pattern, line))]:
@@ -98,7 +99,7 @@ def summarize_error(error: BaseException) -> str:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file or directory that is; None where nothing is."""
+    """Device and inode of a file or directory; None if it does not exist."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +110,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _loss_message(missing: Path) -> str:
     return (
         f"{missing} was removed or replaced while the service ran, so it stops: nothing more "
-        "can be "
-        "kept there. If the data directory was moved, move it back; if it was deleted, restore a "
-        "copy of it. Then start again; where there is none, the next start begins an empty memory."
+        "can be stored there. If the data directory was moved, move it back; if it was deleted, "
+        "restore a copy of it. Then start again; without a copy the next start begins with an "
+        "empty memory."
     )

@@ -1,4 +1,5 @@
-"""API Gateway's REST proxy integration, payload format 1.0: request to event, answer to HTTP."""
+"""API Gateway's REST proxy integration, payload format 1.0: HTTP request to event, handler's answer
+to HTTP."""
 
 import base64
 import json
@@ -15,27 +16,28 @@ from strandline.local.lambda_context import ACCOUNT_ID, Event
 
 STAGE = "local"
 API_ID = "local"
-# What a Lambda function may answer, in bytes of its JSON: above it API Gateway sees a failure.
+# The most bytes of JSON that a Lambda function may answer: API Gateway sees a larger answer as a
+# failure.
 RESPONSE_BYTES = 6 * 1024 * 1024
-# Set here from the body itself, or not the handler's to say on this connection.
+# Headers that the gateway sets from the body, or that a handler may not set on this connection.
 GATEWAY_HEADERS = {"content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"}
 
 
 class InvalidResponse(ValueError):
-    """A handler gave something that API Gateway would not pass on."""
+    """A handler's answer that API Gateway would not pass on."""
 
     status = 502
 
 
 class OversizedResponse(InvalidResponse):
-    """A handler's answer is over 6 MiB."""
+    """A handler's answer over 6 MiB."""
 
     status = 500
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What came over the wire; path and query as sent, still percent-encoded."""
+    """A request as it arrived; path and query are still percent-encoded."""
 
     method: str
     path: str
@@ -48,12 +50,13 @@ class HttpRequest:
     request_id: str
     scheme: str = "http"
     certificate: Mapping[str, Any] | None = None
-    """The peer's, as `clientCert` has it, where the handshake proved one."""
+    """The client certificate that the handshake verified, in the form of `clientCert`; None without
+    one."""
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What goes over the wire; names of headers in lower case."""
+    """A response to send; header names are in lower case."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -61,15 +64,15 @@ class HttpResponse:
 
 
 class GatewayError(Exception):
-    """The gateway answers by itself; `more` are headers."""
+    """The gateway answers by itself; `headers` are added to the answer's own."""
 
     def __init__(self, response: GatewayResponse, request_id: str, **headers: str) -> None:
         super().__init__(response.code)
         self._response, self._request_id, self._headers = response, request_id, headers
 
     def to_response(self, cors_headers: Mapping[str, str]) -> HttpResponse:
-        """For the wire; `cors_headers` are CORS's headers."""
-        assert self._response.status is not None, "here nobody else knows the status"
+        """The response to send, with CORS's headers."""
+        assert self._response.status is not None, "the local gateway needs a response with a status"
         headers = {"content-type": "application/json", "x-amzn-requestid": self._request_id}
         headers |= {
             n.lower(): v
@@ -83,11 +86,11 @@ class GatewayError(Exception):
 
 
 def proxy_event(request: HttpRequest, match: Match) -> Event:
-    """The event that API Gateway would hand to the function behind `match`.
+    """The event that API Gateway would pass to the function behind `match`.
 
     `path` and `pathParameters` stay percent-encoded, as a REST API leaves them (an HTTP API would
-    decode); query parameters are decoded. Header names come as Title-Case: the server in front of
-    us lowers them, and a handler may not rely on their case.
+    decode them); query parameters are decoded. Header names are sent as Title-Case: uvicorn lowers
+    them, and a handler may not rely on their case.
     """
     headers = _group_values((name.title(), value) for name, value in _forwarded_headers(request))
     query = _group_values(parse_qsl(request.query, keep_blank_values=True))
@@ -109,7 +112,8 @@ def proxy_event(request: HttpRequest, match: Match) -> Event:
 
 
 def parse_response(result: object, request_id: str) -> HttpResponse:
-    """A handler's answer for the wire. Raises BadAnswer for what API Gateway would refuse."""
+    """A handler's answer as a response. Raises InvalidResponse for what API Gateway would
+    refuse."""
     if not isinstance(result, Mapping):
         raise InvalidResponse(
             f"a handler answered with {type(result).__name__} instead of a mapping"
@@ -131,7 +135,7 @@ def parse_response(result: object, request_id: str) -> HttpResponse:
 
 
 def _response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
-    """`headers` and `multiValueHeaders` merged; where both name a header, the list holds."""
+    """`headers` and `multiValueHeaders` merged; if both have a header, the list counts."""
     single: dict[str, object] = response.get("headers") or {}
     multiple: dict[str, list[object]] = response.get("multiValueHeaders") or {}
     merged = {name.lower(): [value] for name, value in single.items()}
@@ -141,7 +145,8 @@ def _response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _header_value(value: object) -> str:
-    """A header's value; a line break in it would let a handler's data write headers."""
+    """A header's value as text. Raises InvalidResponse for a line break, which would let a
+    handler's data add headers."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if not text.isascii() or not text.isprintable():
         raise InvalidResponse("a handler answered with a header value that is not printable ASCII")
@@ -149,7 +154,7 @@ def _header_value(value: object) -> str:
 
 
 def _forwarded_headers(request: HttpRequest) -> list[tuple[str, str]]:
-    """The request's headers, with those that API Gateway adds; port and scheme are true here."""
+    """The request's headers with those that API Gateway adds; port and scheme are the real ones."""
     previous_hops = [v for name, v in request.headers if name.lower() == "x-forwarded-for"]
     headers = [(n, v) for n, v in request.headers if not n.lower().startswith("x-forwarded-")]
     trace = f"Root=1-{int(time.time()):08x}-{uuid.uuid4().hex[:24]}"
@@ -203,6 +208,6 @@ def _group_values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _encode_body(body: bytes) -> tuple[str | None, bool]:
-    """The body in base64, None when there is none: every type is a binary one of ours, so that a
-    body of 4 MiB fits Lambda's 6 MB whatever stands in it (as text its quotes would be escaped)."""
+    """The body in base64, None if it is empty. Every media type is treated as binary, so that a
+    body of 4 MiB fits Lambda's 6 MB whatever it contains (as text its quotes would be escaped)."""
     return (base64.b64encode(body).decode(), True) if body else (None, False)

@@ -1,4 +1,4 @@
-"""What calls the worker: the queue's event source."""
+"""The event source of the functions that queues invoke."""
 
 import logging
 import threading
@@ -19,18 +19,18 @@ BATCH_SIZE = 10
 # A long poll cannot be interrupted: a stop waits for one at most.
 POLL_SECONDS = 1
 STOP_SECONDS = 2.0
-# Failed messages come back so soon, not after the queue's 180 s: a poisoned one is in the
-# dead-letter queue within seconds.
+# Failed messages return after so many seconds, not after the queue's 180: a message that always
+# fails is in the dead-letter queue within seconds.
 RETRY_SECONDS = 1
 FUNCTION_SECONDS = 900.0  # the longest that Lambda lets a function run
 BACKOFF_SECONDS = 1.0  # after the queue itself did not answer
 
 
 class QueuePoller:
-    """Lambda's event source mapping for one queue: batches of up to 10, partial failures honoured.
+    """Lambda's event source mapping for one queue: batches of up to 10, with partial failures.
 
-    What the handler does not report in `batchItemFailures` is deleted. If it raises, or reports an
-    identifier that is none of the batch's, the whole batch failed.
+    Messages that the handler does not report in `batchItemFailures` are deleted. If it raises, or
+    reports an identifier that is not in the batch, the whole batch has failed.
     """
 
     def __init__(self, work_queue_url: str, handler: Handler) -> None:
@@ -46,11 +46,11 @@ class QueuePoller:
         self._arn: str = response["Attributes"]["QueueArn"]
 
     def start(self) -> None:
-        """Begin; once per object."""
+        """Start polling; once per object."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no further step, and wait up to 2 s for the one under way."""
+        """Stop polling, and wait up to 2 s for the batch under way."""
         self._stopping.set()
         self._thread.join(STOP_SECONDS)
         self._sqs.close()
@@ -81,7 +81,7 @@ class QueuePoller:
         return response.get("Messages", [])
 
     def _invoke_batch(self, messages: list[dict[str, Any]]) -> set[str]:
-        """The message ids that the handler did not finish."""
+        """Invoke the handler; returns the ids of the messages that failed."""
         batch = {message["MessageId"] for message in messages}
         try:
             answer = self._invoke({"Records": [_record(m, self._arn) for m in messages]})
@@ -94,7 +94,7 @@ class QueuePoller:
         return failed if failed <= batch else batch
 
     def _acknowledge(self, messages: list[dict[str, Any]], failed: set[str]) -> None:
-        """Delete what is done; let the rest come back soon."""
+        """Delete what succeeded; let the rest return soon."""
         receipts = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in messages]
         succeeded = [receipt for receipt in receipts if receipt["Id"] not in failed]
         retries = [
@@ -109,7 +109,7 @@ class QueuePoller:
 
 
 def _failed_ids(response: object) -> set[str]:
-    """The identifiers in `batchItemFailures`; no answer and an empty one are success."""
+    """The identifiers in `batchItemFailures`; no answer and an empty one mean success."""
     if not isinstance(response, Mapping):
         return set()
     entries = cast("Mapping[str, Any]", response).get("batchItemFailures")
@@ -118,7 +118,7 @@ def _failed_ids(response: object) -> set[str]:
 
 
 def _record(message: dict[str, Any], arn: str) -> Event:
-    """One message as Lambda shows it to a function."""
+    """One message as Lambda passes it to a function."""
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],

@@ -1,4 +1,4 @@
-"""`make run`: start the service, say how to call it, and wait for Ctrl-C."""
+"""`make run`: starts the service, prints how to call it, and waits for Ctrl-C."""
 
 import argparse
 import os
@@ -24,29 +24,30 @@ from strandline.local.runtime import (
 
 DEFAULT_PORT = 8080
 _POLL_SECONDS = 0.2
-"""A signal may reach any thread, but Python handles it in the main one, and a wait without an end
-does not wake for it."""
+"""Seconds. A signal may reach any thread, but Python handles it in the main one, and a wait without
+a time limit would not wake for it."""
 
 
 def directory() -> Path:
-    """Where database and payloads lie."""
+    """The data directory: database and payloads."""
     return Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline")
 
 
 def port() -> int:
-    """Where HTTP is served."""
+    """The port of the HTTP server."""
     return environment_port("STRANDLINE_PORT", DEFAULT_PORT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until a signal says stop."""
+    """Run until a signal arrives or the data is lost; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
     if parser.parse_args(arguments).tls:
         os.environ["STRANDLINE_TLS"] = "1"
     command.exit_on_signals()
     start = time.monotonic()
-    # Unlike an Event's lock, a SimpleQueue can be used by a handler that interrupts its own wait.
+    # Unlike an Event's lock, a SimpleQueue may be used by a signal handler that interrupts a wait
+    # on it.
     reasons = SimpleQueue[str]()
     try:
         with run_local_service(directory(), port(), on_loss=reasons.put) as service:
@@ -65,14 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _wait_for_reason(reasons: SimpleQueue[str]) -> str:
-    """Wait for a reason to stop: what was lost, or nothing where somebody said stop."""
+    """Wait for a reason to stop: a message about lost data, or an empty text after a signal."""
     while True:
         with suppress(Empty):
             return reasons.get(timeout=_POLL_SECONDS)
 
 
 def format_greeting(service: LocalService, seconds: float) -> str:
-    """What is printed once the service answers, after so many seconds."""
+    """The text that is printed once the service answers, after so many seconds."""
     body = (
         '{"participants": ["user:alice", "agent:helper"], "role": "user", '
         '"content": "The buoy goes out on Friday."}'
@@ -84,9 +85,9 @@ def format_greeting(service: LocalService, seconds: float) -> str:
     headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
-A line for each request goes to {log_file(service.directory)}
+The log, with a line for each request:  {log_file(service.directory)}
 {warnings}
-The API key of tenant "local", {service.key_notice}. It sees all of its tenant, and is kept in
+The API key of tenant "local", {service.key_notice}. It sees all of its tenant, and is stored in
 {admin_key_file(service.directory)}, which no other account can read:
   {service.key}
 
@@ -94,23 +95,24 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}`make demo` in another terminal feeds a whole conversation. Ctrl-C stops
+{certificate_example}`make demo` in another terminal stores a whole conversation. Ctrl-C stops
 everything.
 """
 
 
 def _curl_trust_option(service: LocalService) -> str:
-    """What makes curl believe the server's certificate."""
+    """The curl option that makes it trust the server's certificate; empty if it needs none."""
     own_authority = service.tls and service.tls.client
     return f" --cacert {service.tls.authority}" if service.tls and own_authority else ""
 
 
 def _certificate_example(service: LocalService, question: str) -> str:
-    """The same question, asked with the client certificate that was issued here."""
+    """The same question, sent with the client certificate that was issued here; empty without
+    one."""
     if service.tls is None or service.tls.client is None:
         return ""
     options = f"--cert {service.tls.client} --key {service.tls.client_key}"
-    return f"""The same without a key, by a client certificate of the same tenant:
+    return f"""The same without a key, with a client certificate of the same tenant:
   curl -s{_curl_trust_option(service)} {options} {service.url}/api/v1/recall \\
     -H 'Content-Type: application/json' -d '{question}'
 

@@ -1,4 +1,4 @@
-"""The whole service on one machine: database, AWS, queue, clock and HTTP, started and stopped."""
+"""Starts and stops the whole service on one machine: database, AWS, queues, scheduler and HTTP."""
 
 import importlib
 import json
@@ -50,8 +50,8 @@ _SWEEP_SECONDS = "10"
 _SECRETS = "secrets.json"
 _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _SWITCH_SECONDS = 0.0005
-"""After so long a thread that computes lets another run. The worker folds in the process that
-answers requests; each of these waits its turn several times, which Python has last 5 ms."""
+"""Python's thread switch interval, in seconds. The worker folds in the process that answers
+requests, and each request waits for its turn several times, with Python's default 5 ms each."""
 _LOG_BYTES = 16 * 1024 * 1024
 _REMINDER_SECONDS = 60.0
 _RELEASE_LEASES = tuple(
@@ -64,34 +64,34 @@ _RELEASE_LEASES = tuple(
 
 @dataclass(frozen=True)
 class LocalService:
-    """A service that answers."""
+    """A running service."""
 
     url: str
     key: str
-    """A key of tenant `local` with every right but operator's, the same at each start."""
+    """A key of tenant `local` with all rights but `operator`, the same at each start."""
     directory: Path
     postgres: EmbeddedPostgres
     warnings: Sequence[str] = ()
-    """What endangers the data, and what to do."""
+    """Risks to the data, each with what to do."""
     tls: TlsFiles | None = None
-    """How it is served over HTTPS."""
+    """The certificates of HTTPS; None for plain HTTP."""
     key_notice: str = ""
-    """Whence the key is, for a person to read."""
+    """Where the key comes from, for the greeting."""
 
 
 def log_file(directory: Path) -> Path:
-    """Where a line for each request and job goes."""
+    """The log file: a line for each request and job."""
     return directory / "log.jsonl"
 
 
 def key_file(directory: Path) -> Path:
-    """Where the address and key of the latest start lie, for this machine's own tools: in the
-    directory that was asked for, wherever the data had to go."""
+    """The file with the address and key of the latest start, for this machine's own tools. It is in
+    the directory that was requested, even if the data had to be elsewhere."""
     return directory / "local.json"
 
 
 def admin_key_file(directory: Path) -> Path:
-    """Where the key that is the same at each start is kept."""
+    """The file of the key that is the same at each start."""
     return directory / "admin.key"
 
 
@@ -106,10 +106,10 @@ def run_local_service(
     clock: Clock = utc_now,
     on_loss: Callable[[str], None] = _log_loss,
 ) -> Generator[LocalService]:
-    """Start everything on `directory`, serve on loopback, and stop it all again. What comes due
-    does so by `clock`. `on_loss` is told, once, that the directory was removed meanwhile.
+    """Start everything on `directory`, serve on the loopback interface, and stop it again. `clock`
+    decides what is due. `on_loss` is called once if the directory is removed meanwhile.
 
-    Raises Misconfigured when the port is taken, PostgresUnusable when the database cannot start.
+    Raises Misconfigured when the port is in use, PostgresUnusable when the database cannot start.
     """
     requested_directory, directory = (
         directory,
@@ -150,7 +150,7 @@ def run_local_service(
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
         address = f"{scheme}://{HOST}:{listener.getsockname()[1]}"
-        # For commands of other processes, which tell the queue of runs what they want.
+        # For commands of other processes, which send run requests.
         client_environment = environment | aws.environment()
         paths = {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
         _write_private(
@@ -167,7 +167,7 @@ def _start_background(
     machine: StateMachine,
     clock: Clock,
 ) -> None:
-    """Have queues, schedules and the state machine call the functions they call in AWS."""
+    """Make queues, schedules and the state machine invoke the functions that they invoke in AWS."""
     machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.min_spacing_minutes})
     loops = (
         QueuePoller(aws.work_queue_url, handlers["worker"]),
@@ -181,11 +181,12 @@ def _start_background(
     create_daily_schedule(
         "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
     )
-    machine.start("sweeper")  # wishes of the last run are gone, and its morning may be over
+    # run requests of the last run are lost, and the daily sweep may have been missed
+    machine.start("sweeper")
 
 
 def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
-    """Stop all at once: each may wait a second for what it asked last."""
+    """Stop all at once: each may wait a second for its current request."""
     threads = [threading.Thread(target=loop.stop) for loop in loops]
     for thread in threads:
         thread.start()
@@ -194,7 +195,7 @@ def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
 
 
 class _PrivateLog(RotatingFileHandler):
-    """A log for its owner's eyes: it names tenants and scopes."""
+    """A log that only its owner can read: it names tenants and scopes."""
 
     _last_reminder = -_REMINDER_SECONDS
 
@@ -204,18 +205,20 @@ class _PrivateLog(RotatingFileHandler):
         return stream
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A line that could not be written: told once a minute, not with a traceback for each."""
+        """Report a line that could not be written once a minute, without a traceback for each."""
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handleError(record)
         elif time.monotonic() - self._last_reminder >= _REMINDER_SECONDS:
             self._last_reminder = time.monotonic()
-            sys.stderr.write(f"strandline: {self.baseFilename} is not written: {error.strerror}\n")
+            sys.stderr.write(
+                f"strandline: {self.baseFilename} cannot be written: {error.strerror}\n"
+            )
 
 
 @contextmanager
 def _log_to(file: Path) -> Generator[None]:
-    """Every line into `file` and one older; on the terminal warnings alone."""
+    """Write every line to `file`, with one older file; the terminal gets only warnings."""
     file_handler = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
     file_handler.setFormatter(logger.registered_formatter)
     terminal_handler, level = logger.registered_handler, logger.registered_handler.level
@@ -231,11 +234,11 @@ def _log_to(file: Path) -> Generator[None]:
 
 
 def environment_port(variable: str, default: int) -> int:
-    """A port out of the environment. Raises Misconfigured for what is none."""
+    """A port from the environment. Raises Misconfigured for text that is not one."""
     text = os.environ.get(variable) or str(default)
     if not text.isdecimal() or int(text) > 65535:
         raise Misconfigured(
-            f"{variable} is a port from 0 (any that is free) to 65535, not {text!r}."
+            f"{variable} must be a port from 0 (any free one) to 65535, not {text!r}."
         )
     return int(text)
 
@@ -245,17 +248,17 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen(128)  # now, or two services could both believe to have the port
+        listener.listen(128)  # now, or two services could both bind the port
     except OSError as error:
         listener.close()
         raise Misconfigured(
-            f"Port {port} is taken: stop what listens there, or set STRANDLINE_PORT."
+            f"Port {port} is in use: stop the program that listens there, or set STRANDLINE_PORT."
         ) from error
     return listener
 
 
 def _load_secrets(directory: Path) -> dict[str, str]:
-    """This directory's own secrets, made once; readable by its owner alone."""
+    """This directory's own secrets, created once; readable only by its owner."""
     file = directory / _SECRETS
     if not file.exists():
         names = ("key_secret", "owner_password", "app_password")
@@ -286,9 +289,7 @@ def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None
     with psycopg.connect(owner_url, autocommit=True) as owner:
         migrate(owner)
     with psycopg.connect(postgres.dsn(_DATABASE)) as administrator:
-        for (
-            release_leases
-        ) in _RELEASE_LEASES:  # whoever held them ended with the service's last run
+        for release_leases in _RELEASE_LEASES:  # their holders ended with the service's last run
             administrator.execute(release_leases)
 
 
@@ -300,7 +301,7 @@ def _configure(
         "STRANDLINE_BUCKET": aws.bucket,
         "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
         "STRANDLINE_JOB_QUEUE_URL": aws.job_queue_url,
-        # Nobody wants to wait five minutes here.
+        # Five minutes would be too long a wait on one machine.
         "STRANDLINE_SWEEP_SECONDS": os.environ.get("STRANDLINE_SWEEP_SECONDS") or _SWEEP_SECONDS,
         "STRANDLINE_STATE_MACHINE": machine.arn,
         "STRANDLINE_SCHEDULE_GROUP": GROUP,
@@ -317,7 +318,8 @@ def _configure(
 def _load_handler(
     stack: ExitStack, fn: FunctionSpec, warnings: Sequence[str], clock: Clock
 ) -> Handler:
-    """A function's real handler, its connections closed and its model loaded where it has one."""
+    """A function's real handler; its database connections are closed at the end, and its model is
+    loaded in the background."""
     module = importlib.import_module(f"functions.{fn.name}.handler")
     if "database" not in fn.needs:
         vars(module)["scheduler"] = RunScheduler(clock)
@@ -352,7 +354,7 @@ def _serve_http(
     thread.start()
 
     def stop() -> None:
-        # A request that is broken off is no fault, and none that its traceback would explain.
+        # A request that is cut off is not a fault, and a traceback would not explain it.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         server.should_exit = True
         thread.join(10)

@@ -1,4 +1,4 @@
-"""What EventBridge Scheduler does beside keeping schedules, which moto does: it starts them."""
+"""Fires EventBridge Scheduler's schedules, which moto stores but does not run."""
 
 import logging
 import re
@@ -27,9 +27,8 @@ _DAILY = re.compile(r"cron\((\d+) (\d+) \* \* \? \*\)")
 
 
 class LocalScheduler:
-    """Starts the state machine that a schedule of GROUP names, at its time by `clock`: once where
-    that is `at(…)`, daily where it is `cron(M H * * ? *)`, both in UTC. Needs a `LocalAws`.
-    """
+    """Starts the state machine of each schedule in GROUP when `clock` reaches its time: once for
+    `at(…)`, daily for `cron(M H * * ? *)`, both in UTC. Needs a `LocalAws`."""
 
     def __init__(self, clock: Clock = utc_now) -> None:
         self._clock = clock
@@ -41,11 +40,11 @@ class LocalScheduler:
         self._scheduler.create_schedule_group(Name=GROUP)
 
     def start(self) -> None:
-        """Begin; once per object."""
+        """Start the loop; once per object."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Stop the loop; nothing more is started."""
         self._stopping.set()
         self._thread.join()
         self._scheduler.close()
@@ -59,7 +58,7 @@ class LocalScheduler:
                 logger.exception("the scheduler does not answer")
 
     def fire_due(self) -> None:
-        """Start what has come due since the last look."""
+        """Start what has become due since the last call."""
         last_check, now = self._last_check, self._clock()
         for summary in self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]:
             schedule = self._scheduler.get_schedule(GroupName=GROUP, Name=summary["Name"])
@@ -77,20 +76,21 @@ class LocalScheduler:
 
 
 def next_fire_time(schedule: dict[str, Any], after: datetime) -> datetime:
-    """When a schedule fires next after this moment; one whose only time was missed, at once."""
+    """The next time of a schedule after `after`; a one-time schedule that was missed fires at
+    once."""
     expression = schedule["ScheduleExpression"]
     if once_match := _ONCE.fullmatch(expression):
         at = datetime.fromisoformat(once_match[1]).replace(tzinfo=UTC)
         return max(at, after + timedelta(microseconds=1))
     daily_match = _DAILY.fullmatch(expression)
-    assert daily_match is not None, f"no schedule of ours: {expression}"
+    assert daily_match is not None, f"not a schedule in a form that Strandline uses: {expression}"
     minute, hour = (int(part) for part in daily_match.groups())
     today = after.astimezone(UTC).replace(hour=hour, minute=minute, second=0, microsecond=0)
     return today if today > after else today + timedelta(days=1)
 
 
 def create_daily_schedule(name: str, expression: str, machine: str, run_input: str) -> None:
-    """Have the machine started with this input, daily: as the stack does."""
+    """Start the machine with this input daily, as the deployed stack does."""
     with closing(client("scheduler")) as scheduler:
         scheduler.create_schedule(
             Name=name,

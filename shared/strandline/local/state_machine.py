@@ -1,6 +1,5 @@
-"""The jobs' state machine on one machine: the definition that is deployed, run by moto's
-interpreter, which calls our handlers where AWS would call Lambda.
-"""
+"""The jobs' state machine on one machine: the deployed definition, run by moto's interpreter, which
+calls the handlers where AWS would invoke Lambda."""
 
 import json
 import logging
@@ -23,28 +22,29 @@ from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaC
 logger = logging.getLogger(__name__)
 
 PREFIX = "strandline-"
-"""Of functions' names, as a template gives them."""
+"""The prefix of functions' names in the template."""
 _FUNCTION_SECONDS = 900.0
 _MAX_EXECUTIONS = 50
-"""Executions that moto remembers: it would keep all of them, histories included."""
+"""The most executions that moto remembers: by default it keeps all of them, with their
+histories."""
 _WAIT = re.compile(r'"IntervalSeconds": \d+')
 _NO_WAIT = '"IntervalSeconds": 1, "MaxDelaySeconds": 1'
-"""In a test nobody makes room meanwhile for whoever runs again."""
+"""For tests: retries wait a second, because nothing frees resources meanwhile."""
 _END_SECONDS = 5.0
-"""How long a stop waits for runs under way."""
-# moto's class without types: its `invoke` is lent to our handlers while a machine runs.
+"""Seconds that a stop waits for runs under way."""
+# moto's class has no types; its `invoke` is replaced while a machine runs, to call the handlers.
 _LAMBDA: Any = LambdaBackend
 
 
 class StateMachine:
-    """The machine that runs every job, in a `LocalAws` that is up; a context manager.
+    """The machine that runs every job, in a running `LocalAws`; a context manager.
 
-    While it runs, whoever invokes a Lambda in this process invokes what it was told to `serve`.
+    While it runs, invoking a Lambda in this process calls the handlers passed to `serve`.
     """
 
     def __init__(self, definition: Path, bucket: str, *, fast_retries: bool = False) -> None:
-        """`fast_retries` is for tests: what is tried again waits a second, not minutes. Otherwise
-        the definition is the template's, byte for byte once its names are filled in."""
+        """`fast_retries` is for tests: a retry waits a second, not minutes. Otherwise the
+        definition is the template's, byte for byte, with its names filled in."""
         self.arn = ""
         self._definition = definition.read_text()
         for name, value in {"Bucket": bucket, "FunctionPrefix": PREFIX}.items():
@@ -55,7 +55,7 @@ class StateMachine:
         self._original_invoke = _LAMBDA.invoke
 
     def __enter__(self) -> Self:
-        # It tells every failed step in its own inner words; the handlers' lines are ours.
+        # moto logs every failed step in its own terms; the handlers log failures themselves.
         logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
         _LAMBDA.invoke = self._make_invoke()
@@ -80,11 +80,11 @@ class StateMachine:
         default_user_config["stepfunctions"] = {"execute_state_machine": False}
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """The jobs' functions, by name."""
+        """Add the jobs' functions, by name."""
         self._handlers |= handlers
 
     def start(self, job: str, tenant: str | None = None) -> str:
-        """Start a run of a job, everywhere or in one tenant; gives the execution's ARN."""
+        """Start a run of a job, in all tenants or in one. Returns the execution's ARN."""
         run_input = {"job": job} | ({"tenant": tenant} if tenant else {})
         with closing(client("stepfunctions")) as states:
             response = states.start_execution(
@@ -94,12 +94,12 @@ class StateMachine:
         return response["executionArn"]
 
     def state(self, execution: str) -> Mapping[str, Any]:
-        """What AWS tells of an execution: its `status`, and its `output` once it has one."""
+        """AWS's description of an execution: its `status`, and its `output` once it has one."""
         with closing(client("stepfunctions")) as states:
             return states.describe_execution(executionArn=execution)
 
     def wait(self, execution: str, seconds: float) -> Mapping[str, Any]:
-        """The same, once the execution has ended, or as it is after so many seconds."""
+        """The description once the execution has ended, or as it is after so many seconds."""
         deadline = time.monotonic() + seconds
         while (state := self.state(execution))["status"] == "RUNNING":
             if time.monotonic() > deadline:
@@ -108,7 +108,7 @@ class StateMachine:
         return state
 
     def wait_for_runs(self) -> None:
-        """Wait a little for runs under way to end."""
+        """Wait a few seconds for runs under way to end."""
         deadline = time.monotonic() + _END_SECONDS
         while self._has_running() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -123,7 +123,7 @@ class StateMachine:
         )
 
     def _forget_finished(self) -> None:
-        """Let moto forget executions that ended, but for the last."""
+        """Make moto forget executions that ended, except for the latest."""
         for machine in stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines:
             finished = [
                 execution for execution in machine.executions if execution.status != "RUNNING"
@@ -142,14 +142,15 @@ class StateMachine:
             _headers: object,
             response_headers: dict[str, Any],
         ) -> bytes:
-            """As Lambda answers: a function's result, or that it failed and by which error."""
+            """Answer as Lambda does: a function's result, or the type of the error that it failed
+            with."""
             name = function_name.rpartition(":")[2].removeprefix(PREFIX)
             try:
                 answer = handlers[name](
                     json.loads(body or "{}"), LambdaContext(name, _FUNCTION_SECONDS)
                 )
             except Exception as error:
-                # Not the error's own words: a database's may quote a row.
+                # Without the error's message: a database's may quote a row.
                 kind = type(error).__name__
                 logger.warning("%s failed: %s", name, kind)
                 response_headers["x-amz-function-error"] = "Unhandled"

@@ -1,5 +1,5 @@
-"""HTTPS on one machine: whose certificates are shown, and the peer's told to the handlers as API
-Gateway tells it."""
+"""HTTPS on one machine: the server's certificates, and the client's certificate passed to the
+handlers as API Gateway passes it."""
 
 import asyncio
 import os
@@ -18,31 +18,32 @@ from strandline.errors import Misconfigured, StateConflict
 from strandline.tenants.store_audit import AuditContext
 
 PEER = "client_certificate"
-"""Where a request's ASGI state holds the certificate that its connection's peer proved, as DER."""
+"""The key in a request's ASGI state of the client certificate that the handshake verified, as
+DER."""
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """What the server shows, and whom it believes."""
+    """The certificate files of the server."""
 
     certificate: Path
     key: Path
     authority: Path | None = None
-    """Who issues client certificates; None asks for none."""
+    """The authority of client certificates; None requests none."""
     client: Path | None = None
     client_key: Path | None = None
-    """A client certificate issued here; `authority` issued the server's as well then."""
+    """A client certificate issued here, by `authority`, which then issued the server's as well."""
 
     def client_context(self) -> ssl.SSLContext:
-        """For this machine's own tools: trusts the server, shows the client certificate."""
+        """For this machine's own tools: trusts the server, sends the client certificate."""
         context = ssl.create_default_context(cafile=self.authority if self.client else None)
         if self.client and self.client_key:
             context.load_cert_chain(self.client, self.client_key)
         return context
 
     def uvicorn_options(self) -> dict[str, Any]:
-        """What uvicorn is told. A certificate may be left out, where a key is a way in too; one of
-        another authority ends the handshake."""
+        """uvicorn's options for TLS. A client certificate is optional, because a key can
+        authenticate too; one of another authority ends the handshake."""
         cert_reqs = ssl.CERT_OPTIONAL if self.authority else ssl.CERT_NONE
         return {
             "ssl_certfile": self.certificate,
@@ -53,8 +54,8 @@ class TlsFiles:
 
 
 def load_tls_files(directory: Path) -> TlsFiles | None:
-    """What STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 an authority of
-    this directory's own; None serves plain HTTP. Raises Misconfigured."""
+    """The files that STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 those
+    of a local authority in `directory`; None serves plain HTTP. Raises Misconfigured."""
     values = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]
     paths = [Path(name) if name else None for name in values]
     missing = [str(path) for path in paths if path and not path.is_file()]
@@ -64,16 +65,19 @@ def load_tls_files(directory: Path) -> TlsFiles | None:
     if certificate and key:
         return TlsFiles(certificate, key, authority)
     if any(paths):
-        raise Misconfigured("STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY go together.")
+        raise Misconfigured(
+            "Set STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY together; "
+            "STRANDLINE_TLS_CLIENT_CA needs both."
+        )
     is_enabled = os.environ.get("STRANDLINE_TLS", "").lower() in ("1", "true", "yes", "on")
     return _issue_certificates(directory / "tls") if is_enabled else None
 
 
 def _issue_certificates(directory: Path) -> TlsFiles:
-    """Certificates of an authority that is made once, and whose key is forgotten at once."""
+    """Certificates of an authority that is created once; its key is not stored."""
     files = TlsFiles(*(directory / name for name in ("server.pem", "server.key", "authority.pem")))
     client, client_key = directory / "client.pem", directory / "client.key"
-    if not client_key.exists():  # the last that is written
+    if not client_key.exists():  # written last
         import trustme
 
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -92,7 +96,7 @@ def _issue_certificates(directory: Path) -> TlsFiles:
 
 
 def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
-    """Let the client certificate that was issued here stand for the asker's tenant."""
+    """Register the client certificate that was issued here for the caller's tenant."""
     if tls is None or tls.client is None:
         return
     info = x509_names.read_certificate(tls.client.read_text())
@@ -106,11 +110,11 @@ def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
             label="made by make run",
         )
     except StateConflict:
-        return  # by the last start
+        return  # registered at an earlier start
 
 
 def to_client_cert(der: bytes) -> dict[str, Any]:
-    """A certificate as `requestContext.identity.clientCert` has it."""
+    """A certificate in the form of `requestContext.identity.clientCert`."""
     from cryptography.x509 import load_der_x509_certificate
 
     certificate, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
@@ -135,11 +139,11 @@ def _format_time(moment: datetime) -> str:
 
 
 class PeerCertificateProtocol(H11Protocol):
-    """uvicorn's protocol, which puts the peer's certificate into the state of each request. A
-    certificate is there only if the handshake verified it."""
+    """uvicorn's protocol, with the client's certificate in the state of each request. Only a
+    certificate that the handshake verified is there."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A connection, its handshake done."""
+        """Called when the handshake is done."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         peer = tls.getpeercert(binary_form=True) if tls is not None else None

@@ -1,4 +1,5 @@
-"""Limits per tenant: leased from the database in slices, spent here without asking anybody."""
+"""Limits per tenant. Units are leased from the database in slices, and spent here without a
+query."""
 
 import math
 import threading
@@ -13,22 +14,23 @@ from strandline.tenants import store_quotas
 from strandline.tenants.store_quotas import Quota
 
 _SLICE_TTL_SECONDS = 60.0
-"""Units not spent after this long are given up; a changed limit holds everywhere by then. The
-database counts on it (`recent_period`)."""
+"""Seconds. Units of a slice that are not spent by then are lost, and a changed limit is in force
+everywhere by then. The database relies on this value (`recent_period`)."""
 _MAX_SLICES = 30_000
 
 
 @dataclass
 class _LocalBalance:
-    """What this process holds of one tenant's quota."""
+    """This process's share of one tenant's quota."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     units: int = 0
     expires_at: float = 0.0
     refused_units: int = 0
-    """So many units were refused,"""
+    """The number of units that was refused last,"""
     refused_until: float = 0.0
-    """and until then nobody needs to ask again for as many. Both times in time.monotonic()."""
+    """and until when a request for as many is refused without a query. Both times are in
+    time.monotonic() seconds."""
     limit: int = 0
     at_once: int = 0
 
@@ -39,18 +41,18 @@ class _LocalBalance:
         return self.units
 
     def is_refused(self, units: int) -> bool:
-        """The answer is known from before."""
+        """Whether a recent refusal answers this request too."""
         return units >= self.refused_units and time.monotonic() < self.refused_until
 
 
 class QuotaManager:
-    """What tenants may use: spends from slices that are leased from the database. Shared by
-    threads, one to a process.
+    """Spends tenants' quotas from slices that are leased from the database. Safe for threads; one
+    per process.
 
-    What is leased over all processes never passes limit x time + burst (see `lease_quota` in the
-    migrations), and a process holds at most one slice unspent, beside what its last requests gave
-    back: limits are exact within one slice for each process. Only who runs out of a slice pays a
-    round trip. A refusal is remembered until its time, so that a flood costs no connection.
+    The units leased by all processes never exceed limit x time + burst (see `lease_quota` in the
+    migrations). A process holds at most one slice unspent, plus what its last requests returned:
+    limits are exact within one slice per process. Only a request that uses up a slice pays a round
+    trip. A refusal is remembered until its time, so that a flood of requests costs no connection.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
@@ -62,17 +64,15 @@ class QuotaManager:
         """The limits of a tenant for which no operator set any."""
         self.burst_seconds = settings.tenant_burst_seconds
         self.model_usd_per_month = settings.llm_usd_per_month
-        """The budget for language models of a tenant for which no operator set any; None is no
-        limit. It is spent by `metering`."""
+        """The budget for language models of a tenant for which no operator set one, in USD a month;
+        None is no limit. `llm.budget` spends it."""
         self._database = database
         self._balances: dict[tuple[str, Quota], _LocalBalance] = {}
         self._lock = threading.Lock()
 
     def spend(self, tenant: str, quota: Quota, units: int, deadline: float | None = None) -> None:
-        """Use `units` of a tenant's quota, all or none; outside of any transaction.
-
-        Raises QuotaExceeded, TooLarge for more than the quota ever gives at once, Unavailable.
-        """
+        """Spend `units` of a tenant's quota, all or none; call it outside of any transaction.
+        Raises QuotaExceeded; TooLarge for more than the quota ever grants at once; Unavailable."""
         if units <= 0:
             return
         balance = self._balance_of(tenant, quota)
@@ -80,7 +80,7 @@ class QuotaManager:
         try:
             available = (
                 balance.remaining_units()
-            )  # once: what lapses from here on is spent all the same
+            )  # once: units that expire after this check are spent nonetheless
             need = units - available
             if need > 0 and not balance.is_refused(need):
                 available += self._lease(balance, tenant, quota, need, deadline)
@@ -91,8 +91,8 @@ class QuotaManager:
             balance.lock.release()
 
     def refund(self, tenant: str, quota: Quota, units: int) -> None:
-        """Return units of a spend that came to nothing. Where their slice has lapsed they are
-        lost: a rate grows again, and a level is counted anew."""
+        """Return the units of a spend whose work was not done. If their slice has expired they are
+        lost, which is harmless: a rate refills, and a level is recounted."""
         balance = self._balance_of(tenant, quota)
         with balance.lock:
             if time.monotonic() < balance.expires_at:
@@ -115,9 +115,7 @@ class QuotaManager:
             grant = store_quotas.lease_units(
                 access, quota, need, self.defaults[quota], self.burst_seconds
             )
-        except (
-            OutcomeUnknown
-        ) as error:  # whatever became of the lease, nothing of the request was stored
+        except OutcomeUnknown as error:  # whatever became of the lease, the request stored nothing
             raise Unavailable from error
         balance.limit, balance.at_once = grant.limit, grant.at_once
         if grant.granted:
@@ -131,7 +129,7 @@ class QuotaManager:
 
 
 def _acquire(lock: threading.Lock, deadline: float | None) -> None:
-    """One thread leases, the others wait for its slice: no longer than they may."""
+    """One thread leases, the others wait for its slice, until `deadline` at the latest."""
     timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
     if not lock.acquire(timeout=timeout):
         raise Unavailable

@@ -1,21 +1,22 @@
-"""Count what a tenant stores, so that the level of its quota is the truth again."""
+"""Counts what a tenant stores, and corrects the level of its storage quota."""
 
 from strandline.db.database import Connection, TenantDb
 from strandline.tenants import store_quotas
 
 INTERVAL_SECONDS = 600
-"""A tenant that stores is counted this often at most."""
+"""A tenant is counted at most this often, and only if its storage changed."""
 _MAX_TENANTS = 100
-"""Counted in a sweep at most, longest ago first."""
+"""Tenants counted per sweep at most; those counted longest ago come first."""
 
 
 def list_due_tenants(connection: Connection) -> list[str]:
-    """The tenants whose turn it is."""
+    """The tenants that are due for a count."""
     return store_quotas.list_tenants_to_recount(connection, INTERVAL_SECONDS, _MAX_TENANTS)
 
 
 def recount_usage(access: TenantDb) -> int:
-    """Count for the asker's tenant, if it is its turn: a sum over its scopes. Gives 1 if it was."""
+    """Recount the caller's tenant if it is due: a sum over its scopes. Returns 1 if it was counted,
+    else 0."""
     if not store_quotas.is_recount_due(access, INTERVAL_SECONDS):
         return 0
     with access.transaction():

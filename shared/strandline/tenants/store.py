@@ -1,5 +1,5 @@
-"""Which tenants have something due, asked by whoever sweeps before any tenant is known; and what
-a tenant tunes."""
+"""Which tenants have work due, for sweeps, which run before any tenant is known; and a tenant's own
+thresholds."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ class _TenantId:
 def list_tenant_ids(
     connection: Connection, statement: LiteralString, params: Sequence[object]
 ) -> list[str]:
-    """The tenants that a statement names, which gives their ids and nothing else about them."""
+    """The tenants that a statement returns. It returns their ids and nothing else about them."""
     with translate_errors(), connection.cursor(row_factory=class_row(_TenantId)) as cursor:
         return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]
 
@@ -31,8 +31,8 @@ class _TuningRow:
 
 
 def read_overrides(access: TenantDb) -> dict[str, Any]:
-    """What is set for the asker's tenant: thresholds by name, only those that differ from the
-    deployment's. Empty also where there is no such tenant."""
+    """The caller's tenant's own thresholds by name: only those that differ from the deployment's.
+    Empty also if the tenant does not exist."""
     rows = access.fetch(
         _TuningRow, "select tuning from tenants where tenant_id = current_tenant()", {}
     )
@@ -40,14 +40,14 @@ def read_overrides(access: TenantDb) -> dict[str, Any]:
 
 
 def read_tuning(access: TenantDb, deployment: Tuning) -> Tuning:
-    """The thresholds that hold for the asker's tenant: the deployment's (`settings().tuning`), but
-    for what is set for it."""
+    """The thresholds in force for the caller's tenant: the deployment's (`get_settings().tuning`)
+    with the tenant's own."""
     return deployment.with_overrides(read_overrides(access))
 
 
 def set_overrides(access: TenantDb, overrides: Mapping[str, object]) -> None:
-    """Set all of the asker's tenant's own thresholds; inside of `transaction`. They were checked:
-    see `Tuning`."""
+    """Replace all of the caller's tenant's own thresholds; needs a `transaction`. The caller has
+    validated them: see `Tuning`."""
     access.execute(
         "update tenants set tuning = %(tuning)s::jsonb where tenant_id = current_tenant()",
         {"tuning": json.dumps(overrides)},

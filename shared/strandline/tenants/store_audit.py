@@ -1,4 +1,4 @@
-"""The audit trail: rows are added and read, and by the application never changed."""
+"""The audit trail. The application adds and reads rows, and never changes them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,13 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class AuditContext:
-    """What somebody with a right over a tenant does: who, and how it was asked for."""
+    """Who acts on a tenant with elevated rights, and through which route."""
 
     route: str
-    """The operation as the routes name it; of the console its command."""
+    """The operation as the routes name it; at the console, its command."""
     tenant: str | None = None
-    """The credential's tenant; None at the console, which the deployment's own secrets open."""
+    """The credential's tenant; None at the console, which works with the deployment's own
+    secrets."""
     key_id: str | None = None
     user: str | None = None
     request_id: str = ""
@@ -39,9 +40,12 @@ def add_entry(
     *,
     outcome: str = "done",
 ) -> None:
-    """A row in the trail of the asker's tenant: by itself, or in the transaction of what it tells.
-    `target` holds ids alone, `details` what was made or changed, as JSON: rights, a user, moments,
-    numbers; no words, nothing secret. `outcome` is `done`, or an error's code."""
+    """Add a row to the trail of the caller's tenant: in a transaction of its own, or in that of the
+    change it describes.
+
+    `target` holds only ids. `details` holds what was created or changed, as JSON: rights, a user,
+    times, numbers; no free text and no secret. `outcome` is `done`, or an error's code.
+    """
     access.fetch(
         _AuditId,
         """
@@ -84,8 +88,8 @@ class AuditRow:
 
 
 def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[AuditRow]:
-    """The trail of the asker's tenant, newest first; further pages see the snapshot of the
-    first."""
+    """The trail of the caller's tenant, newest first; further pages read the first page's
+    snapshot."""
     return access.fetch(
         AuditRow,
         """

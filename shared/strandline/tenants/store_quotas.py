@@ -1,4 +1,4 @@
-"""Quotas: what operators allow a tenant, what is leased of it, and what is really there."""
+"""Quotas: the limits that operators set, the units leased, and the actual usage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ type Quota = Literal["requests", "appends", "stored_bytes"]
 
 @dataclass(frozen=True)
 class Limits:
-    """An operator's word about one tenant. None is the deployment's default, 0 allows nothing."""
+    """The limits that an operator set for one tenant. None is the deployment's default, 0 allows
+    nothing."""
 
     requests_per_minute: int | None = None
     appends_per_minute: int | None = None
@@ -22,7 +23,7 @@ class Limits:
 
 
 def read_limits(access: TenantDb) -> Limits | None:
-    """The limits set for the asker's tenant; None where there is no such tenant."""
+    """The limits set for the caller's tenant; None if the tenant does not exist."""
     rows = access.fetch(
         Limits,
         "select requests_per_minute, appends_per_minute, stored_bytes_limit as stored_bytes,"
@@ -34,9 +35,9 @@ def read_limits(access: TenantDb) -> Limits | None:
 
 
 def set_limits(access: TenantDb, limits: Limits) -> bool:
-    """Set all limits of the asker's tenant, which hold everywhere after a minute; inside of
-    `transaction`. Says whether there is such a tenant. Each is None or from 0, rates and USD up to
-    10^9."""
+    """Set all limits of the caller's tenant; they are in force everywhere after a minute. Needs a
+    `transaction`. False if the tenant does not exist. Each is None or at least 0; rates and USD are
+    at most 10^9."""
     return (
         access.execute(
             "update tenants set requests_per_minute = %(requests_per_minute)s,"
@@ -51,22 +52,23 @@ def set_limits(access: TenantDb, limits: Limits) -> bool:
 
 @dataclass(frozen=True)
 class QuotaLease:
-    """What a lease gave."""
+    """The result of a lease."""
 
     granted: int
-    """Units; 0 when there are not as many as were needed."""
+    """Units; 0 when fewer are available than were needed."""
     limit: int
     at_once: int
-    """What the limit gives to who has used nothing for a while: more is never granted."""
+    """The most that the limit grants at once, after a while without use."""
     retry_after: float
-    """Seconds until it is worth to ask again; 0 when units were granted."""
+    """Seconds after which another try can succeed; 0 when units were granted."""
 
 
 def lease_units(
     access: TenantDb, quota: Quota, units: int, default: int, burst_seconds: float
 ) -> QuotaLease:
-    """Lease `units` units of the asker's tenant or up to a slice, or none. A transaction of its own
-    in one round trip, which waits for no disk: outside of any other."""
+    """Lease at least `units` of the caller's tenant's quota, up to a slice, or nothing. Runs in a
+    transaction of its own, in one round trip that waits for no disk: call it outside of any
+    other."""
     (result,) = access.fetch(
         QuotaLease,
         "select * from lease_quota(%(quota)s, %(need)s, %(default)s, %(burst)s::numeric)",
@@ -77,17 +79,17 @@ def lease_units(
 
 @dataclass(frozen=True)
 class QuotaUsage:
-    """How much of a quota is used now."""
+    """The current usage of a quota."""
 
     quota: Quota
     limit: int
     at_once: int
     taken: int
-    """Of `at_once`: used, or leased to be used."""
+    """Of `at_once`: units that are used, or leased to be used."""
     refill_seconds: float
-    """Of a rate: until all of it is free again, if nothing more is used."""
+    """For a rate: seconds until all of it is free again, if nothing more is used."""
     leased: int
-    """Units since ever: as many as were used, and what lapsed."""
+    """Units leased since the beginning: those that were used, and those that expired unused."""
     measured: int | None
     measured_scopes: int | None
     measured_events: int | None
@@ -97,7 +99,7 @@ class QuotaUsage:
 def read_usage(
     access: TenantDb, defaults: Mapping[Quota, int], burst_seconds: float
 ) -> list[QuotaUsage]:
-    """The quotas of the asker's tenant, in the order of `defaults`."""
+    """The quotas of the caller's tenant, in the order of `defaults`."""
     rows = access.fetch(
         QuotaUsage,
         """
@@ -141,7 +143,7 @@ class _QuotaName:
 
 
 def is_recount_due(access: TenantDb, seconds: int) -> bool:
-    """Whether the asker's tenant is one of these."""
+    """Whether the caller's tenant is one of `list_tenants_to_recount`."""
     return bool(
         access.fetch(
             _QuotaName,
@@ -160,15 +162,16 @@ def is_recount_due(access: TenantDb, seconds: int) -> bool:
 
 
 def recount_usage(access: TenantDb) -> None:
-    """Count what the asker's tenant stores, and set the level of its quota to that and to what
-    instances may still hold; inside of `transaction`. Counts first and locks the row then, so that
-    no lease waits for the counting; what was leased meanwhile is among the recent units.
+    """Count what the caller's tenant stores, and set the level of its quota to that sum plus what
+    instances may still hold; needs a `transaction`. It counts first and locks the row afterwards,
+    so that no lease waits for the count; units leased meanwhile are among the recent units.
 
-    What may be held is no more than the recent units, and no more than the level has beyond the
-    truth: each unit was added to it when leased. The smaller one counts, so the level never rises
-    by counting, and is never below what is stored and held. It is above that by what lapsed or was
-    removed, but for no more than was leased in the last 3 to 6 minutes. A level below the truth
-    (data older than its quota, leases lost in a crash) says nothing: all recent units count then.
+    What instances may hold is at most the recent units, and at most the level's excess over the
+    counted sum, because each unit was added to the level when it was leased. The smaller of the two
+    is used. So a count never raises the level, and the level is never below what is stored and
+    held. It exceeds that by units that expired or were removed, but by no more than was leased in
+    the last 3 to 6 minutes. A level below the counted sum (data older than its quota, leases lost
+    in a crash) tells nothing, so all recent units are added then.
     """
     access.execute(
         """

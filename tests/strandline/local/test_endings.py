@@ -410,7 +410,7 @@ def test_ctrl_c_ends_the_set_up_too(
 def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path) -> None:
     with run_local_service(fresh, 0) as service:
         first = service.key
-        assert "made just now" in service.key_notice
+        assert "created just now" in service.key_notice
         file = admin_key_file(service.directory)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         listed = call(service.url, first, "/api/v1/usage")
@@ -428,7 +428,7 @@ def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path)
         assert append(service, "by the new one")
     file.write_text("strandline_of_another_directory")
     with run_local_service(fresh, 0) as service:
-        assert "not one of this data directory" in service.key_notice
+        assert "not from this data directory" in service.key_notice
         assert append(service, "by the newest")
 
 
