@@ -1,9 +1,9 @@
-"""Whether a message goes on with a topic, told from its words and time, from who said what before,
-and from what came next.
+"""Decides whether a message continues a topic: by its words and time, by who said what before, and
+by what came next.
 
-A logistic score of 33 cues. Weights and bias are in weights.json. They were fitted to conversations
-that people have marked (`make twin` fits them anew, and tries those of all but one on that one;
-docs/chains.md has the figures), and rounded.
+The decision is a logistic score of 33 cues. Weights and bias are in weights.json. They were fitted
+to conversations that people have marked, and rounded. `make fit-heuristic` fits them anew, and also
+fits them to all conversations but one and tests them on that one; docs/chains.md has the figures.
 """
 
 import functools
