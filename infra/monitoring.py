@@ -49,7 +49,7 @@ class MonitoredResources:
     api: Mapping[str, str]
     """Dimensions of the API's metrics."""
     queues: Mapping[str, tuple[sqs.IQueue, sqs.IQueue]]
-    """By name ("work_queue"): the queue and its dead letters."""
+    """By name ("work-queue"): the queue and its dead-letter queue."""
     cluster: rds.IDatabaseCluster
     machine: str
     """ARN of the state machine."""
@@ -196,9 +196,10 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
     oldest = settings.alarms.unembedded_seconds
     for name, (queue, dead_letters) in resources.queues.items():
         message_count = _sqs_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
-        yield AlarmSpec(f"dead-{name}", f"Messages of {name} were given up.", message_count, 1)
+        says = f"The {name} has dead letters: messages that failed too often."
+        yield AlarmSpec(f"{name}-dead-letters", says, message_count, 1)
         age = _sqs_metric(queue, "ApproximateAgeOfOldestMessage")
-        yield AlarmSpec(f"waiting-{name}", f"A message of {name} waits too long.", age, oldest)
+        yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
 
 
 def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:

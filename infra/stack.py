@@ -63,8 +63,8 @@ def _monitored_resources(api: Api, parts: StackParts, prefix: str) -> MonitoredR
     return MonitoredResources(
         api=api.dimensions,
         queues={
-            "work_queue": (storage.work_queue, storage.work_dead_letters),
-            "job_queue": (storage.job_queue, storage.job_dead_letters),
+            "work-queue": (storage.work_queue, storage.work_dead_letters),
+            "job-queue": (storage.job_queue, storage.job_dead_letters),
         },
         cluster=parts.database.cluster,
         machine=jobs.arn,
