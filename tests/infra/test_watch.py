@@ -99,7 +99,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
             "PROVIDER": "openai",
             "BASE_URL": provider.url,
             "MODEL": "tiny",
-            "FAILURES": "1",
+            "BREAKER_FAILURES": "1",
             "USD_PER_MILLION_IN": "10",
         }.items():
             monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
