@@ -151,7 +151,8 @@ def _make_domain(into: Path) -> None:
 
 
 def _install(arch: Arch, name: Layer, into: Path) -> None:
-    """Install the packages of the layer's lock from wheels, without unused files."""
+    """Install the packages of the layer's lock from the platform's wheels, without what is not
+    run."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write("\n".join(_select_packages(name).values()))
         requirements.flush()

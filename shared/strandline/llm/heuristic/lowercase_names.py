@@ -117,7 +117,8 @@ class _LowerCaseNames:
         return " ".join(name)
 
     def _is_genitive(self, word: str, next_word: str) -> bool:
-        """Whether the last s is a genitive or short for "is": nunos key, nunos 22."""
+        """Whether the last s is a genitive or short for "is": nunos key, nunos new key, nunos
+        22."""
         owner = word.removesuffix("s")
         if owner != word and (owner in self._speakers or owner in self._capital_words):
             return True
