@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import secrets
@@ -31,9 +31,15 @@ class lazy_property[Value](functools.cached_property[Value]):
 
     _lock = threading.RLock()
 
-    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Value: ...
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | Value:
         with self._lock:
-            return super().__get__(instance, owner)
+            return cast("Self | Value", super().__get__(instance, owner))
 
 
 class Resources:
@@ -80,7 +86,7 @@ class Resources:
     def _request_sweep(self) -> bool:
         """Have a sweep begin soon; gives whether somebody was told."""
         now = self.clock()
-        return self.job_queue.wish("sweeper", now, now)
+        return self.job_queue.request_run("sweeper", now, now)
 
     @lazy_property
     def job_queue(self) -> JobQueue:

@@ -302,7 +302,7 @@ def test_a_route_that_forgets_the_view_is_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def careless(request: Request) -> Response:
-        access = request.resources.database.access(Caller("acme", ()), request.deadline)
+        access = request.resources.database.connect_as(Caller("acme", ()), request.deadline)
         return json_response(log_read.get_event(access, request.path_id("event_id")))
 
     name = "GET /api/v1/events/{event_id}"

@@ -481,7 +481,7 @@ def test_messages_and_dead_messages_hold_ids_only(
     )
     with closing(client("sqs")) as sqs, monkeypatch.context() as patch:
         poller.start()
-        while "scopes put off" not in hunt.log.getvalue() and time.monotonic() < until:
+        while "scopes postponed" not in hunt.log.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
         away = Database("postgresql://strandline_app@127.0.0.1:1/none")
         patch.setitem(service_of("worker").__dict__, "database", away)

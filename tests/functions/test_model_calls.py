@@ -46,8 +46,8 @@ def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int]
     def ask(tenant: str, times: int) -> list[Any]:
         task = TaskContext(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
         said = [PromptEvent(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
-        fell = [service.llm.topic(task, said).fell_back for _ in range(times)]
-        service.llm.flush(service.database.access(Caller.background(tenant)))
+        fell = [service.llm.topic(task, said).fallback_reason for _ in range(times)]
+        service.llm.write_calls(service.database.connect_as(Caller.background(tenant)))
         return fell
 
     yield ask

@@ -137,7 +137,7 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     asked = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
     call(stage.local_service, "/api/v1/recall", asked)
     service: Resources = importlib.import_module("functions.sweeper.handler").resources
-    access = service.database.access(Caller.background("local"))
+    access = service.database.connect_as(Caller.background("local"))
     llm_store.lease_calls(
         access, "m", "s", max_calls=1, limit=1, failures=1, may_probe=True, probe_seconds=1
     )

@@ -173,7 +173,7 @@ def test_a_model_is_never_asked_inside_a_transaction(
     database: Database, provider: ModelServer, reasoner: LlmTasks
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
-    with access.transaction(), pytest.raises(AssertionError, match="never asked inside"):
+    with access.transaction(), pytest.raises(AssertionError, match="never called inside"):
         reasoner.topic(task(), TALK)
     assert provider.requests == []
 

@@ -108,8 +108,8 @@ def test_the_thresholds_belong_to_going_on() -> None:
         (lane(turn(1, 0)), turn(2, 90), TopicVerdict.BREAK),
         (lane(turn(1, 0)), turn(2), TopicVerdict.WAIT),
         (lane(turn(1)), turn(2, 0), TopicVerdict.WAIT),
-        (lane(turn(1)), turn(2, 90, given_up=True), TopicVerdict.BLIND),
-        (lane(turn(1, given_up=True)), turn(2), TopicVerdict.BLIND),
+        (lane(turn(1)), turn(2, 90, is_given_up=True), TopicVerdict.BLIND),
+        (lane(turn(1, is_given_up=True)), turn(2), TopicVerdict.BLIND),
         (
             lane(turn(1, 0, flows=frozenset({"workflow_id=7", "execution_id=1"}))),
             turn(2, 180, flows=frozenset({"workflow_id=7"})),

@@ -12,7 +12,7 @@ from strandline.schemas import ListQuery
 def get_usage(request: Request) -> Response:
     """What the tenant uses of each quota, now: for admins, and credentials bound to no user."""
     require_tenant_wide(request.principal)
-    access = request.resources.database.access(
+    access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
     return json_response(read_usage(access, request.resources.quotas))
@@ -22,7 +22,7 @@ def get_model_calls(request: Request) -> Response:
     """The tenant's calls of language models, newest first: numbers and ids, no text. They are kept
     for 30 days; what a month cost stays."""
     page = request.parse_query(ListQuery)
-    access = request.resources.database.access(
+    access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
     return json_response(list_model_calls(access, page.limit, page.cursor))

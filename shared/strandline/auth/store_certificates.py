@@ -128,15 +128,16 @@ def list_newest(
         ListedCertificate,
         """
         select c.certificate_id, c.subject, c.issuer, c.user_name, c.scopes, c.label, c.created_at,
-            c.expires_at, c.revoked_at, coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            c.expires_at, c.revoked_at,
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from certificate_principals c
-        where (%(mark)s::text is null or seen_by(c.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(c.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (c.created_at, c.certificate_id) < (%(at)s, %(id)s))
         order by c.created_at desc, c.certificate_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,

@@ -176,15 +176,15 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         ListedKey,
         """
         select k.key_id, k.user_name, k.scopes, k.label, k.created_at, k.expires_at, k.revoked_at,
-            k.rotated_to, coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            k.rotated_to, coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from api_keys k
-        where (%(mark)s::text is null or seen_by(k.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(k.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (k.created_at, k.key_id) < (%(at)s, %(key_id)s))
         order by k.created_at desc, k.key_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "key_id": after and after.row_id.hex,
             "limit": limit,

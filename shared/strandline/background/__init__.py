@@ -1,1 +1,1 @@
-"""Background work and its handlers."""
+"""Background work: embedding, sweeping, and the Lambda handlers of queues and jobs."""

@@ -1,4 +1,4 @@
-"""Work off what is new in scopes: embed it, from the last vector to the log's end, and fold it."""
+"""Work off a scope's new events: embed them, then fold them."""
 
 import hashlib
 import math
@@ -28,24 +28,26 @@ from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
 
 BATCH = 128
-"""Events between two commits: about a second of the local model."""
+"""How many events are embedded between two commits: about a second of the local model."""
 _MAX_TEXT_BYTES = 4000
-"""What a model is shown of a large text: more than the local one reads (256 tokens)."""
+"""How many bytes of a text payload are embedded: more than the local model reads (256 tokens)."""
 _SCOPES_PER_LEASE = 100
-"""Scopes a sweep takes at a time."""
+"""How many scopes a sweep leases at a time."""
 _MAX_FAILURES_IN_A_ROW = 3
-"""So many scopes that fail in a row say that the model is away, not that their texts are odd."""
+"""After this many failed scopes in a row the model is taken to be unavailable, instead of their
+texts to be at fault."""
 _MAX_RETRY_SECONDS = 300
-"""The longest pause before work that failed is tried again."""
+"""The longest pause before failed work is tried again."""
 
 
 def process_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> int:
-    """Embed the scopes that were hinted at; gives how many are not done, whose work stays due. A
-    scope that somebody works on, that has nothing due or that waits for a model is none of ours."""
+    """Embed and fold the scopes that a queue message names. Returns how many are not finished;
+    their work stays due. A scope does not count if another worker has it, if it has nothing due, or
+    if it waits for a model."""
     access = worker.database.connect_as(Caller.background(tenant))
     failed_count = 0
-    # Again, because an append that came during the last step was hinted by nobody. What has had its
-    # turn is not: it is hinted anew.
+    # In a loop, because an append during the last step sent no message. A scope whose turn is over
+    # is left out: a new message is sent for it.
     while remaining := [
         scope_id for scope_id in scope_ids if scope_id not in worker.tally.unfinished_scopes
     ]:
@@ -66,8 +68,8 @@ def process_scopes(worker: Worker, tenant: str, scope_ids: Sequence[UUID]) -> in
 
 
 def process_tenant(worker: Worker, tenant: str, scan_all: bool = True) -> int:
-    """Embed whatever is due in one tenant; gives how many scopes were finished. `scan_all`:
-    through all scopes, for work that no row names."""
+    """Embed and fold whatever is due in one tenant. Returns how many scopes were finished. With
+    `scan_all`, all scopes are first scanned for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
     finished_count = 0
     with access.transaction():
@@ -83,39 +85,42 @@ def process_tenant(worker: Worker, tenant: str, scan_all: bool = True) -> int:
 
 
 def process_scope_now(worker: Worker, tenant: str, scope_id: UUID) -> None:
-    """Try one scope's work, whenever it is due. Raises Unavailable where it fails once more, waits
-    for a model or is somebody else's now: a worker that was killed has it till its lease ends."""
+    """Process one scope at once, even if its work is postponed. Raises Unavailable where it fails
+    again, waits for a model, or is leased by another worker; a killed worker's lease holds until it
+    runs out."""
     access = worker.database.connect_as(Caller.background(tenant))
     with access.transaction():
         is_due = store_work.make_due_now(access, scope_id)
     leases = store_work.lease_scopes(access, [scope_id], 1)
     if is_due and not leases:
-        raise Unavailable("Its scope is being worked on; try again later.")
+        raise Unavailable("Another worker has this scope; try again later.")
     outcome = _process_leases(worker, access, leases) if leases else _BatchOutcome(0, 0, 0)
     if outcome.waiting_count:
-        raise Unavailable("Its scope waits for a model; try again later.")
+        raise Unavailable("This scope waits for a model; try again later.")
     is_unfinished = len(leases) > outcome.finished_count and worker.is_out_of_time()
     if outcome.failed_count or is_unfinished or process_scopes(worker, tenant, [scope_id]):
-        raise Unavailable("It failed once more. Look for the reason in the log.")
+        raise Unavailable("This scope failed again. Look for the reason in the log.")
 
 
 class _BatchOutcome(NamedTuple):
+    """How many of the leased scopes were finished, failed, or have to wait."""
+
     finished_count: int
     failed_count: int
     waiting_count: int
-    """Nothing failed, and nothing can be done before a while."""
+    """Nothing failed, but nothing can be done for a while."""
 
 
 def _process_leases(
     worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> _BatchOutcome:
-    """Embed leased scopes, fold them, and give them back: done, due again, or put off."""
+    """Embed and fold leased scopes, then release them as finished, due again, or postponed."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
     _record_stuck_before_retry(access, leases)
     failures = _embed_leases(worker, access, leases)
     stuck = _fold_leases(worker, access, leases, failures)
     has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
-    if not has_progressed:  # and nothing will by itself
+    if not has_progressed:  # and no vector will come by itself
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
     deferrals = _take_deferrals(worker, leases, failures)
     healthy_scopes = [
@@ -159,12 +164,12 @@ def _process_leases(
 def _embed_leases(
     worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> dict[UUID, Exception]:
-    """Embed leased scopes together: a statement serves them all. Where that fails they are tried
-    one by one, so that the one at fault fails alone. Gives those that failed, and why."""
+    """Embed leased scopes together, with one statement for all. Where that fails they are tried one
+    by one, so that only the scope at fault fails. Returns the error of each failed scope."""
     try:
         _embed_scopes(worker, access, [lease.scope_id for lease in leases])
         return {}
-    except Exception as error:  # a fault of ours as well: its scope would be the first due again
+    except Exception as error:  # unexpected ones too: else its scope would be the first due again
         if len(leases) == 1:
             return {leases[0].scope_id: error}
         failure = error
@@ -208,7 +213,8 @@ def _embed_scopes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -
 
 
 def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
-    """Make visible which scopes hold events without a vector that will not come by itself."""
+    """Record a visible failure for each scope with events whose vector will never come by
+    itself."""
     for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
         jobs_store.record_failure(
             access,
@@ -216,16 +222,16 @@ def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
             scope_id=vector.event.scope_id,
             participants=vector.event.participants,
             reason="embedding_refused",
-            advice="Events of this scope are found by their words alone. Retry this job with a"
-            " model that takes them.",
+            advice="Some events of this scope are found by their words alone. Retry this job with a"
+            " model that accepts them.",
             ref=vector.event.scope_id,
         )
 
 
 def retry_refused_vectors(worker: Worker, tenant: str, scope_id: UUID) -> int:
-    """Ask the embedding model again for what it refused of a scope; gives how many vectors there
-    are now. Chains stay as they are: what was decided without a vector stays decided. Raises
-    EmbeddingRefused while one of the first events is refused still, and EmbeddingUnavailable."""
+    """Ask the embedding model again for the events of a scope that it refused. Returns how many
+    vectors were stored. Chains stay as they are: what was decided without a vector stays decided.
+    Raises EmbeddingRefused where a whole batch is still refused, and EmbeddingUnavailable."""
     access = worker.database.connect_as(Caller.background(tenant))
     stored_count = 0
     while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
@@ -235,7 +241,7 @@ def retry_refused_vectors(worker: Worker, tenant: str, scope_id: UUID) -> int:
         stored_count += replaced_count
         worker.renew()
         if replaced_count == 0:
-            raise EmbeddingRefused(f"{len(events)} events of this scope are refused still.")
+            raise EmbeddingRefused(f"The model still refuses {len(events)} events of this scope.")
     return stored_count
 
 
@@ -245,8 +251,8 @@ def _fold_leases(
     leases: Sequence[store_work.ScopeLease],
     failures: dict[UUID, Exception],
 ) -> list[UUID]:
-    """Fold leased scopes, those without new vectors as well: it is for the fold to say how long it
-    waits for one. Gives those that wait for one; failures are added to the ones there are."""
+    """Fold leased scopes, also those without new vectors: the fold decides how long it waits for a
+    vector. Returns the scopes that wait for one, and adds errors to `failures`."""
     stuck: list[UUID] = []
     for lease in leases:
         if worker.is_out_of_time():
@@ -265,13 +271,15 @@ def _fold_leases(
 def _take_deferrals(
     worker: Worker, leases: Sequence[store_work.ScopeLease], failures: Mapping[UUID, Exception]
 ) -> dict[UUID, Deferred]:
-    """Of leased scopes those whose fold waits for a model, and for what."""
-    pending = worker.tally.deferrals
+    """The leased scopes whose fold was deferred and did not fail, with the reasons."""
+    all_deferrals = worker.tally.deferrals
     deferrals = {
-        lease.scope_id: pending.pop(lease.scope_id) for lease in leases if lease.scope_id in pending
+        lease.scope_id: all_deferrals.pop(lease.scope_id)
+        for lease in leases
+        if lease.scope_id in all_deferrals
     }
     for scope_id, deferral in deferrals.items():
-        logger.info("fold waits", extra={"scopes": [scope_id], "reason": deferral.reason})
+        logger.info("fold deferred", extra={"scopes": [scope_id], "reason": deferral.reason})
     return {
         scope_id: deferral for scope_id, deferral in deferrals.items() if scope_id not in failures
     }
@@ -283,7 +291,7 @@ def _postpone_failed(
     leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],
 ) -> None:
-    """Give scopes back that failed, those with the same failure together."""
+    """Release failed scopes for a later attempt, those with the same reason together."""
     worker.tally.failures += len(leases)
     leases_by_reason: dict[str, list[store_work.ScopeLease]] = {}
     for lease in leases:
@@ -293,7 +301,7 @@ def _postpone_failed(
         seconds = min(_MAX_RETRY_SECONDS, 2 ** min(attempts, 16))
         scope_ids = [lease.scope_id for lease in group]
         log_fields = {"scopes": scope_ids, "error": reason, "attempts": attempts}
-        logger.warning("scopes put off", extra=log_fields)
+        logger.warning("scopes postponed", extra=log_fields)
         with access.transaction():
             store_work.postpone(access, scope_ids, seconds, reason)
     failed_leases = [replace(lease, attempts=lease.attempts + 1) for lease in leases]
@@ -305,8 +313,9 @@ def _postpone_failed(
 
 
 def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.ScopeLease]) -> None:
-    """Make visible what is stuck before it is tried again, which may kill this worker too. What is
-    known is left: the try's own end says more, and counts it."""
+    """Record stuck scopes as visible failures before they are tried again, as the attempt may kill
+    this worker too. Failures that are already recorded are left alone: the end of the attempt has a
+    better reason, and counts it."""
     stuck = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck:
         noted_scopes = jobs_store.list_known_failures(
@@ -320,8 +329,8 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
 def _record_stuck(
     access: TenantDb, leases: Sequence[store_work.ScopeLease], reasons: Mapping[UUID, str]
 ) -> None:
-    """Make visible which of these scopes' work got no further five times in a row, or more. Whose
-    workers were killed each time has no reason of its own."""
+    """Record a visible failure for each of these scopes whose work has failed STUCK_ATTEMPTS times
+    in a row or more. If its workers were killed each time there is no reason but `worker_ended`."""
     for lease in leases:
         if lease.attempts < store_work.STUCK_ATTEMPTS:
             continue
@@ -333,8 +342,8 @@ def _record_stuck(
                 scope_id=lease.scope_id,
                 participants=lease.participants,
                 reason=reason,
-                advice="The scope's work is tried again by itself, every five minutes at most; its"
-                " events are safe. If the reason stays, look for it in the log by the scope's id.",
+                advice="The scope's work is retried automatically, every five minutes at most. Its"
+                " events are safe. If the reason stays, search the log for the scope's id.",
                 ref=lease.scope_id,
             )
 
@@ -342,8 +351,8 @@ def _record_stuck(
 def _compute_vectors(
     worker: Worker, access: TenantDb, candidates: Sequence[UnembeddedEvent]
 ) -> list[EventVector]:
-    """A vector for each event that is not erased: from the cache, or from the model, outside of any
-    transaction."""
+    """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
+    from the model. Outside of any transaction."""
     events = [event for event in candidates if not event.erased]
     texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -366,8 +375,8 @@ def _compute_vectors(
 
 
 def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list[float] | str]:
-    """Vectors by key; for a text that the model will never take, the reason in its place. Raises
-    EmbeddingUnavailable."""
+    """Embed texts. Returns a vector by key, or, for a text that the model will never accept, the
+    reason. Raises EmbeddingUnavailable."""
     if not texts:
         return {}
     start = time.monotonic()
@@ -377,7 +386,7 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
         return dict(zip(texts, vectors, strict=True))
     except EmbeddingRefused as error:
         refusal = error.message
-    except Exception as error:  # the model's own rules broke on a text, and would again
+    except Exception as error:  # the model fails on a text, and would again
         if not is_permanent_failure(error):
             raise
         logger.warning("embedding failed", extra={"error": type(error).__name__})
@@ -386,14 +395,15 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
         require_embedding(worker)
         return {key: refusal for key in texts}
     vector_by_key: dict[Key, list[float] | str] = {}
-    for key, text in texts.items():  # one of them is refused: learn which
+    for key, text in texts.items():  # one of them is refused: find out which
         worker.renew()
         vector_by_key |= embed_texts(worker, {key: text})
     return vector_by_key
 
 
 def _text_to_embed(worker: Worker, tenant: str, event: UnembeddedEvent) -> str:
-    """What the model is shown of an event; of a payload the beginning, if it is text."""
+    """The text that is embedded for an event. A text payload is represented by its beginning, any
+    other payload by its file name or MIME type."""
     text = event.content
     if text is None and event.blob_cid and is_text(event.mime_type):
         text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)

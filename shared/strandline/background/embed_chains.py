@@ -1,4 +1,4 @@
-"""Give chains the vectors that they lack: in a new embedding space, and where a model was away."""
+"""Embed chains without a vector: in a new embedding space, or after the model was unavailable."""
 
 from datetime import datetime
 
@@ -12,8 +12,9 @@ from strandline.log import store_work
 
 
 def embed_chains(worker: Worker, tenant: str, now: datetime) -> tuple[int, bool]:
-    """Embed the summaries of a tenant's active chains that have no vector in the present space;
-    gives of how many, and whether that was all. A summary that the model refuses has none.
+    """Embed the summaries of a tenant's active chains that have no vector in the current space.
+    Returns how many vectors were stored, and whether all chains are done. A summary that the model
+    refuses stays without one.
 
     Raises EmbeddingUnavailable; what was stored before stays.
     """

@@ -1,4 +1,4 @@
-"""A job's function: the state machine's plan, shard and finish."""
+"""The Lambda handler of a job: the state machine's plan, shard and finish steps."""
 
 import time
 from collections.abc import Generator, Mapping
@@ -19,26 +19,27 @@ from strandline.observability import trace_context, trace_id_of
 from strandline.resources import Resources
 
 _RESERVE_SECONDS = 10.0
-"""Of a function's time: what ends a shard that found its time over."""
+"""Seconds of the function's time that are reserved for ending a shard whose time is up."""
 _SCAN_TOTALS = ("scopes_embedded", "events_embedded", "chains_embedded")
-"""What a sweep counts of what it found by looking through tenants."""
+"""The counts of a sweep that show that scanning tenants found work."""
 
 
 def run_step(
     job: Job, resources: Resources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
-    """One step of a run: {"verb": "plan" | "shard" | "finish", "run", ...}.
+    """One step of a run. `event` is {"verb": "plan" | "shard" | "finish", "run": its id, "input":
+    {...}}.
 
-    A plan gives where its list lies and how long it is, a shard nothing, and the end of a run what
-    all of it did, in numbers.
+    A plan returns its list's key and length, a shard nothing, the finish the run's counts. Raises
+    Malformed for another verb, and whatever the step raises.
     """
-    get_settings()  # a process that is not configured does nothing
+    get_settings()  # raises if the process is not configured
     now, run, verb = resources.clock(), str(event["run"]), event.get("verb")
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS
     run_input: Mapping[str, Any] = event.get("input") or {}
     tools = cast(
         "JobResources", resources
-    )  # pyright does not look through what makes them on first use
+    )  # pyright does not match cached properties with the protocol's
     if verb == "shard":
         tally, shard = Tally(), Shard(str(run_input["tenant"]), int(run_input["shard"]))
         with log_job(tally, context.function_name, job.name, trace_id_of(None)):
@@ -56,23 +57,23 @@ def run_step(
                 totals = runner.finish_run(tools, job, run, now)
                 outcome.found_work = any(totals.get(name) for name in _SCAN_TOTALS)
             return totals
-    raise Malformed("verb: plan, shard or finish")
+    raise Malformed("verb: must be plan, shard or finish")
 
 
 @dataclass
 class _StepOutcome:
-    """How a step went that a run may end with."""
+    """The outcome of a step that may be the last of its run."""
 
     run_continues: bool = False
-    """It is not the last: the run has parts."""
+    """It is not the last: the run has shards."""
     found_work: bool = False
-    """Something was found by looking through tenants: there may be more."""
+    """Scanning tenants found work: there may be more."""
 
 
 @contextmanager
 def request_runs_after(resources: Resources, deadline: float) -> Generator[_StepOutcome]:
-    """A step after which the next run of every job is wished for, if its own ends here; one that
-    fails is looked after again as well."""
+    """Run a step, then request the next run of every job if this run ends with the step. A step
+    that fails ends its run too."""
     outcome = _StepOutcome()
     try:
         yield outcome

@@ -1,4 +1,5 @@
-"""Hints off the queue: each names a scope; what fails goes back alone."""
+"""The Lambda handler of the work queue: each message names scopes; failed messages return to the
+queue one by one."""
 
 import json
 import time
@@ -28,11 +29,12 @@ from strandline.resources import Resources
 def handle_messages(
     resources: Resources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
-    """Work on the scopes that a batch of messages names. What no message names, a sweep finds.
+    """Process the scopes that a batch of messages names. Scopes that no message names are found by
+    a sweep.
 
-    Gives SQS's partial batch response: the messages to be delivered again.
+    Returns SQS's partial batch response: the messages to deliver again.
     """
-    get_settings()  # a process that is not configured does nothing
+    get_settings()  # raises if the process is not configured
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
     worker = Worker(
         resources.database,
@@ -45,40 +47,40 @@ def handle_messages(
         clock=resources.clock,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    failed = [
+    failed_ids = [
         str(record["messageId"])
         for record in records
         if not _handle_message(resources, worker, context, record)
     ]
     now = resources.clock()
-    if records and not resources.job_queue.is_near(
+    if records and not resources.job_queue.is_run_requested(
         "sweeper", now
-    ):  # which looks itself, in the end
+    ):  # that run requests the next ones itself
         space = resources.embedder.space
         request_next_runs(
             resources.database, resources.job_queue, get_settings(), now, deadline, space=space
         )
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
 def _handle_message(
     resources: Resources, worker: Worker, context: LambdaContext, record: Mapping[str, Any]
 ) -> bool:
-    """Whether a message is done. Whatever one of them brings about, a fault of ours included, fails
-    it alone: SQS delivers it again, and gives it up in the end."""
+    """Process one message. Returns whether it is done. Any error, an unexpected one too, fails this
+    message alone: SQS delivers it again, and moves it to the dead-letter queue in the end."""
     body, reason = _parse_body(record), ""
     job = replace(worker, tally=Tally())
     with log_job(job.tally, context.function_name, "hint", trace_id_of(str(body.get("trace")))):
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
             tenant = str(body["tenant"])
-            failed = process_scopes(job, tenant, scopes)
+            unfinished_count = process_scopes(job, tenant, scopes)
             immediate = dict.fromkeys(
                 sorted(job.tally.unfinished_scopes), 0.0
-            )  # behind what others wait for
+            )  # queued behind the work that others wait for
             resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
-            if failed:
-                reason = f"{failed} of {len(scopes)} scopes"
+            if unfinished_count:
+                reason = f"{unfinished_count} of {len(scopes)} scopes"
         except StrandlineError as error:
             reason = error.code
         except Exception as error:
@@ -93,7 +95,7 @@ def _handle_message(
 
 
 def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a message says; a body that is no JSON object says nothing, and so names no scope."""
+    """A message's body; empty if it is not a JSON object, so that it names no scope."""
     try:
         body = json.loads(record["body"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -103,7 +105,7 @@ def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
-    """A job's lines, which share a trace; the last is its metrics too."""
+    """Log a job's lines with one trace id; the last line holds its metrics."""
     start = time.monotonic()
     with trace_context(trace):
         try:

@@ -1,4 +1,5 @@
-"""Wishes off the queue: each becomes a run, now or at its time; what fails goes back alone."""
+"""The Lambda handler of run requests: each starts a run, now or at its time; failed messages return
+to the queue one by one."""
 
 import functools
 import time
@@ -25,32 +26,34 @@ from strandline.clock import Clock, utc_now
 from strandline.observability import logger, trace_context, trace_id_of
 
 _MAX_WAIT = timedelta(seconds=5)
-"""A schedule for a time that is past when it is made is refused: what is so near is waited for. A
-run before its time would find nothing due, and have the name of the one that it wishes for."""
+"""EventBridge Scheduler rejects a schedule whose time has passed, so the function itself waits for
+a time this near. It does not start the run early: that run would find nothing due, and would have
+the same name as the run that it then requests."""
 
 
 def _check_job_name(job: str) -> str:
     if job not in JOB_NAMES:
-        raise ValueError("no job of ours")
+        raise ValueError("job: unknown name")
     return job
 
 
 @dataclass
 class RunScheduler:
-    """What the scheduler works with. It has no database: it wakes none."""
+    """What the handler works with. It has no database connection, so that it never wakes a paused
+    database."""
 
     clock: Clock = utc_now
     wait: Callable[[float], None] = time.sleep
-    """For so many seconds."""
+    """Sleeps for this many seconds."""
 
     @functools.cached_property
     def run_starter(self) -> RunStarter:
-        """The state machine and its schedules, made on first use and kept."""
+        """The state machine and its schedules, created on first use."""
         return RunStarter.from_environment()
 
 
 class RunRequest(BaseModel):
-    """A message: a run of a job that begins now and has a name, or one at a time."""
+    """A message: a run to start now, with a name (`run`), or a run to start at a time (`at`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,25 +66,25 @@ class RunRequest(BaseModel):
     @model_validator(mode="after")
     def _check_at_or_run(self) -> "RunRequest":
         if (self.at is None) == (self.run is None):
-            raise ValueError("at or run")
+            raise ValueError("exactly one of at and run is required")
         return self
 
 
 def schedule_runs(
     scheduler: RunScheduler, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
-    """Make a batch of wishes come true. Gives SQS's partial batch response: the messages to be
-    delivered again, and given up in the end."""
+    """Process a batch of run requests. Returns SQS's partial batch response: the messages to
+    deliver again, until SQS moves them to the dead-letter queue."""
     del context
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    failed = [
+    failed_ids = [
         str(record["messageId"]) for record in records if not _handle_message(scheduler, record)
     ]
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
 def _handle_message(scheduler: RunScheduler, record: Mapping[str, Any]) -> bool:
-    """Whether a message is done."""
+    """Process one message. Returns whether it is done."""
     try:
         request = RunRequest.model_validate_json(record.get("body") or "")
     except ValidationError:
@@ -92,14 +95,14 @@ def _handle_message(scheduler: RunScheduler, record: Mapping[str, Any]) -> bool:
         except aws_clients.all_errors() as error:
             return _report_failure(record, type(error).__name__)
         logger.info(
-            "run wished for", extra={"job": request.job, "at": request.at, "run": request.run}
+            "run requested", extra={"job": request.job, "at": request.at, "run": request.run}
         )
     return True
 
 
 def _start_or_schedule(scheduler: RunScheduler, request: RunRequest) -> None:
     if request.at is None:
-        assert request.run is not None, "a wish has one of both"
+        assert request.run is not None, "a request has one of the two"
         scheduler.run_starter.start_run(request.job, request.run, request.tenant)
         return
     delay = request.at - scheduler.clock()

@@ -1,4 +1,5 @@
-"""Sweep: what no hint named, what time has brought about, and what nobody needs any more."""
+"""The sweeper job: do the work that no queue message named, the work that time makes due, and
+remove what is no longer needed."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +23,14 @@ from strandline.tenants.store import read_tuning
 
 name = "sweeper"
 _ROWS_PER_COMMIT = 1000
-"""Pruned or folded between two commits."""
+"""How many rows one commit prunes or folds at most."""
 _MAX_RETRIES = 20
-"""Failures tried again in a sweep, which asks a model for each."""
+"""How many failures a sweep retries; each calls a model."""
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """Tenants where anything is due."""
+    """List one shard per tenant where anything is due. With `tenant`, only that tenant, whether or
+    not it has work."""
     if tenant is not None:
         return [Shard(tenant)]
     connection = resources.database.connection()
@@ -42,8 +44,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """All of one tenant's. A step that fails holds up none of the others; the first failure is the
-    shard's, once all had their turn."""
+    """Do all steps for one tenant. Returns the count of each step, without zeros. A failed step
+    does not stop the others; the first error is raised once all have run."""
     del shard
     totals: dict[str, int] = {}
     failures: list[Exception] = []
@@ -65,13 +67,14 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def finish(resources: JobResources, now: datetime) -> None:
-    """Nothing is left to tidy up."""
+    """Do nothing: a sweep leaves nothing to clean up."""
     del resources, now
 
 
 def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
-    with lease.access.transaction():  # without our part: a job is locked before its parts
+    # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
+    with lease.access.transaction():
         return jobs_store.expire_leases(lease.access, None, now)
 
 
@@ -81,7 +84,7 @@ def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> in
 
 
 def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
-    """Where a look through all is due; it is done with once nothing is left of it."""
+    """Embed chains without a vector, if a full scan is due; record the scan once none is left."""
     space = resources.embedder.space
     if not jobs_store.is_scan_due(lease.access, space, now):
         return 0
@@ -90,22 +93,21 @@ def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> in
         with lease.transaction():
             store_work.enqueue_unfinished(
                 lease.access, space
-            )  # the step before may have failed at it
+            )  # the previous step may have failed to
             jobs_store.record_scan(lease.access, space, now)
     return embedded_count
 
 
 def _lanes_closed(resources: JobResources, lease: Lease, now: datetime) -> int:
-    step_deadline = (
-        time.monotonic() + lease.deadline
-    ) / 2  # of what is left: the other steps have theirs
+    # Half of the time left: the rest is for the other steps.
+    step_deadline = (time.monotonic() + lease.deadline) / 2
     worker = replace(_make_worker(resources, lease), deadline=step_deadline)
     return form.close_idle_lanes(worker, lease.tenant, now)
 
 
 def _failures_retried(resources: JobResources, lease: Lease, now: datetime) -> int:
-    """Model failures that somebody asked to try again: one that fails once more says so itself, and
-    one that cannot be tried is refused alone."""
+    """Retry the failures that an admin has queued. A retry that fails records its own reason, and
+    does not stop the others."""
     retried_count = 0
     for job in jobs_store.list_pending_retries(lease.access, _MAX_RETRIES):
         if lease.is_out_of_time():
@@ -114,13 +116,13 @@ def _failures_retried(resources: JobResources, lease: Lease, now: datetime) -> i
             _retry_job(_make_worker(resources, lease), lease.tenant, job, now)
             jobs_store.complete_retry(lease.access, job.job_id, now)
             retried_count += 1
-        except Exception as error:  # a fault of ours as well: what waits behind it is not at fault
+        except Exception as error:  # unexpected ones too: the others are still retried
             jobs_store.fail_retry(lease.access, job.job_id, error_code(error), now)
     return retried_count
 
 
 def _retry_job(worker: Worker, tenant: str, job: jobs_store.PendingRetry, now: datetime) -> None:
-    """Try one failure again. Raises whatever it fails by."""
+    """Retry one failure. Raises whatever it fails with."""
     subject_id = UUID(job.ref)
     match job.kind:
         case jobs_store.FOLD_KIND:
@@ -180,7 +182,7 @@ def _jobs_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
     def prune() -> int:
-        with lease.access.transaction():  # as above
+        with lease.access.transaction():  # as in `_jobs_expired`
             return jobs_store.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
@@ -200,11 +202,11 @@ _STEPS: tuple[_Step, ...] = (
     _calls_pruned,
     _jobs_pruned,
 )
-"""In this order: what somebody waits for comes first."""
+"""In order of urgency: work that somebody waits for comes first."""
 
 
 def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
-    """A batch after the other until one is not full, or the time is over; gives the sum."""
+    """Run batches until one is not full or the time is up. Returns the sum of their counts."""
     total = 0
     while not lease.is_out_of_time():
         row_count = batch()

@@ -1,1 +1,1 @@
-"""Topic chains: the fold of the log, its versions and their heat."""
+"""Chains: topics folded from the event log, their versions and their heat."""

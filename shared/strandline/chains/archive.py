@@ -1,4 +1,4 @@
-"""Archive: cold chains leave mid-term memory, payloads that nobody cites leave the store."""
+"""The archiver job: archive cold chains and remove payloads that no event cites."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,13 +9,14 @@ from strandline.jobs.runner import JobResources, Lease, Shard
 
 name = "archiver"
 _CHAINS_PER_COMMIT = 500
-"""Archived between two commits."""
+"""How many chains one transaction archives at most."""
 _SHARD_LIST_RETENTION = timedelta(days=7)
-"""How long the lists of a run's shards stay in the bucket."""
+"""How long a run's list of shards stays in the bucket."""
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """Tenants with cold chains, or whose payloads are to be looked through."""
+    """List one shard per tenant that has cold chains, or payloads that are due for a scan. With
+    `tenant`, only that tenant, whether or not it has work."""
     if tenant is not None:
         return [Shard(tenant)]
     grace = timedelta(seconds=get_settings().blob_grace_seconds)
@@ -24,7 +25,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """One tenant's. What is to happen to a chain before it leaves comes before this."""
+    """Archive one tenant's cold chains, then remove its uncited payloads. Returns the counts
+    `chains_archived` and `payloads_removed`. Whatever must happen to a chain before it is archived
+    runs before this job."""
     del shard
     archived_count = _archive_chains(lease, now)
     return {
@@ -34,12 +37,12 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def finish(resources: JobResources, now: datetime) -> None:
-    """Lists of runs that never came to their end go."""
+    """Delete the shard lists of runs that never finished."""
     resources.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)
 
 
 def _archive_chains(lease: Lease, now: datetime) -> int:
-    """All that are cold, as many as there is time for."""
+    """Archive the tenant's cold chains until none is left or the time is up. Returns how many."""
     archived_count = 0
     while not lease.is_out_of_time():
         with lease.transaction():
@@ -51,7 +54,8 @@ def _archive_chains(lease: Lease, now: datetime) -> int:
 
 
 def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> int:
-    """Look through the tenant's payloads, a page at a time, from where the last look ended."""
+    """Scan the tenant's payloads page by page, starting where the last scan stopped. Returns how
+    many were removed."""
     removed_count = 0
     with lease.transaction():
         position = store_garbage.begin_scan(lease.access)
@@ -69,8 +73,9 @@ def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> in
 
 
 def _remove_payloads(resources: JobResources, lease: Lease, old_cids: Sequence[str]) -> int:
-    """Of a page's old payloads those that may go. The order is what keeps every citation whole: the
-    removal is committed, then the bytes go, then appends may put them anew."""
+    """Remove those old payloads of a page that may go. Returns how many. The order keeps every
+    citation valid: the removal is committed, then the bytes are deleted, and only then may an
+    append store them again."""
     if not old_cids:
         return 0
     with lease.transaction():

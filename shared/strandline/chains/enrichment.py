@@ -1,5 +1,5 @@
-"""What a closed run says as a chain: summary, topic and entities, whether it is good enough, and
-which earlier chain it belongs to. All of it is decided here once, and kept as a decision."""
+"""Turn a closed run into a chain's content: summary, topic, entities, quality, and the earlier
+chain that it is merged into. All of it is decided once and stored as a decision."""
 
 import json
 import time
@@ -27,34 +27,37 @@ from strandline.observability import logger
 from strandline.tuning import Tuning
 
 _MAX_TEXT_BYTES = 4000
-"""What is read of a payload that is text."""
+"""How many bytes of a text payload are read."""
 _MAX_CACHED_EVENTS = 2000
-"""Events whose texts a fold keeps to ask by: what is open in a lane is asked by again and again."""
+"""How many events' texts a fold caches for its questions to the model: the open events of a lane
+are part of one question after another."""
 _MARGIN_SECONDS = 2.0
-"""Kept of the worker's time for the commit after an answer."""
+"""Seconds of the worker's time that are reserved for the commit after a model's answer."""
 
 
 class FoldSettings(BaseModel):
-    """What a scope's events are cut, judged and merged by; decided anew when it changes."""
+    """The settings by which a scope's events are segmented, judged and merged. A change is stored
+    as a new decision."""
 
     model_config = ConfigDict(frozen=True)
 
     space: str
-    """The embedding space that the cosines are of."""
+    """The embedding space in which cosines are computed."""
     low: float
     high: float
     merge: float
     gap_minutes: float
     flush_events: int
     ahead_events: int = 0
-    """Where an earlier decision does not say it, messages were judged at once."""
+    """The default stands for decisions of before this setting existed: messages were judged at
+    once."""
     merged_events: int
     vector_hours: float
     quality: quality.Mode
 
     @classmethod
     def from_tuning(cls, space: str, tuning: Tuning) -> "FoldSettings":
-        """A tenant's, in an embedding space."""
+        """Build the settings from a tenant's tuning, for one embedding space."""
         low, high, merge, _ = spaces.thresholds_for(space, tuning)
         return cls(
             space=space,
@@ -71,18 +74,18 @@ class FoldSettings(BaseModel):
 
     @property
     def rules(self) -> SegmentationRules:
-        """What the fold's step goes by."""
+        """The part of the settings that segmentation uses."""
         gap = timedelta(minutes=self.gap_minutes)
         return SegmentationRules(self.low, self.high, gap, self.flush_events, self.ahead_events)
 
 
 class ChainContent(BaseModel):
-    """What a chain's version says, as it was decided."""
+    """The content of one chain version, as it was decided."""
 
     model_config = ConfigDict(frozen=True)
 
     at: datetime
-    """By our clock: heat starts here."""
+    """By the server's clock: heat starts here."""
     topic: str
     summary: str
     entities: list[dict[str, str]]
@@ -92,27 +95,31 @@ class ChainContent(BaseModel):
     quality: float
     rejected: str | None
     joins: UUID | None = None
-    """The chain that the run became part of; all of the above is then of both."""
+    """The chain that the run is merged into, if any; all fields above then describe the merged
+    chain."""
     models: dict[str, dict[str, str | None]]
-    """By task: model, prompt, and why the twin answered in a model's place."""
+    """By task: the model, the prompt, and why the heuristic model answered instead of the
+    configured one."""
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why it should be tried again, if it should."""
+        """Why a retry is worth it; None where no task fell back."""
         return next((m["fell_back"] for m in self.models.values() if m["fell_back"]), None)
 
 
 FOLD_FAILED = "fold_failed"
-"""Why nothing judged a run or a message: what should have failed on it, and would again."""
+"""The reason of a run or a message that was not judged because judging it failed and would fail
+again on the same input."""
 
 
 class RunEnrichment(NamedTuple):
-    """A decision, and the summary's vector as Postgres writes it; none of a rejected run."""
+    """A run's decided content, and its summary's vector as Postgres writes it. A rejected run has
+    no vector."""
 
     content: ChainContent
     vector: str | None
     is_new: bool = False
-    """Decided just now; else in a replay."""
+    """True where it was just decided, False in a replay."""
 
 
 def enrich_run(
@@ -126,10 +133,13 @@ def enrich_run(
     patience: timedelta,
     may_merge: bool,
 ) -> RunEnrichment | None:
-    """What these events say as a chain; nothing where all of them were erased. `may_merge`: it may
-    become part of an earlier one. Outside of any transaction. Raises EmbeddingUnavailable while it
-    is worth waiting for the summary's vector, NotYet while (for `patience` since the last of them)
-    it is for the model, or where there is not time enough."""
+    """Decide the content of the chain that these events become; None where all of them were erased.
+    With `may_merge` it may be merged into an earlier chain.
+
+    Must be called outside of any transaction. Raises EmbeddingUnavailable while waiting for the
+    summary's vector is worth it. Raises Deferred while waiting for the model is worth it (for
+    `patience` since the newest of the events), or where too little time is left.
+    """
     worker.require_time_for_run()
     run_events = store.read_run_events(access, settings.space, event_ids)
     if not run_events:
@@ -161,7 +171,7 @@ def _describe_run(
     now: datetime,
     waits_for_model: bool,
 ) -> ChainContent:
-    """What these events say by themselves, and whether they pass the gate."""
+    """The content of these events on their own, including the quality gate's verdict."""
     prompt_events = [_to_prompt_event(worker, task.tenant, text) for text in run_events]
     summary, topic, entities = run_in_parallel(
         worker,
@@ -200,8 +210,8 @@ def _describe_run(
 
 
 def make_placeholder_content(now: datetime, event_count: int, error: Exception) -> ChainContent:
-    """What is decided of a run on which everything else failed: that it is there. It is kept out of
-    listings, and a retry of its job says it anew."""
+    """The content of a run on which every other step failed: it says only how many events there
+    are. Listings leave such a chain out, and a retry of its job replaces the content."""
     return ChainContent(
         at=now,
         topic=UNTITLED,
@@ -217,8 +227,9 @@ def make_placeholder_content(now: datetime, event_count: int, error: Exception) 
 
 
 def embed_summary(worker: Worker, content: ChainContent, *, waits_for_model: bool) -> str | None:
-    """A summary's vector; none for what the gate rejected or the model refuses, nor, unless
-    `waits_for_model`, while the model is away (which is the same for its events by then)."""
+    """Embed a summary; None where the quality gate rejected the chain or the model refuses the
+    text. While the model is unavailable: raises EmbeddingUnavailable if `waits_for_model`, else
+    returns None (the model is then unavailable for the chain's events too)."""
     if content.rejected is not None:
         return None
     start = time.monotonic()
@@ -242,7 +253,7 @@ def embed_summary(worker: Worker, content: ChainContent, *, waits_for_model: boo
 def make_task_context(
     worker: Worker, access: TenantDb, scope_id: UUID, participants: Sequence[str]
 ) -> TaskContext:
-    """On whose behalf a model is asked in a scope's fold."""
+    """The context of model calls that a scope's fold makes."""
     return TaskContext(
         tenant=access.caller.tenant,
         subject=str(scope_id),
@@ -264,17 +275,20 @@ def ask_if_topic_continues(
     *,
     waits_for_model: bool,
 ) -> ModelResult[Continues] | None:
-    """Whether a message goes on with the topic of the events before it, as those after it show;
-    nothing where all before it, or itself, was erased. Texts that are `event_cache` are not read
-    again; what is read is added. Raises NotYet as `enrich` does."""
+    """Ask whether `message` continues the topic of the events before it, given the events after it.
+    None where the message, or all events before it, were erased.
+
+    Texts that are in `event_cache` are not read again; texts that are read are added to it. Raises
+    Deferred as `enrich_run` does.
+    """
     prompt_events = _load_prompt_events(
         worker, access, task, [*before, message, *after], event_cache
     )
-    earlier = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
-    if message not in prompt_events or not earlier:
+    earlier_events = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
+    if message not in prompt_events or not earlier_events:
         return None
-    later = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
-    result = worker.llm.continues(task, earlier, prompt_events[message], later)
+    later_events = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
+    result = worker.llm.continues(task, earlier_events, prompt_events[message], later_events)
     worker.require_final((result,), waits_for_model=waits_for_model)
     return result
 
@@ -286,7 +300,7 @@ def _load_prompt_events(
     event_ids: Sequence[UUID],
     event_cache: MutableMapping[UUID, PromptEvent],
 ) -> dict[UUID, PromptEvent]:
-    """These events but for those that are erased by now."""
+    """Load these events, from the cache or the database, without those that are erased by now."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
     rows, erased_ids = store.read_topic_events(access, missing_ids, cached_ids)
@@ -309,8 +323,9 @@ def _merge_content(
     event_count: int,
     waits_for_model: bool,
 ) -> ChainContent:
-    """Both as one chain: one summary, the earlier's topic, everybody named, and what was measured
-    weighted by the number of events. The gate has let both pass."""
+    """The content of both chains as one: one summary, the earlier chain's topic, the entities of
+    both, and the measures averaged by number of events. Both have passed the quality gate before.
+    """
     merge_result = worker.llm.merge(
         task,
         Summary(summary=target.summary, importance=target.importance),
@@ -320,7 +335,7 @@ def _merge_content(
     event_counts = target.event_count, event_count
     density = _weighted_mean((target.density, later.density), event_counts)
     coherence = _weighted_mean((target.coherence, later.coherence), event_counts)
-    assert density is not None, "both have one"
+    assert density is not None, "both chains have a density"
     verdict = quality.judge_quality(
         settings.quality,
         density=density,
@@ -352,7 +367,8 @@ def _weighted_mean(values: Sequence[float | None], weights: Sequence[int]) -> fl
 
 
 def _to_prompt_event(worker: Worker, tenant: str, row: RunEvent | TopicEvent) -> PromptEvent:
-    """Of a payload the beginning, if it is text; else what it is called."""
+    """An event as the model gets it. A text payload is represented by its beginning, any other
+    payload by its file name or MIME type."""
     body = row.content
     if body is None and row.blob_cid and is_text(row.mime_type):
         body = read_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES)

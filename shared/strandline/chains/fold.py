@@ -1,18 +1,20 @@
-"""One scope's fold: events into lanes, lanes into chains, each step committed by compare-and-swap.
+"""Fold one scope: assign events to lanes and lanes to chains, committing each step by
+compare-and-swap on `fold_no`.
 
-Up to `settled_seq` all is decided: a replay asks nobody, compares nothing, and goes by what was
-stored. Past it the fold decides, and its decisions commit with what they led to, or, where a model
-was asked whether a topic goes on, before: what was answered is not asked again. The kinds of
-decisions:
+Everything up to `settled_seq` is decided: a replay asks no model, compares nothing, and follows the
+stored decisions. Past it the fold decides. A decision commits with the rows that follow from it;
+where a model was asked whether a topic continues, its answer commits first, so that it is never
+asked twice. Kinds of decisions:
 
-- `settings`: what is folded by from this event on;
-- `continues`: whether the topic goes on at this user message, where it broke or somebody was asked,
-  when what it waited for had come, or where judging it failed and would fail again (it goes on);
-- `vector_given_up`: this user message is compared with nothing;
-- `formed`: what the run that ends here says, and which chain it became part of; where that failed
-  and would fail again, that it is there, until a retry says more (`reformed`);
-- `idle`: nobody spoke in this lane after this event, until the scope's mark was `at_seq`;
-- `reformed`: what a chain, whose last event this is, says since then.
+- `settings`: the fold's settings from this event on;
+- `continues`: whether the topic continues at this user message, judged once the later events that
+  it waits for have come. Stored where the topic broke, where a model was asked, and where judging
+  the message failed and would fail again (the topic then continues);
+- `vector_given_up`: this user message is compared with nothing, as it has no vector;
+- `formed`: the content of the run that ends at this event, and the chain it was merged into. Where
+  deciding it failed and would fail again, a placeholder, until a retry (`reformed`);
+- `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
+- `reformed`: the new content of the chain whose last event this is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,49 +67,50 @@ _VERDICT_METRICS = {
     TopicVerdict.GRAY: "GateGray",
     TopicVerdict.CONTINUE: "GateContinue",
 }
-"""The metrics that count comparisons."""
+"""The metric that counts each verdict of a comparison."""
 
 
 @dataclass(frozen=True)
 class BreakAnswer:
-    """Whether the topic ends before an event, and what was decided to know it."""
+    """Whether the topic ends before an event, and the decisions made to find out."""
 
     ends_topic: bool
     new_decisions: Sequence[Decision] = ()
     is_costly: bool = False
-    """A model was asked: its answer is kept before anything is made of it, which may have to wait.
-    The twin says the same again for nothing."""
+    """A model was called, so the answer is committed before anything else is done with it: the next
+    step may be deferred. The heuristic model gives the same answer again at no cost."""
 
 
 @dataclass
 class Fold:
-    """A scope being folded: what was read of it, and what is not committed yet."""
+    """The state of one scope's fold: what was read, and what is not committed yet."""
 
     worker: Worker
     access: TenantDb
     state: FoldState
     now: datetime
     stored_decisions: Mapping[tuple[UUID, str], Decision]
-    """Decided before, by event and kind."""
+    """Decisions that are stored already, by event and kind."""
     decisions_by_seq: Mapping[int, Sequence[Decision]]
-    """Of these what takes effect between two events, by the scope's mark, in order."""
+    """The stored `idle` and `reformed` decisions by the `folded_seq` at which they take effect, in
+    order."""
     lanes: dict[str, Lane]
     tuning: Tuning
     settings: FoldSettings | None
-    """What was decided last to fold by."""
+    """The settings of the latest `settings` decision."""
     fold_no: int
     current_seq: int
-    """The seq up to which is folded, committed or not."""
+    """The seq up to which events are folded, committed or not."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[Decision] = field(default_factory=list[Decision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
-    """Texts that were read to ask whether a topic goes on."""
+    """Events that were already loaded for questions to the model."""
     committed_seq: int = 0
-    """`at`, as it is in the database."""
+    """`current_seq` as it stands in the database."""
 
     def run(self, turns: Sequence[LoggedTurn]) -> bool:
-        """Fold these events; False where one has to wait for a vector or a model. Commits each
-        closed run, and the rest in the end. Raises Overtaken."""
+        """Fold these events, committing after each closed run and at the end. Returns False where
+        the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
         deferral = None
         try:
             reached_end = self._apply_scheduled()
@@ -123,12 +126,12 @@ class Fold:
         self.commit()
         if deferral is not None:
             self.worker.tally.deferrals[self.state.scope_id] = deferral
-            self.worker.llm.write_calls(self.access)  # asked for nothing, and paid for
+            self.worker.llm.write_calls(self.access)  # not used, but paid for
         return reached_end
 
     def _fold_event(self, event: LoggedTurn) -> bool:
-        """Fold one event, and judge what waited for it; False, or NotYet raised, where that has to
-        wait: then the event is not folded."""
+        """Fold one event, and judge the events that were waiting for it. Returns False, or raises
+        Deferred, where that must wait; the event is then not folded."""
         if event.erased:
             self.current_seq = event.seq
             return True
@@ -140,7 +143,7 @@ class Fold:
         has_gap = is_after_gap(lane, turn, settings.rules)
         max_ahead = 0 if has_gap else settings.ahead_events
         if len(lane.pending_turns) > max_ahead:
-            # Committed before this event is: whoever takes it again must go by the same settings.
+            # Committed before this event is: a worker that folds it again must use these settings.
             self._decide_settings(turn, settings, is_settled)
             if not self._judge_until(max_ahead, turn.session_id, settings, is_settled):
                 return False
@@ -160,8 +163,8 @@ class Fold:
     def _judge_until(
         self, max_ahead: int, session_id: str, settings: FoldSettings, is_settled: bool
     ) -> bool:
-        """Judge all but so many of a lane's events, where the scope's mark is; False, or NotYet
-        raised, where that has to wait: what is done by then stays done, and is not done again."""
+        """Judge a lane's pending events, at the current seq, until `max_ahead` are left. Returns
+        False, or raises Deferred, where that must wait; events judged before stay judged."""
         while len((lane := self._get_lane(session_id)).pending_turns) > max_ahead:
             self.worker.require_time()
             if not self._judge_next(session_id, lane, settings, self.current_seq, is_settled):
@@ -171,7 +174,7 @@ class Fold:
         return True
 
     def _close_after_gap(self, turn: Turn, settings: FoldSettings) -> None:
-        """Close a lane, all of which is judged, before an event that comes after a silence."""
+        """Close a lane whose events are all judged, before an event that follows a gap."""
         lane, run = close_lane(self._get_lane(turn.session_id), "gap")
         enrichment = self._enrich(run, settings, turn.seq) if run else None
         lane = lane.with_turn(turn)
@@ -183,7 +186,7 @@ class Fold:
             self._commit_run(run, enrichment, self.current_seq)
 
     def _close_idle_lane(self, session_id: str, settings: FoldSettings, is_settled: bool) -> bool:
-        """Judge and close a lane in which nobody spoke; False where that has to wait."""
+        """Judge the rest of an idle lane and close it. Returns False where that must wait."""
         while (lane := self._get_lane(session_id)).pending_turns:
             self.worker.require_time()
             if not self._judge_next(session_id, lane, settings, self.current_seq, is_settled):
@@ -198,8 +201,8 @@ class Fold:
     def _judge_next(
         self, session_id: str, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
     ) -> bool:
-        """Put the lane's first event that is not judged into its topic, at the mark `at_seq`.
-        False, or NotYet raised, where nobody can say yet which it is: then nothing has changed."""
+        """Judge the lane's first pending event, with effect at `at_seq`. Returns False, or raises
+        Deferred, where no verdict is possible yet; nothing has changed then."""
         answer = self._decide_break(lane, settings, at_seq, is_settled)
         if answer is None:
             return False
@@ -223,8 +226,8 @@ class Fold:
     def _decide_break(
         self, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
     ) -> BreakAnswer | None:
-        """As `_ends` says; where that fails on what is stored, and would again, the topic goes on,
-        which is a decision like any other."""
+        """Call `_find_break`. Where it fails and would fail again on the same data, decide that the
+        topic continues."""
         try:
             return self._find_break(lane, settings, at_seq, is_settled)
         except Exception as error:
@@ -241,13 +244,14 @@ class Fold:
             return BreakAnswer(False, [decision])
 
     def _log_failure(self, message: str, error: Exception) -> None:
-        """Without the error's own words: they may quote memory."""
+        """Log a failure without the error's own text, which may quote memory."""
         log_fields = {"scopes": [self.state.scope_id], "error": type(error).__name__}
         self.worker.tally.counters["HeuristicFailures"] += 1
         logger.warning(message, extra=log_fields)
 
     def _commit_answer(self, new_decisions: Sequence[Decision]) -> None:
-        """Commit what a model answered, and nothing else of the event that it is asked for."""
+        """Commit the decisions that came from a model's answer, without the effects on the event
+        they are about."""
         later_decisions = [
             decision for decision in self.pending_decisions if decision.at_seq > self.current_seq
         ]
@@ -263,7 +267,8 @@ class Fold:
         self.pending_decisions = later_decisions
 
     def _settings_for(self, event: LoggedTurn) -> FoldSettings:
-        """What an event is folded by: as decided, or as it is now, which is then decided."""
+        """The settings for an event: as decided, or else the current ones, which are then recorded
+        as a decision."""
         is_settled = event.seq <= self.state.settled_seq
         decision = self.stored_decisions.get((event.event_id, "settings"))
         if decision is not None:
@@ -276,7 +281,7 @@ class Fold:
         return self.settings
 
     def _decide_settings(self, turn: Turn, settings: FoldSettings, is_settled: bool) -> None:
-        """That an event is folded by these, unless that is decided."""
+        """Record that these settings hold from this event on, unless that is recorded already."""
         decision = Decision(
             turn.event_id, "settings", 0, turn.seq, settings.model_dump(mode="json")
         )
@@ -293,8 +298,8 @@ class Fold:
     def _find_break(
         self, lane: Lane, settings: FoldSettings, at_seq: int, is_settled: bool
     ) -> BreakAnswer | None:
-        """Whether the topic ends before the lane's first event that is not judged; None: nobody can
-        say yet. `is_settled`: it was decided before."""
+        """Find out whether the topic ends before the lane's first pending event; None where that is
+        not known yet. `is_settled`: it was decided before."""
         turn = lane.pending_turns[0]
         decision = self.stored_decisions.get((turn.event_id, "continues"))
         if decision is not None or is_settled:
@@ -318,13 +323,14 @@ class Fold:
         return BreakAnswer(False, give_ups)
 
     def _give_up_vectors(self, lane: Lane, at_seq: int, patience: timedelta) -> list[Decision]:
-        """That whatever is missing is not waited for any longer; nothing while it is."""
-        assert lane.last_user_turn is not None, "who has nobody to be compared with does not wait"
+        """Give up on the missing vectors if they are overdue; an empty list while at least one of
+        them may still come."""
+        assert lane.last_user_turn is not None, "only a comparison of two user messages waits"
         turns = lane.last_user_turn, lane.pending_turns[0]
-        missing = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
-        if any(self.now - turn.recorded_at < patience for turn in missing):
+        missing_turns = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
+        if any(self.now - turn.recorded_at < patience for turn in missing_turns):
             return []
-        return [_make_give_up(turn, at_seq, "late") for turn in missing]
+        return [_make_give_up(turn, at_seq, "late") for turn in missing_turns]
 
     def _ask_model(
         self, lane: Lane, settings: FoldSettings, at_seq: int, cosine: float | None
@@ -361,8 +367,9 @@ class Fold:
         return BreakAnswer(not result.value.continues, [decision], is_costly)
 
     def _apply_scheduled(self) -> bool:
-        """What was decided to happen where the scope is folded up to now; what has happened already
-        does not again. False, or NotYet raised, where something of it is left for another time."""
+        """Apply the stored decisions that take effect at the current seq, except those that have
+        taken effect already. Returns False, or raises Deferred, where something is left for later.
+        """
         for decision in self.decisions_by_seq.get(self.current_seq, ()):
             self.worker.require_time()
             if decision.kind == "reformed":
@@ -371,7 +378,7 @@ class Fold:
             last = self._get_lane(decision.body["session"]).last_turn
             if last is None or last.event_id != decision.event_id:
                 continue
-            assert self.settings is not None, "what is open was folded by some"
+            assert self.settings is not None, "open events were folded under some settings"
             is_settled = (
                 decision.event_id,
                 "formed",
@@ -381,7 +388,7 @@ class Fold:
         return True
 
     def _replay_reformed(self, decision: Decision) -> None:
-        """Say again what was decided to be said instead, in a replay."""
+        """In a replay, apply a stored `reformed` decision again."""
         chain_id, version = UUID(decision.body["chain_id"]), decision.body["version"]
         head = store.read_head(self.access, chain_id)
         if head is None or head.version != version - 1:
@@ -391,8 +398,8 @@ class Fold:
         self.commit(revision=ChainRevision(chain_id, version, RunEnrichment(content, vector)))
 
     def _commit_run(self, run: TopicRun, enrichment: RunEnrichment | None, at_seq: int) -> None:
-        """Commit a closed run; where the database does not take what was just said of it, as what
-        needs nobody to say it. Raises Overtaken."""
+        """Commit a closed run. If the database permanently rejects its newly decided content,
+        commit a placeholder instead. Raises ConcurrentUpdate."""
         try:
             self.commit(run, enrichment)
         except Exception as error:
@@ -407,7 +414,7 @@ class Fold:
             self.commit(run, self._make_placeholder(run, at_seq, error))
 
     def _make_placeholder(self, run: TopicRun, at_seq: int, error: Exception) -> RunEnrichment:
-        """Decide of a run that it is there, and nothing else."""
+        """Record a placeholder as the run's content."""
         self._log_failure("run not summarised", error)
         content = make_placeholder_content(self.now, len(run.turns), error)
         self._decide_formed(run, content, at_seq)
@@ -423,8 +430,8 @@ class Fold:
         enrichment: RunEnrichment | None = None,
         revision: ChainRevision | None = None,
     ) -> None:
-        """Everything since the last commit, and the run that closed, in one transaction. Raises
-        Overtaken, and then nothing was."""
+        """Commit everything since the last commit, and with it a closed run or a chain's new
+        version, in one transaction. Raises ConcurrentUpdate; then nothing was committed."""
         has_changes = (
             self.current_seq > self.committed_seq or self.changed_lanes or self.pending_decisions
         )
@@ -453,7 +460,7 @@ class Fold:
         self.pending_decisions.clear()
 
     def _advance_scope(self) -> None:
-        """Move the scope's mark and keep what was decided on the way, inside a transaction."""
+        """Move the scope's `folded_seq` and store the pending decisions; inside a transaction."""
         if not store_lanes.advance_fold(
             self.access, self.state.scope_id, self.fold_no, self.current_seq
         ):
@@ -464,8 +471,8 @@ class Fold:
         record_topic_fallback(self, self.pending_decisions)
 
     def _enrich(self, run: TopicRun, settings: FoldSettings, at_seq: int) -> RunEnrichment | None:
-        """What a run says: as it was decided, or decided now, for the mark to move to `at_seq`.
-        Raises NotYet."""
+        """The run's content: as it was decided, or decided now with effect at `at_seq`. None where
+        all events of the run were erased. Raises Deferred."""
         last = run.turns[-1].event_id
         decision = self.stored_decisions.get((last, "formed"))
         if decision is not None:
@@ -503,7 +510,7 @@ class Fold:
         return timedelta(minutes=self.tuning.model_patience_minutes)
 
     def set_lane(self, session_id: str, lane: Lane) -> None:
-        """A lane as it is from now on."""
+        """Replace a lane's state, to be saved by the next commit."""
         self.lanes[session_id] = lane
         self.changed_lanes.add(session_id)
 
@@ -526,7 +533,7 @@ def _make_give_up(turn: Turn, at_seq: int, reason: str) -> Decision:
 def load_fold(
     worker: Worker, access: TenantDb, state: FoldState, turns: Sequence[LoggedTurn], now: datetime
 ) -> Fold:
-    """A scope's fold as it stands, ready for these events, its next ones."""
+    """Load the fold's state for a scope, ready for `turns`, its next events."""
     last_seq = turns[-1].seq if turns else state.folded_seq
     stored_decisions = store_decisions.list_between(
         access, state.scope_id, state.folded_seq, last_seq
@@ -542,8 +549,8 @@ def load_fold(
         decision.body["session"] for decision in stored_decisions if decision.kind == "idle"
     }
     open_lanes = read_lanes(access, state.scope_id, worker.embedder.space, sorted(sessions))
-    # What is open may have been decided about at an earlier mark: before the release or the tuning
-    # that has it wait, before an event it waited for was erased, or at a retry.
+    # Decisions about open events may have taken effect at a lower seq: under a release or a tuning
+    # that did not wait for later events, before an awaited event was erased, or at a retry.
     open_event_ids = [
         turn.event_id
         for item in open_lanes.values()

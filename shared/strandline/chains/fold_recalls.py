@@ -1,4 +1,4 @@
-"""Keep warmth up: recalls made strength, in the background, and moments that follow settings."""
+"""Fold recalls into chains' heat, and recompute the times that depend on heat settings."""
 
 from datetime import datetime, timedelta
 
@@ -11,16 +11,18 @@ RETENTION = timedelta(days=30)
 
 
 def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
-    """Tenants for which there is something to fold, to go through or to remove."""
+    """Ids of the tenants with recalls to fold or to remove, or with chains whose heat times are out
+    of date."""
     return store_recalls.list_tenants(connection, deployment.heat_parameters(), now - RETENTION)
 
 
 def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
-    """Fold the recalls of at most `limit` chains of the asker's tenant, in one transaction, into
-    their strength and what follows from it. Gives how many chains: 0 where none waited.
+    """Fold the recalls of at most `limit` chains of the caller's tenant into their strength and the
+    times that follow from it, in one transaction. Returns how many chains changed: 0 where no
+    recall was waiting.
 
-    A recall is folded once, however many fold at once: they lock its chain first, and a recall
-    stored twice is one row.
+    Each recall is folded once, however many folds run at the same time: they lock its chain first,
+    and a recall that is stored twice is one row.
     """
     with access.transaction():
         chain_ids = store_recalls.lock_recalled_chains(access, limit)
@@ -28,9 +30,9 @@ def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
 
 
 def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
-    """Where the tenant's heat settings are no longer those that its chains' `cold_at` and
-    `promote_until` go by: set these anew, for the next `limit` chains, in one transaction. Gives
-    how many; fewer than `limit` where that was all. Another change begins again."""
+    """Recompute `cold_at` and `promote_until` of the next `limit` chains, in one transaction, if
+    the tenant's heat settings have changed. Returns how many chains; fewer than `limit` means that
+    all are done. Another change of the settings starts over."""
     settings = tuning.heat_parameters()
     with access.transaction():
         progress = store_recalls.lock_heat_progress(access, settings)
@@ -45,8 +47,8 @@ def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
 
 
 def prune(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove recalls of the asker's tenant that were folded before this moment (now - KEPT), and
-    older ones whose chain is gone: at most `limit` of either. What they made stays. Gives how many.
-    """
+    """Remove recalls of the caller's tenant that were folded before `before` (now - RETENTION), and
+    older ones whose chain is gone: at most `limit` of either. Their effect on the chains stays.
+    Returns how many were removed."""
     with access.transaction():
         return store_recalls.prune_recalls(access, before, limit)

@@ -1,5 +1,5 @@
-"""Form chains: fold what a scope's log has past its mark; close lanes in which nobody speaks; say a
-chain anew; forget all of it."""
+"""Entry points of the fold: fold a scope's new events, close idle lanes, enrich a chain again, drop
+chains."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -20,24 +20,25 @@ from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker, describe
 from strandline.observability import logger
 
 _BATCH = 200
-"""Events read, and committed, at a time at most."""
+"""How many events are read and committed at a time at most."""
 _MAX_ATTEMPTS = 8
-"""So often the same step may be overtaken by another worker before it is left to that one."""
+"""How many times in a row a step may lose to another worker before it gives up."""
 _IDLE_LANES_PER_PAGE = 500
-"""Idle lanes looked at together, and"""
+"""How many idle lanes are listed at a time."""
 _LANES_PER_SCOPE = 20
-"""of these so many of one scope before the next one's turn."""
+"""How many of them are closed in one scope before the next scope's turn."""
 
 
 def fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
-    """Fold a scope's log past its mark, until its end, the worker's, a user message whose vector is
-    not there yet, a question to a model that has to wait (`worker.tally.waits` says for what), or
-    the end of its turn (`worker.tally.more` names it);
-    gives whether the end was reached. Right whoever else does the same at the same time. `access`
-    is of background work, and in no transaction.
+    """Fold a scope's events past its `folded_seq`. Returns whether the end of the log was reached.
 
-    Raises Unavailable where others were always faster, and what the embedder raises while it is
-    worth waiting for a summary's vector. What was committed before stays.
+    It stops before the end when the worker's time is up, when a user message has no vector yet,
+    when a model call has to wait (`worker.tally.deferrals` says for what), or when the scope's turn
+    is over (`worker.tally.unfinished_scopes` names it). Several workers may fold the same scope at
+    once. `access` is a background caller's, outside of any transaction.
+
+    Raises Unavailable where other workers always committed first, and EmbeddingUnavailable while
+    waiting for a summary's vector is worth it. What was committed before stays.
     """
     start = time.monotonic()
     worker.tally.deferrals.pop(scope_id, None)
@@ -61,14 +62,14 @@ def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime)
             continue
         conflicts = 0
         if reached_end and fold.committed_seq >= fold.state.last_seq:
-            return True  # what was appended meanwhile is due by itself
+            return True  # events appended meanwhile have their own row of work
         if not reached_end or worker.is_out_of_time():
             return False
         folded_events += fold.committed_seq - fold.state.folded_seq
         if folded_events >= worker.slice_events or time.monotonic() > slice_end:
             worker.tally.unfinished_scopes.add(scope_id)
             return False
-    raise Unavailable("Other workers fold this scope. Nothing is lost: it stays due.")
+    raise Unavailable("Other workers are folding this scope. Nothing is lost: its work stays due.")
 
 
 def _load_fold(
@@ -83,9 +84,12 @@ def _load_fold(
 
 
 def close_idle_lanes(worker: Worker, tenant: str, now: datetime) -> int:
-    """Close a tenant's lanes in which nobody has spoken for the gap, by our clock; gives how many.
-    Only in scopes that are folded to their end: what waits to be folded may be what was said. One
-    scope's failure holds up no other: all of its lanes are passed over."""
+    """Close a tenant's lanes whose last event is longer ago than the gap, by the server's clock.
+    Returns how many were closed.
+
+    Only scopes that are folded to their end are considered: an event that waits to be folded may
+    belong to the lane. A failure in one scope skips the rest of its lanes and no other scope's.
+    """
     access = worker.database.connect_as(Caller.background(tenant))
     closed_count, failed_scopes = 0, set[UUID]()
     after: store_lanes.ListedIdleLane | None = None
@@ -109,7 +113,8 @@ def close_idle_lanes(worker: Worker, tenant: str, now: datetime) -> int:
 
 
 def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, list[str]]]:
-    """Lanes by scope, a few of each scope's after a few of every other's."""
+    """Batches of lanes by scope: up to _LANES_PER_SCOPE of each scope, then the next ones of
+    each."""
     sessions: dict[UUID, list[str]] = {}
     for lane in page:
         sessions.setdefault(lane.scope_id, []).append(lane.session_id)
@@ -122,8 +127,8 @@ def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, l
 def _close_lanes(
     worker: Worker, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> int:
-    """Decide that these lanes are idle, and fold by it: two steps, so that a worker that dies in
-    between leaves a decision that the next goes by."""
+    """Record that these lanes are idle, then fold by that decision. Two steps, so that a worker
+    that dies in between leaves a decision that the next one follows."""
     if not fold_scope(worker, access, scope_id, now):
         return 0
     fold, turns = _load_fold(worker, access, scope_id, now)
@@ -142,17 +147,17 @@ def _close_lanes(
         fold.pending_decisions.append(Decision(last.event_id, "idle", 0, fold.current_seq, body))
     try:
         fold.commit()
-    except ConcurrentUpdate:  # somebody spoke, or closed them
+    except ConcurrentUpdate:  # an event came, or another worker closed them
         return 0
     return len(lane_by_session) if fold_scope(worker, access, scope_id, now) else 0
 
 
 def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime) -> int:
-    """Ask the models again about a chain's events; gives the number of the version that says what
-    they answered. It becomes part of no other chain, and an archived one stays archived.
+    """Ask the models again about a chain's events. Returns the number of the version that holds
+    their answers. The chain is not merged into another, and an archived chain stays archived.
 
-    Raises NotFound for a chain that is not there, Unavailable while its scope is being folded or
-    the model may not be asked yet.
+    Raises NotFound for a chain that does not exist, Unavailable while its scope is being folded or
+    the model may not be called yet.
     """
     access = worker.database.connect_as(Caller.background(tenant))
     for _ in range(_MAX_ATTEMPTS):
@@ -167,20 +172,20 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
         except Deferred as deferral:
             worker.llm.write_calls(access)
             raise Unavailable(
-                f"The model may not be asked yet ({deferral.reason}). Try again later."
+                f"The model cannot be called yet ({deferral.reason}). Try again later."
             ) from None
-    raise Unavailable("Other workers fold this chain's scope. Try again.")
+    raise Unavailable("Other workers are folding this chain's scope. Try again.")
 
 
 def _enrich_again(
     worker: Worker, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
     fold, _ = _load_fold(worker, access, scope_id, now)
-    head = store.read_head(access, chain_id)  # after the mark: whoever changes it moves that
+    head = store.read_head(access, chain_id)  # after fold_no: each change moves that
     if head is None:
         raise NotFound
     if fold.current_seq < fold.state.settled_seq:
-        raise Unavailable("This chain's scope is being folded again. Try later.")
+        raise Unavailable("This chain's scope is being folded again. Try again later.")
     settings = fold.settings or FoldSettings.from_tuning(worker.embedder.space, fold.tuning)
     retry_worker = replace(worker, job="retry")
     task = make_task_context(retry_worker, access, scope_id, fold.state.participants)
@@ -224,8 +229,7 @@ def _make_reformed_decision(
 
 
 def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    """Forget what was folded in these scopes, and have it folded again: the same chains come out,
-    because decisions stay, as strong and as cold as they were, because what use made of them does.
-    """
+    """Delete what was folded in these scopes and have them folded again. The same chains come out,
+    because decisions stay, with the same strength and heat, because the effect of use is kept."""
     with access.transaction():
         store.drop_folded(access, scope_ids)

@@ -1,9 +1,9 @@
-"""How warm a chain is: the one formula, as a function of its state and a moment.
+"""A chain's heat: one formula, as a function of the chain's state and a moment.
 
 Source A's reading of Ebbinghaus: heat = I·e^(-Δt/(τ·S)), with I = min(1, w₁·importance +
-w₂·density) and Δt the hours since the last access; S starts at 1 and each recall that counts makes
-it stronger. The migration 0016_create_heat.sql says the same in SQL, for statements over many
-chains; a test holds the two equal.
+w₂·density) and Δt the hours since the last access. S starts at 1, and each recall that counts
+raises it. The migrations define the same formula in SQL, for statements over many chains; a test
+checks that the two agree.
 """
 
 from collections.abc import Iterable
@@ -14,42 +14,43 @@ from typing import NamedTuple
 from strandline.tuning import Tuning
 
 MAX_STRENGTH = 1e6
-"""Where S stops: with the usual τ as good as never forgotten, and no number overflows."""
+"""The upper bound of S. With the usual τ such a chain is practically never forgotten, and no number
+overflows."""
 _MAX_TIME_CONSTANTS = 400.0
-"""Time constants after which a chain gets no colder, and"""
+"""The exponent Δt/(τ·S) is capped here."""
 _NEGLIGIBLE = 1e-50
-"""what is as good as 0 in a product: Postgres refuses one that is too small for a number."""
+"""A factor below this counts as 0 in a product: Postgres raises an error on underflow."""
 _CENTURY_HOURS = 876_600.0
-"""A century: no moment computed here is further from the last access."""
+"""A century: no computed moment is further from the last access."""
 
 
 class HeatState(NamedTuple):
-    """What heat is a function of; a chain's columns of the same names."""
+    """The inputs of heat; the chain's columns of the same names."""
 
     importance: float
-    """0..1, as it was judged when the chain's version was made."""
+    """0..1, as judged when the chain's version was formed."""
     density: float
-    """0..1, likewise."""
+    """0..1, as computed when the chain's version was formed."""
     strength: float
-    """S, from 1: what recalls made of it."""
+    """S, at least 1: raised by recalls."""
     accessed_at: datetime
-    """Of formation, merge and recalls the last, by our clock: an import is warm on arrival,
-    whatever its events' own dates."""
+    """The latest of formation, merges and recalls, by the server's clock: an imported chain is warm
+    on arrival, whatever the dates of its events."""
 
 
 class HeatFactors(NamedTuple):
-    """Heat at a moment, and all that it is made of."""
+    """Heat at a moment, and every factor of it."""
 
     importance: float
     density: float
     weight_importance: float
     weight_density: float
     base: float
-    """I, 0..1: the heat of a chain accessed just now."""
+    """I, 0..1: the heat of a chain that was accessed just now."""
     tau_hours: float
     strength: float
     hours_since_access: float
-    """Δt, from 0: a clock that went backwards makes nothing warmer than I."""
+    """Δt, at least 0: a clock that goes backwards never gives more heat than I."""
     retention: float
     """e^(-Δt/(τ·S)), 0..1."""
     heat: float
@@ -57,16 +58,16 @@ class HeatFactors(NamedTuple):
 
 
 class AccessState(NamedTuple):
-    """What recalls change of a chain."""
+    """The part of a chain's state that recalls change."""
 
     strength: float
     boosted_at: datetime | None
-    """The last recall that made it stronger."""
+    """The last recall that raised the strength."""
     accessed_at: datetime
 
 
 def compute_factors(state: HeatState, now: datetime, tuning: Tuning) -> HeatFactors:
-    """A chain's heat at `now`, taken apart."""
+    """A chain's heat at `now`, with every factor."""
     initial = _initial_heat(state, tuning)
     hours = max(0.0, (now - state.accessed_at) / timedelta(hours=1))
     retention = exp(-min(_MAX_TIME_CONSTANTS, hours / (tuning.heat_hours * state.strength)))
@@ -90,12 +91,12 @@ def compute_heat(state: HeatState, now: datetime, tuning: Tuning) -> float:
 
 
 def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning) -> AccessState:
-    """What recalls at these times make of a chain: a recall counts if it is a cooldown later than
-    the last that counted.
+    """Apply recalls at these times to a chain's state. A recall counts if it is at least one
+    cooldown after the last that counted.
 
-    In any order, and doubled, the same times give the same. So they do folded in several parts, if
-    no part reaches back before an earlier one; where one does, never more than in order, which
-    counts as many as can be that far apart.
+    The result does not depend on the order of the times or on duplicates. Applying them in several
+    batches gives the same result if no batch reaches back before an earlier one. Where one does, no
+    more recalls count than in order, which counts the most that can lie a cooldown apart.
     """
     strength, boosted_at, accessed_at = state
     cooldown = timedelta(hours=tuning.heat_cooldown_hours)
@@ -107,19 +108,20 @@ def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning)
 
 
 def compute_cold_at(state: HeatState, tuning: Tuning) -> datetime:
-    """From when the archiver may take a chain that nobody recalls before: untouched for
-    `archive_days`, and colder than freezing.
+    """The moment from which the archiver may take a chain if nobody recalls it before: untouched
+    for `archive_days`, and with heat below `freezing`.
 
-    Both count from the last access: it is never earlier than the chain's making, nor, by our
-    clock, than its last event.
+    Both count from the last access, which is never earlier than the chain's formation nor, by the
+    server's clock, than its last event.
     """
     hours_warm = _hours_above(state, tuning.freezing, tuning)
     return state.accessed_at + timedelta(hours=max(tuning.archive_days * 24, hours_warm))
 
 
 def compute_promote_until(state: HeatState, tuning: Tuning) -> datetime:
-    """Until when a chain that nobody recalls is warm enough to be promoted: its heat is at least
-    `promote` just as long as now ≤ this, which lies far back for one that never was."""
+    """The moment until which a chain that nobody recalls is warm enough to be promoted: its heat is
+    at least `promote` exactly while now ≤ this moment. It lies a century back for a chain that
+    never was warm enough."""
     return state.accessed_at + timedelta(hours=_hours_above(state, tuning.promote, tuning))
 
 
@@ -133,8 +135,8 @@ def _weighted(weight: float, share: float) -> float:
 
 
 def _hours_above(state: HeatState, threshold: float, tuning: Tuning) -> float:
-    """For how many hours after its last access a chain's heat is at least `threshold`: the formula
-    solved for Δt, τ·S·ln(I/threshold). A century back if it never is, a century at most."""
+    """How many hours after its last access a chain's heat stays at least `threshold`: the formula
+    solved for Δt, τ·S·ln(I/threshold). Minus a century if it never is, a century at most."""
     initial = _initial_heat(state, tuning)
     if initial < threshold:
         return -_CENTURY_HOURS

@@ -1,4 +1,5 @@
-"""Lanes between the log and the pure fold: what is open is read as turns, and kept as a place."""
+"""Conversion between stored lanes and the pure segmentation's lanes: open events become turns, and
+a lane becomes a row of positions."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from strandline.db.database import TenantDb
 def read_lanes(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> dict[str, Lane]:
-    """What is open in these lanes."""
+    """The open lanes of these sessions, by session id. A session without open events is left
+    out."""
     lane_by_session: dict[str, Lane] = {}
     user_turn_by_session: dict[str, Turn] = {}
     for event in store_lanes.read_open_turns(access, scope_id, space, sessions):
@@ -34,7 +36,7 @@ def read_lanes(
 
 
 def to_turn(event: LoggedTurn) -> Turn:
-    """An event as the pure fold sees it."""
+    """Convert a logged event to the pure segmentation's turn."""
     return Turn(
         event_id=event.event_id,
         seq=event.seq,
@@ -50,7 +52,7 @@ def to_turn(event: LoggedTurn) -> Turn:
 
 
 def to_lane_row(session_id: str, lane: Lane, rules: SegmentationRules) -> LaneRow:
-    """A lane that has something open, as it is kept; idle a gap after its last event."""
+    """Convert a lane with open events to its row; it becomes idle one gap after its last event."""
     assert lane.last_turn is not None
     first = (*lane.open_turns[:1], *lane.pending_turns[:1])[0]
     return LaneRow(

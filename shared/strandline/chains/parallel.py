@@ -1,4 +1,4 @@
-"""Questions to a model side by side."""
+"""Run model calls in parallel."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from strandline.observability import trace_context, trace_header, trace_id_of
 
 @functools.cache
 def _thread_pool() -> ThreadPoolExecutor:
-    """Kept, because a thread keeps a connection."""
+    """Kept for the life of the process, because each thread keeps a database connection."""
     return ThreadPoolExecutor(3, thread_name_prefix="enrich")
 
 
@@ -20,8 +20,9 @@ def run_in_parallel[A, B, C](
     second_call: Callable[[], B],
     third_call: Callable[[], C],
 ) -> tuple[A, B, C]:
-    """All three side by side: they wait for a model, not for each other (A-68). The twin is asked
-    here and now."""
+    """Run three calls in parallel and return their results in order: they wait for a model, not for
+    each other (A-68). Without a configured model they run one after the other in this thread, by
+    the heuristic model. An error of a call is raised."""
     if not worker.llm.has_model:
         return first_call(), second_call(), third_call()
     trace = trace_id_of(trace_header())

@@ -1,7 +1,8 @@
-"""What a closed run must hold to be listed as a chain: density, coherence and three gates.
+"""The quality of a closed run: density, coherence, and the gate that a run must pass to be listed
+as a chain.
 
-The weights and thresholds are ours (docs/chains.md has them in one table, with what they reject on
-two corpora); that the two measures and the three gates exist is source A's.
+The weights and thresholds are Strandline's (docs/chains.md has them in one table, with what they
+reject on two corpora). The two measures and the three gates come from source A.
 """
 
 import math
@@ -12,35 +13,35 @@ type Mode = Literal["strict", "balanced", "permissive"]
 
 
 class EventTraits(NamedTuple):
-    """What density looks at in an event: its form, not its words."""
+    """The properties of an event that density uses: its form, not its words."""
 
     type: str
     role: str
     chars: int
-    """Of its text; of a payload as many as it has."""
+    """Characters of its text; of a payload its bytes."""
     metadata_keys: int
     has_payload: bool
 
 
 class QualityVerdict(NamedTuple):
-    """A run's quality from 0 to 1, and why it is rejected, if it is."""
+    """A run's quality, from 0 to 1, and the reason why it is rejected; None where it passes."""
 
     quality: float
     rejection_reason: str | None
 
 
 class Gate(NamedTuple):
-    """What a mode asks for at least."""
+    """The minimum values that a mode requires."""
 
     quality: float
     density: float
     events: int
     min_importance: float
-    """From this importance on a run passes, however short: a fact can be one line."""
+    """A run of at least this importance passes, however short it is: a fact can be one line."""
 
 
 class Weights(NamedTuple):
-    """Shares of a density; they add up to 1."""
+    """The weights of density's parts; they add up to 1."""
 
     kinds: float
     text: float
@@ -50,16 +51,16 @@ class Weights(NamedTuple):
 
 DENSITY_WEIGHTS = Weights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
 FULL_KINDS = 4
-"""Different pairs of role and type from which a run is as varied as it can be."""
+"""This many different pairs of role and type give the full score for variety."""
 FULL_CHARACTERS = 1500
-"""Of text in a run, from which it is as full as it can be."""
+"""This many characters of text in a run give the full score for text."""
 MAX_EVENT_CHARACTERS = 500
-"""Of one event at most: a log file is not a conversation."""
+"""At most this many characters of one event count: a log file is not a conversation."""
 FULL_METADATA_KEYS = 2
-"""Of an event on average, from which there is as much metadata as can be."""
+"""This many metadata keys per event, on average, give the full score for metadata."""
 
 IMPORTANCE_SHARE, DENSITY_SHARE, COHERENCE_SHARE = 0.4, 0.35, 0.25
-"""Of a quality. A run whose coherence is unknown is judged by the other two."""
+"""Weights of the quality's parts. A run whose coherence is unknown is judged by the other two."""
 
 GATES: Mapping[Mode, Gate] = {
     "strict": Gate(quality=0.4, density=0.3, events=2, min_importance=0.4),
@@ -69,7 +70,8 @@ GATES: Mapping[Mode, Gate] = {
 
 
 def compute_density(traits: Sequence[EventTraits]) -> float:
-    """How rich a run is in kinds of events, text, metadata and payloads, from 0 to 1; 0 of none."""
+    """How rich a run is in kinds of events, text, metadata and payloads, from 0 to 1; 0 for no
+    events."""
     if not traits:
         return 0.0
     kinds = (len({(trait.role, trait.type) for trait in traits}) - 1) / (FULL_KINDS - 1)
@@ -77,7 +79,7 @@ def compute_density(traits: Sequence[EventTraits]) -> float:
     keys = sum(trait.metadata_keys for trait in traits) / len(traits)
     shares = (
         min(1.0, kinds),
-        # By its logarithm: the first sentences say more than the twentieth.
+        # Logarithmic: the first sentences say more than the twentieth.
         min(1.0, math.log1p(chars / 100) / math.log1p(FULL_CHARACTERS / 100)),
         min(1.0, keys / FULL_METADATA_KEYS),
         float(any(trait.has_payload for trait in traits)),
@@ -86,8 +88,8 @@ def compute_density(traits: Sequence[EventTraits]) -> float:
 
 
 def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
-    """Mean cosine of a run's vectors to their centroid, from 0 to 1. None for fewer than two that
-    have a length: nothing is compared with itself."""
+    """Mean cosine of a run's vectors to their centroid, from 0 to 1. None for fewer than two
+    vectors of non-zero length: a single one has nothing to be compared with."""
     units = [unit for vector in vectors if (unit := _normalize(vector))]
     if len(units) < 2:
         return None
@@ -100,7 +102,8 @@ def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
 def judge_quality(
     mode: Mode, *, density: float, coherence: float | None, importance: float, events: int
 ) -> QualityVerdict:
-    """Does a run pass its tenant's gate? The reason names what it lacks, with both figures."""
+    """Judge a run by its tenant's gate. The rejection reason names each shortfall with the actual
+    value and the minimum."""
     parts = [(IMPORTANCE_SHARE, importance), (DENSITY_SHARE, density)]
     if coherence is not None:
         parts.append((COHERENCE_SHARE, coherence))
@@ -122,6 +125,6 @@ def judge_quality(
 
 
 def _normalize(vector: Sequence[float]) -> list[float]:
-    """The vector at length 1; empty where it has no length."""
+    """The vector scaled to length 1; empty for a vector of length 0."""
     length = math.hypot(*vector)
     return [value / length for value in vector] if length else []

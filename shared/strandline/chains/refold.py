@@ -1,4 +1,4 @@
-"""Have a tenant's chains folded again from the log and what was decided."""
+"""Have a tenant's chains folded again from the log and the stored decisions."""
 
 from uuid import UUID
 
@@ -10,16 +10,15 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 _SCOPES_PER_TRANSACTION = 50
-"""Dropped in one transaction: appends to them wait for its end."""
+"""How many scopes one transaction drops: appends to them wait for its end."""
 
 
 def refold(access: TenantDb, audit_context: AuditContext, scope_id: UUID | None) -> int:
-    """Drop what was folded in the asker's tenant, or in one scope of it; gives in how many scopes.
-    They are due then: the next sweep folds them again, and until then their chains are missing.
-    Nothing is lost by it, nor if it is broken off. Raises NotFound.
-    """
+    """Drop everything that was folded in the caller's tenant, or in one scope of it. Returns in how
+    many scopes. They become due, and the next sweep folds them again; until then their chains are
+    missing. Nothing is lost, even if this is interrupted. Raises NotFound for an unknown scope."""
     if scope_id is not None and store_scopes.get_scope(access, scope_id) is None:
-        raise NotFound("There is no scope of this id in this tenant.")
+        raise NotFound("There is no scope with this scope_id in this tenant.")
     store_audit.add_entry(
         access, audit_context, {} if scope_id is None else {"scope_id": str(scope_id)}
     )

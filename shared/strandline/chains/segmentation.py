@@ -1,9 +1,9 @@
-"""Where topics end: the fold's step, lane by lane, from nothing but what it is given.
+"""Where topics end: the pure part of the fold, lane by lane, without database or clock.
 
-A lane is a session's part of a scope. Its open events become a run, which becomes a chain, where
-the topic breaks at a user's message, where it grew too long, where nobody spoke for a while, and
-where a stored decision says that nobody did. A message is judged a few events later, in the light
-of what came next: whether people turn to something shows best in their going on with it.
+A lane is a session's part of a scope. Its open events become a closed run, and the run becomes a
+chain, when the topic breaks at a user message, when the run has grown too long, when a gap follows,
+or when a stored decision says that the lane is idle. A message is judged a few events later,
+together with what came next: whether a new topic has begun shows best in the events that follow.
 """
 
 import math
@@ -15,11 +15,12 @@ from typing import Literal
 from uuid import UUID
 
 type CloseReason = Literal["break", "force", "gap", "idle"]
+"""Why a run was closed: topic break, forced by length, a gap, or an idle lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An event as the fold sees it."""
+    """An event as segmentation sees it."""
 
     event_id: UUID
     seq: int
@@ -27,52 +28,52 @@ class Turn:
     role: str
     type: str
     said_at: datetime
-    """By the caller's clock, or ours where the caller gave none."""
+    """By the caller's clock, or the server's where the caller gave no time."""
     recorded_at: datetime
     flow_ids: frozenset[str] = frozenset()
-    """Its workflow and execution ids, see `flows`."""
+    """Its workflow and execution ids, see `read_flow_ids`."""
     vector: Sequence[float] | None = None
-    """Of user messages; of other events it is not looked at."""
+    """Of user messages only; the vectors of other events are not used."""
     vector_given_up: bool = False
-    """Its vector was refused, or is not waited for any longer."""
+    """The model refused its text, or its vector is no longer waited for."""
 
     @property
     def is_user_message(self) -> bool:
-        """A user's message: here alone a topic can break."""
+        """Whether it is a user's message: a topic can break only here."""
         return self.role == "user" and self.type == "message"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentationRules:
-    """What topics are cut by."""
+    """The thresholds by which a lane is cut into topics."""
 
     low: float
-    """Cosine below which the topic breaks."""
+    """A cosine below this breaks the topic."""
     high: float
-    """From here it goes on; in between somebody is asked."""
+    """A cosine of at least this continues the topic; in between a model is asked."""
     gap: timedelta
-    """A longer silence closes a lane."""
+    """A longer pause between two events closes a lane."""
     max_open_events: int
-    """So many open events close the older half."""
+    """At this many open events the older half is closed."""
     lookahead: int
-    """So many later events of its lane are waited for before an event is judged."""
+    """How many later events of its lane an event waits for before it is judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What is open of a session in a scope, in order."""
+    """The open events of a session in a scope, in order."""
 
     open_turns: tuple[Turn, ...] = ()
-    """The topic under way, as far as it is judged."""
+    """The current topic's events that are judged."""
     pending_turns: tuple[Turn, ...] = ()
-    """What came after, and is not judged yet."""
+    """The events after them, which are not judged yet."""
     last_user_turn: Turn | None = None
-    """The latest judged user message to compare with: it may be closed already, where the older
-    half was closed by force."""
+    """The latest judged user message, with which the next one is compared. It may be closed
+    already, where the older half was closed by force."""
 
     @property
     def last_turn(self) -> Turn | None:
-        """Its latest event; none where nothing is open."""
+        """The lane's latest event; None for an empty lane."""
         return (
             (*self.open_turns[-1:], *self.pending_turns[-1:])[-1]
             if self.open_turns or self.pending_turns
@@ -80,45 +81,47 @@ class Lane:
         )
 
     def with_turn(self, turn: Turn) -> "Lane":
-        """With its next event."""
+        """The lane with its next event added as pending."""
         return replace(self, pending_turns=(*self.pending_turns, turn))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRun:
-    """Events that belong together, and what ended them."""
+    """Consecutive events of a lane on one topic, and why the run was closed."""
 
     turns: tuple[Turn, ...]
     closed_by: CloseReason
 
 
 class TopicVerdict(Enum):
-    """What two user messages say about the topic."""
+    """What the comparison of two user messages says about the topic."""
 
     ALONE = "alone"
-    """Nothing to compare: no user's message, none before it, or nothing open."""
+    """There is nothing to compare: not a user message, none before it, or no open events."""
     FLOW = "flow"
-    """The same workflow or execution: it goes on."""
+    """Both belong to the same workflow or execution: the topic continues."""
     BLIND = "blind"
-    """One of them will have no vector: it goes on."""
+    """One of them will never have a vector: the topic continues."""
     WAIT = "wait"
     """One of them has no vector yet: the fold stops before this event."""
     CONTINUE = "continue"
+    """The cosine is at least `high`."""
     GRAY = "gray"
-    """Somebody must be asked."""
+    """The cosine is between the thresholds: a model must decide."""
     BREAK = "break"
+    """The cosine is below `low`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A verdict, and the cosine it rests on, where it rests on one."""
+    """A verdict, and the cosine it rests on, if any."""
 
     verdict: TopicVerdict
     cosine: float | None = None
 
 
 def compare_topic(lane: Lane, rules: SegmentationRules) -> Comparison:
-    """Whether the lane's topic goes on with the first event that is not judged."""
+    """Compare the lane's first pending event with its latest user message."""
     previous, turn = lane.last_user_turn, lane.pending_turns[0]
     if not turn.is_user_message or previous is None or not lane.open_turns:
         return Comparison(TopicVerdict.ALONE)
@@ -139,10 +142,11 @@ def compare_topic(lane: Lane, rules: SegmentationRules) -> Comparison:
 def judge_next(
     lane: Lane, rules: SegmentationRules, *, breaks: bool
 ) -> tuple[Lane, TopicRun | None]:
-    """The lane with its first event that was not judged in its topic, and the run that this closed,
-    if any. `breaks`: the topic ended before that event, by `compare` or by who was asked. One event
-    closes one run at most: after a break it is alone, and `flush` is more than that."""
-    turn, *pending = lane.pending_turns
+    """Move the lane's first pending event into its topic. Returns the new lane and the run that
+    this closed, if any. `breaks`: the topic ended before that event, by `compare_topic` or by a
+    model's answer. One event closes one run at most: after a break it is alone, and
+    `max_open_events` is larger than that."""
+    turn, *pending_turns = lane.pending_turns
     closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
     open_turns = (turn,) if breaks else (*lane.open_turns, turn)
     if closed_run is None and len(open_turns) >= rules.max_open_events:
@@ -150,33 +154,34 @@ def judge_next(
         closed_run, open_turns = TopicRun(open_turns[:half], "force"), open_turns[half:]
     return Lane(
         open_turns,
-        tuple(pending),
+        tuple(pending_turns),
         turn if turn.is_user_message else None if breaks else lane.last_user_turn,
     ), closed_run
 
 
 def close_lane(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | None]:
-    """An empty lane, and all that was open, which is judged, as a run: what comes next is compared
-    with nothing."""
-    assert not lane.pending_turns, "what is not judged would be lost"
+    """Close a lane whose events are all judged. Returns an empty lane and its open events as a run,
+    if any. The next event is compared with nothing."""
+    assert not lane.pending_turns, "closing the lane would lose its pending events"
     return Lane(), TopicRun(lane.open_turns, closed_by) if lane.open_turns else None
 
 
 def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
-    """Between the lane's last event and this one lies a gap. Clocks that go back show none."""
+    """Whether a gap lies between the lane's last event and this one. A clock that goes back shows
+    none."""
     return lane.last_turn is not None and turn.said_at - lane.last_turn.said_at > rules.gap
 
 
 type ContinuesPredicate = Callable[[Lane], bool]
-"""Whether a lane's topic goes on with its first event that is not judged."""
+"""Whether a lane's topic continues at its first pending event."""
 
 
 def segment_scope(
     turns: Iterable[Turn], rules: SegmentationRules, continues: ContinuesPredicate
 ) -> tuple[list[TopicRun], dict[str, Lane]]:
-    """A whole scope folded at once, in order of seq: the closed runs, in the order of their
-    closing, and what stays open by session. `continues` answers where the verdict is gray; a
-    vector that is missing is not waited for."""
+    """Segment a whole scope at once, its events in order of seq. Returns the closed runs in the
+    order of their closing, and the open lanes by session id. `continues` decides where the verdict
+    is gray; a missing vector is not waited for."""
     lanes: dict[str, Lane] = {}
     closed_runs: list[TopicRun] = []
     for turn in turns:
@@ -193,7 +198,7 @@ def segment_scope(
 def finish_lane(
     lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, closed_by: CloseReason
 ) -> list[TopicRun]:
-    """A lane's last runs, where nothing more is waited for."""
+    """Judge and close a lane without waiting for further events. Returns its last runs."""
     lane, closed_runs = _judge_pending(lane, rules, continues, 0)
     _, last = close_lane(lane, closed_by)
     return [*closed_runs, *([last] if last else [])]
@@ -202,7 +207,8 @@ def finish_lane(
 def _judge_pending(
     lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, lookahead: int
 ) -> tuple[Lane, Sequence[TopicRun]]:
-    """The lane with all but so many events judged, and what that closed."""
+    """Judge a lane's pending events until `lookahead` are left. Returns the new lane and the closed
+    runs."""
     closed_runs: list[TopicRun] = []
     while len(lane.pending_turns) > lookahead:
         verdict = compare_topic(lane, rules).verdict
@@ -214,7 +220,7 @@ def _judge_pending(
 
 
 def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:
-    """The workflow and execution ids in an event's metadata, each with its kind."""
+    """The workflow and execution ids in an event's metadata, each prefixed with its kind."""
     return frozenset(
         f"{name}={metadata[name]}"
         for name in ("workflow_id", "execution_id")
@@ -223,7 +229,7 @@ def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:
 
 
 def cosine_similarity(first: Sequence[float], second: Sequence[float]) -> float:
-    """How alike two vectors point, from -1 to 1; of one without length 0. Neither has to be of
-    length 1: stored ones are rounded."""
+    """The cosine of two vectors, from -1 to 1; 0 if one of them has length 0. Neither needs to have
+    length 1: stored vectors are rounded."""
     length = math.sqrt(math.sumprod(first, first) * math.sumprod(second, second))
     return math.sumprod(first, second) / length if length else 0.0

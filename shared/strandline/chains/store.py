@@ -1,4 +1,4 @@
-"""Chains: heads, immutable versions, and the links to their events."""
+"""SQL for chains: heads, immutable versions, and their links to events."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class RunEvent:
-    """An event of a run, as much of it as its chain is made of."""
+    """An event of a run, with the columns that its chain is made from."""
 
     event_id: UUID
     seq: int
@@ -22,7 +22,7 @@ class RunEvent:
     content: str | None
     """Its first 8,000 characters."""
     chars: int
-    """All of them; of a payload its bytes."""
+    """Length of the whole content in characters; of a payload in bytes."""
     blob_cid: str | None
     mime_type: str | None
     file_name: str | None
@@ -33,7 +33,7 @@ class RunEvent:
 
 
 def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
-    """These events by seq; those that were erased are missing."""
+    """These events, by seq, with their vectors in `space`; erased ones are left out."""
     return access.fetch(
         RunEvent,
         """
@@ -54,7 +54,7 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
 
 @dataclass(frozen=True)
 class TopicEvent:
-    """An event, as much of it as tells whether a topic goes on."""
+    """An event, with the columns that a question about its topic needs."""
 
     event_id: UUID
     seq: int
@@ -73,7 +73,8 @@ class TopicEvent:
 def read_topic_events(
     access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]
 ) -> tuple[Sequence[TopicEvent], set[UUID]]:
-    """Those of the `unread` events that are not erased, and which of these and the `known` are."""
+    """Read the `unread` events. Returns those that are not erased, and the ids of all erased ones
+    among `unread` and `known`."""
     rows = access.fetch(
         TopicEvent,
         """
@@ -94,7 +95,7 @@ def read_topic_events(
 
 @dataclass(frozen=True)
 class ChainHead:
-    """A chain as it is now: its row, and what its newest version says."""
+    """A chain's current state: its row, and the content of its newest version."""
 
     chain_id: UUID
     scope_id: UUID
@@ -129,7 +130,8 @@ _SELECT_HEAD = """
 
 
 _MAX_CANDIDATES = 500
-"""Chains of a scope that a run may join: what that costs does not grow with the scope."""
+"""How many chains of a scope a run is compared with for a merge: the cost does not grow with the
+scope."""
 
 
 def find_nearest(
@@ -140,12 +142,13 @@ def find_nearest(
     min_similarity: float,
     max_events: int,
 ) -> ChainHead | None:
-    """Of the newest chains of this scope, by their last event, the one whose summary is most like a
-    vector: at least `min_similarity` (cosine), and of no more than `max_events` events."""
+    """Among the scope's newest chains (by last event), find the active one whose summary vector is
+    closest to `vector`, with a cosine of at least `min_similarity` and at most `max_events` events;
+    None if there is none."""
     rows = access.fetch(
         ChainHead,
         """
-        with near as materialized (  -- vectors first: a join of all chains costs twenty times that
+        with near as materialized (  -- vectors first: joining all chains costs twenty times as much
             select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
             from chain_vectors e
             where e.tenant_id = current_tenant() and e.space = %(space)s
@@ -181,7 +184,7 @@ def find_nearest(
 
 
 def read_head(access: TenantDb, chain_id: UUID) -> ChainHead | None:
-    """A chain. In a transaction it stays as it is until the end: recalls wait."""
+    """A chain's head, or None. In a transaction the row is locked until its end: recalls wait."""
     rows = access.fetch(
         ChainHead,
         _SELECT_HEAD + "where c.chain_id = %(chain_id)s for no key update of c",
@@ -196,7 +199,7 @@ class _EventId:
 
 
 def list_event_ids(access: TenantDb, chain_id: UUID) -> list[UUID]:
-    """The events of a chain, by seq."""
+    """The ids of a chain's events, by seq."""
     rows = access.fetch(
         _EventId,
         "select event_id from chain_events where chain_id = %(chain_id)s order by seq",
@@ -207,7 +210,7 @@ def list_event_ids(access: TenantDb, chain_id: UUID) -> list[UUID]:
 
 @dataclass(frozen=True)
 class ChainEvent:
-    """An event that a chain takes in."""
+    """An event that a version adds to its chain."""
 
     event_id: UUID
     seq: int
@@ -215,7 +218,7 @@ class ChainEvent:
 
 @dataclass(frozen=True)
 class ChainVersion:
-    """A chain's new version, and the row of the chain that it makes."""
+    """A chain's new version, and the state of the chain's row that follows from it."""
 
     chain_id: UUID
     version: int
@@ -223,7 +226,7 @@ class ChainVersion:
     participants: Sequence[str]
     session_id: str
     lane: str
-    """The session of the run that it took in."""
+    """The session of the run that this version added."""
     made_at_seq: int
     closed_by: str
     merged: bool
@@ -255,10 +258,12 @@ class ChainVersion:
 
 @dataclass(frozen=True)
 class ChainUse:
-    """What use made of a chain before it was dropped."""
+    """The effect of recalls and archiving on a chain, kept while the chain is dropped and folded
+    again."""
 
     version: int
-    """The newest that there was: folded again up to it, the chain is what it was."""
+    """The chain's newest version when it was dropped: folded again up to it, the chain is restored.
+    """
     strength: float
     accessed_at: datetime
     boosted_at: datetime | None
@@ -266,7 +271,8 @@ class ChainUse:
 
 
 def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
-    """What use made of a chain that was dropped and is not folded again up to its last version."""
+    """The kept use of a chain that was dropped and is not folded again up to its last version; else
+    None."""
     rows = access.fetch(
         ChainUse,
         "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
@@ -283,8 +289,8 @@ def add_version(
     space: str,
     vector: str | None,
 ) -> None:
-    """Write a version and what hangs on it; `vector` is its summary's, of a chain that is listed.
-    Must be in the transaction that moves the scope's mark."""
+    """Write a version, its chain, its links and its vector. `vector` is the summary's, given for a
+    listed chain only. Must run in the transaction that moves the scope's `folded_seq`."""
     params: dict[str, object] = {
         **vars(version),
         "participants": list(version.participants),
@@ -297,7 +303,7 @@ def add_version(
     }
     delete_vector = (
         _DELETE_VECTOR if version.version > 1 else ""
-    )  # before its first one it has no vector
+    )  # a first version has no earlier vector
     insert_vector = _INSERT_VECTOR if vector is not None else ""
     statements: tuple[LiteralString, ...] = (
         *(_INSERT_VERSION, _UPSERT_CHAIN, _INSERT_LINKS if links else ""),
@@ -316,8 +322,8 @@ _INSERT_VERSION = """
         %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
         %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
         %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s, (
-            -- Of the events that the chain has, and of those that it takes in: each looked up by
-            -- its id, as the planner takes the given ones for a hundred and would read all events.
+            -- Of the chain's events and of those that it adds. Each is looked up by its id: the
+            -- planner estimates the added ones at a hundred rows and would read all events.
             select e.origin
             from (
                 select c.event_id from chain_events c
@@ -366,7 +372,7 @@ _INSERT_VECTOR = """
 
 @dataclass(frozen=True)
 class UnindexedChain:
-    """An active chain that is not found by meaning."""
+    """An active chain whose summary has no vector, so that vector search cannot find it."""
 
     chain_id: UUID
     version: int
@@ -376,7 +382,7 @@ class UnindexedChain:
 def list_unindexed(
     access: TenantDb, space: str, after: UUID | None, limit: int
 ) -> Sequence[UnindexedChain]:
-    """The next active chains after this one whose summary has no vector in this space."""
+    """The next active chains after `after`, by id, whose summary has no vector in this space."""
     return access.fetch(
         UnindexedChain,
         """
@@ -404,22 +410,22 @@ class SummaryVector:
 
 
 def store_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
-    """Store these vectors, but for chains that say something else by now or are active no more;
-    gives how many. In a transaction: the chains stay as they are until its end."""
+    """Store these vectors, except for chains that have a newer version or are no longer active.
+    Returns how many were stored. In a transaction: the chains are locked until its end."""
     return access.execute(
         """
-        with given as (
+        with new_vectors as (
             select * from jsonb_to_recordset(%(rows)s::jsonb) r
                 (chain_id uuid, version int, vector text)),
-        held as materialized (
+        locked_chains as materialized (
             select c.chain_id, c.scope_id, c.participants, g.vector
-            from given g join chains c on c.tenant_id = current_tenant()
+            from new_vectors g join chains c on c.tenant_id = current_tenant()
                 and c.chain_id = g.chain_id and c.version = g.version and c.status = 'active'
             order by c.chain_id for no key update of c)
         insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
         select current_tenant(), %(space)s, h.scope_id, h.chain_id, h.participants,
             h.vector::halfvec
-        from held h on conflict do nothing
+        from locked_chains h on conflict do nothing
         """,
         {
             "space": space,
@@ -434,11 +440,10 @@ def store_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]
 
 
 def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    """Forget all that was folded in these scopes, and name them as due; decisions, the record of
-    use and what use made of each chain stay. `fold_no` moves on, so that a fold under way notices.
-    """
+    """Delete everything that was folded in these scopes, and make them due. Decisions, recalls and
+    the use of each chain stay. `fold_no` is raised, so that a fold in progress notices."""
     params: dict[str, object] = {"scope_ids": list(scope_ids)}
-    access.execute(  # as append does: scopes are locked in one order
+    access.execute(  # in the order in which append locks scopes
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
         " for no key update",
         params,
@@ -448,7 +453,7 @@ def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
 
 
 _DROP_STATEMENTS = (
-    # A row that is there is of a later version: the chain was on the way to it again.
+    # An existing row names a later version: the chain was still being folded up to it.
     """
     insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,
         accessed_at, boosted_at, archived_at)

@@ -1,4 +1,5 @@
-"""Decisions: what a fold took from anything but events. They outlive all that is derived."""
+"""SQL for decisions: what a fold decided from anything but the events. They outlive all derived
+rows."""
 
 import json
 from collections.abc import Sequence
@@ -13,20 +14,20 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided, and about which event."""
+    """One decision, and the event it is about."""
 
     event_id: UUID
     kind: str
-    """One of `services.folding`'s."""
+    """One of the kinds that `chains.fold` lists."""
     attempt: int
-    """From 0; only a repeated `reformed` has more than one."""
+    """From 0; only a repeated `reformed` decision has more than one attempt."""
     at_seq: int
-    """The scope's mark at which it takes effect."""
+    """The scope's `folded_seq` at which it takes effect."""
     body: dict[str, Any]
 
 
 def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:
-    """What takes effect from one mark of a scope to another, both included."""
+    """A scope's decisions that take effect between two seqs, both included."""
     return access.fetch(
         Decision,
         """
@@ -41,7 +42,7 @@ def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Seq
 def list_about(
     access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
 ) -> Sequence[Decision]:
-    """What of these kinds was decided about these events."""
+    """A scope's decisions of these kinds about these events."""
     if not event_ids:
         return []
     return access.fetch(
@@ -59,8 +60,8 @@ def list_about(
 def add_decisions(
     access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[Decision]
 ) -> None:
-    """Keep what was decided, in the transaction of the fold that goes by it. The compare-and-swap
-    of fold_no has made sure that nobody decided the same before."""
+    """Store decisions, in the transaction of the fold that follows them. The compare-and-swap of
+    `fold_no` rules out that another worker has stored the same ones before."""
     if not decisions:
         return
     access.execute(
@@ -98,7 +99,7 @@ class _Count:
 
 
 def count_attempts(access: TenantDb, event_id: UUID, kind: str) -> int:
-    """How often something of this kind was decided about an event."""
+    """How many decisions of this kind were stored about an event."""
     (row,) = access.fetch(
         _Count,
         "select count(*) as n from decisions where event_id = %(event_id)s and kind = %(kind)s"

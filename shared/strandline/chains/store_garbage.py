@@ -1,4 +1,4 @@
-"""What memory lets go of: chains that are cold, and payloads that no event cites."""
+"""SQL for the archiver: cold chains to archive, and payloads that no event cites."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,19 @@ from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.tenants.store import list_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
-"""How long a payload is marked before it goes: longer than any append lives that did not meet the
-mark. The longest function that appends has 29 s."""
+"""How long a payload stays marked before it is removed: longer than any append can run that did not
+see the mark. The longest function that appends has 29 s."""
 _REMOVAL_TIMEOUT_SECONDS = 900
-"""How long a removal may be under way before whoever began it is dead: the longest that a Lambda
-lives."""
+"""After this time a removal in progress is taken for abandoned: no Lambda runs longer."""
 _REMOVAL_GRACE_SECONDS = 60
-"""How long after a removal no append may rest on the payload: it may have put its bytes before.
-Twice what the longest append takes."""
+"""How long after a removal no append may cite the payload: it may have stored its bytes before the
+removal. Twice what the longest append takes."""
 
 
 def list_tenants(connection: Connection, now: datetime, grace: timedelta) -> list[str]:
-    """Tenants with cold chains, with payloads that are marked to go, or whose payloads were not
-    looked through in the present GARBAGE_PERIOD and may hold some that nobody cites, older than
-    `grace`."""
+    """Ids of the tenants with cold chains, with payloads marked for removal, or with payloads that
+    were not scanned in the current GARBAGE_PERIOD and may include uncited ones older than `grace`.
+    """
     params = (now, GARBAGE_PERIOD, grace)
     return list_tenant_ids(connection, "select * from tenants_to_collect(%s, %s, %s)", params)
 
@@ -34,9 +33,9 @@ class _ChainId:
 
 
 def archive_cold_chains(access: TenantDb, now: datetime, limit: int) -> int:
-    """Take up to `limit` cold chains out of mid-term memory, the longest cold first; gives how
-    many. Their events, versions and links stay. A chain whose recall is not counted yet waits: it
-    may be warm. In a transaction."""
+    """Archive up to `limit` cold chains, the longest cold first. Returns how many. Their events,
+    versions and links stay. A chain with a recall that is not folded yet is left out: it may be
+    warm. In a transaction."""
     return len(
         access.fetch(
             _ChainId,
@@ -69,8 +68,8 @@ class _Cid:
 
 
 def begin_scan(access: TenantDb) -> str:
-    """The address after which the look through the tenant's payloads goes on; '' is the beginning.
-    Removals that are over are forgotten. In a transaction."""
+    """Lock the tenant's scan and return the CID after which it continues; '' is the beginning.
+    Deletes removals whose grace is over. In a transaction."""
     access.execute("delete from blob_removals where removing_until < now()", {})
     access.execute(
         "insert into blob_passes (tenant_id) values (current_tenant()) on conflict do nothing", {}
@@ -80,8 +79,9 @@ def begin_scan(access: TenantDb) -> str:
 
 
 def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
-    """The look has come to this address; to '' is the end. What was marked before the last one
-    ended, and neither of the two took, is not there any more: its mark goes. In a transaction."""
+    """Record that the scan has reached this CID; '' means that it has ended. Deletes the marks that
+    were set before the last scan ended and that neither scan used: their payload is no longer
+    there. In a transaction."""
     access.execute(
         "delete from blob_removals r using blob_passes p where %(position)s = ''"
         " and r.removing_until is null and r.marked_at < p.ended_at"
@@ -96,11 +96,11 @@ def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
 
 
 def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
-    """Of payloads older than their grace the ones whose bytes may go now: marked by an earlier
-    pass, and still cited by nobody. No append may rest on them until `end_removal`. Those that
-    nobody cites and nobody marked are marked. In a transaction.
+    """Of payloads older than their grace, return the CIDs whose bytes may be removed now: marked by
+    an earlier scan and still uncited. No append may cite them until `end_removal`. Uncited payloads
+    without a mark are marked. In a transaction.
 
-    The mark's row is what this and an append's trigger meet at: whichever comes first wins.
+    This and an append's trigger lock the mark's row: whichever comes first wins.
     """
     params: dict[str, object] = {
         "cids": list(cids),
@@ -138,7 +138,8 @@ def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
 
 
 def end_removal(access: TenantDb, cids: Sequence[str]) -> None:
-    """These bytes are gone: after a moment appends may put them anew. In a transaction."""
+    """Record that these bytes are removed: after _REMOVAL_GRACE_SECONDS appends may store them
+    again. In a transaction."""
     access.execute(
         "update blob_removals set removing_until ="
         " clock_timestamp() + make_interval(secs => %(seconds)s)"

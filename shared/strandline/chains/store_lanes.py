@@ -1,4 +1,4 @@
-"""How far scopes are folded, and what is open in their lanes."""
+"""SQL for the fold's progress: how far scopes are folded, and what is open in their lanes."""
 
 import json
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ class FoldState:
     scope_id: UUID
     participants: list[str]
     fold_no: int
-    """Whoever commits a fold must find it as it was read."""
+    """Raised by each commit of a fold; a commit requires the value that was read."""
     folded_seq: int
     settled_seq: int
-    """So far it was ever folded: up to here all is decided."""
+    """The furthest seq that was ever folded: everything up to it is decided."""
     last_seq: int
     tuning: dict[str, Any]
-    """The tenant's own."""
+    """The tenant's own overrides."""
     settings: dict[str, Any] | None
-    """What was decided last to fold by."""
+    """The body of the latest `settings` decision."""
 
 
 def read_fold_state(access: TenantDb, scope_id: UUID) -> FoldState | None:
-    """Where a scope's fold stands; nothing for a scope that is not there."""
+    """A scope's fold state; None for a scope that does not exist."""
     rows = access.fetch(
         FoldState,
         """
@@ -46,8 +46,9 @@ def read_fold_state(access: TenantDb, scope_id: UUID) -> FoldState | None:
 
 
 def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
-    """Move a scope's mark, if nobody else did since `fold_no` was read. The first statement of a
-    fold's transaction: from here on nobody else folds or appends to this scope."""
+    """Move a scope's `folded_seq`, if its `fold_no` is unchanged since it was read. Returns whether
+    it was. The first statement of a fold's transaction: from here on no other worker folds or
+    appends to this scope."""
     return (
         access.execute(
             """
@@ -63,7 +64,7 @@ def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int
 
 @dataclass(frozen=True)
 class LoggedTurn:
-    """An event, as much of it as the fold looks at."""
+    """An event, with the columns that the fold needs."""
 
     event_id: UUID
     seq: int
@@ -75,18 +76,18 @@ class LoggedTurn:
     flows: dict[str, Any]
     """Its workflow and execution ids."""
     vector: str | None
-    """A user message's, as Postgres writes it."""
+    """A user message's vector, as Postgres writes it."""
     is_refused: bool
-    """The model takes no such text."""
+    """The embedding model refused its text."""
     is_given_up: bool
-    """That its vector is not waited for is a decision already."""
+    """A stored decision says that its vector is not waited for."""
     erased: bool
 
 
 def read_turns(
     access: TenantDb, scope_id: UUID, space: str, after: int, limit: int
 ) -> Sequence[LoggedTurn]:
-    """The next events of a scope past a mark."""
+    """The next `limit` events of a scope after a seq."""
     return access.fetch(
         LoggedTurn,
         """
@@ -94,15 +95,15 @@ def read_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
-                    and d.kind = 'vector_given_up') as decided,
+                    and d.kind = 'vector_given_up') as is_given_up,
             e.erased_at is not null as erased
         from events e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
             and v.scope_id = e.scope_id and v.event_id = e.event_id
             and e.role = 'user' and e.type = 'message'
-        -- No gaps: so many seqs are so many events, and a plan that knows it reads no more.
+        -- seq has no gaps: the range bounds the number of events, and the planner reads no more.
         where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(after)s + %(limit)s
         order by e.seq
         """,
@@ -115,17 +116,17 @@ class OpenTurn(LoggedTurn):
     """An event that a lane still needs."""
 
     is_open: bool
-    """Else it is only what the next user message is compared with."""
+    """Else it is only the message with which the next user message is compared."""
     is_ahead: bool
     """It is not judged yet."""
     is_user: bool
-    """It is what the next user message is compared with."""
+    """It is the message with which the next user message is compared."""
 
 
 def read_open_turns(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> Sequence[OpenTurn]:
-    """What is open in these lanes, by seq; events that were erased are passed over."""
+    """The open events of these lanes, by seq; erased events are left out."""
     return access.fetch(
         OpenTurn,
         """
@@ -133,9 +134,9 @@ def read_open_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
-                    and d.kind = 'vector_given_up') as decided,
+                    and d.kind = 'vector_given_up') as is_given_up,
             false as erased, e.is_open, e.is_ahead, e.is_user
         from lanes l
         cross join lateral (
@@ -161,16 +162,16 @@ def read_open_turns(
 
 @dataclass(frozen=True)
 class LaneRow:
-    """A lane as it is kept."""
+    """A lane as it is stored."""
 
     session_id: str
     folded_seq: int
     open_after_seq: int
-    """Its events past this seq are open."""
+    """Its events after this seq are open."""
     judged_seq: int
-    """Those past this one are not judged yet."""
+    """Its events after this seq are not judged yet."""
     user_event_id: UUID | None
-    """What the next user message is compared with."""
+    """The message with which the next user message is compared."""
     idle_at: datetime
 
 
@@ -181,7 +182,7 @@ def save_lanes(
     lanes: Sequence[LaneRow],
     closed_sessions: Sequence[str],
 ) -> None:
-    """Keep lanes as they are now; those with nothing open are gone."""
+    """Store these lanes, and delete those without open events."""
     params: dict[str, object] = {
         "scope_id": scope_id,
         "participants": list(participants),
@@ -224,7 +225,7 @@ def _to_row(lane: LaneRow) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class IdleLane:
-    """A lane in which nobody has spoken for a while."""
+    """A lane that is idle: its last event is longer ago than the gap."""
 
     scope_id: UUID
     session_id: str
@@ -232,7 +233,7 @@ class IdleLane:
 
 @dataclass(frozen=True)
 class ListedIdleLane(IdleLane):
-    """One on a page of them; the next page begins after the last."""
+    """An idle lane on a page; the next page begins after the last one."""
 
     idle_at: datetime
 
@@ -244,8 +245,8 @@ def list_idle(
     excluded_scopes: Sequence[UUID],
     limit: int,
 ) -> Sequence[ListedIdleLane]:
-    """The next lanes to be closed after this one, longest idle first, but for these scopes' and
-    for those of scopes that are not folded to their end."""
+    """The next idle lanes after `after`, longest idle first, without those of `excluded_scopes` and
+    of scopes that are not folded to their end."""
     return access.fetch(
         ListedIdleLane,
         """
@@ -271,7 +272,7 @@ def list_idle(
 def list_idle_of_scope(
     access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> Sequence[IdleLane]:
-    """Those of a scope's lanes that are still to be closed."""
+    """Those of a scope's lanes that are still idle."""
     return access.fetch(
         IdleLane,
         "select scope_id, session_id from lanes where scope_id = %(scope_id)s"

@@ -1,4 +1,5 @@
-"""Recalls: each time a chain was given as an answer, once; folded into its warmth, and removed."""
+"""SQL for recalls: one row for each chain in each answer, folded into the chain's heat, later
+removed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,9 @@ def record_chains(
     chains: Sequence[tuple[UUID, UUID, Sequence[str]]],
     now: datetime,
 ) -> int:
-    """Store that one recall gave these chains (each with its scope and participants); outside of
-    any transaction, after the answer is made. Doing it twice changes nothing; gives how many are
-    new."""
+    """Store that one recall returned these chains (each with its scope and participants); outside
+    of any transaction, after the answer is built. Doing it twice changes nothing. Returns how many
+    rows are new."""
     rows = [
         {"chain_id": str(chain_id), "scope_id": str(scope_id), "participants": list(participants)}
         for chain_id, scope_id, participants in chains
@@ -32,7 +33,7 @@ def record_chains(
         select current_tenant(), %(recall_id)s, r.chain_id, r.scope_id, r.participants, %(now)s
         from jsonb_to_recordset(%(rows)s::jsonb) r
             (chain_id uuid, scope_id uuid, participants text[])
-        order by r.chain_id  -- whoever stores the same twice at once meets in one order
+        order by r.chain_id  -- one order: two concurrent inserts of the same rows do not deadlock
         on conflict do nothing
         returning chain_id
         """,
@@ -44,8 +45,8 @@ def record_chains(
 def record_events(
     access: TenantDb, recall_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> int:
-    """Store that one recall gave these events, as a use of the chains that hold them; as `record`
-    does."""
+    """Store that one recall returned these events, as a use of the chains that hold them; otherwise
+    like `record_chains`."""
     new_rows = access.fetch(
         _ChainId,
         """
@@ -70,8 +71,8 @@ class _ChainId:
 
 
 def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
-    """Chains with recalls to fold, at most so many, locked in their one order; inside of
-    `transaction`. Whoever comes second waits, and finds them folded."""
+    """Lock up to `limit` chains with recalls to fold, in order of their ids; inside of a
+    transaction. A second worker waits, and then finds them folded."""
     rows = access.fetch(
         _ChainId,
         """
@@ -87,13 +88,14 @@ def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
 
 
 def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tuning: Tuning) -> int:
-    """Fold what is not folded of the recalls of these chains, which are held: each row once. Gives
-    how many chains changed. `tuning` is the tenant's."""
+    """Fold the unfolded recalls of these chains, which the caller has locked; each row once.
+    Returns how many chains changed. `tuning` is the tenant's."""
     return access.execute(
         """
         with taken as (
             update recalls set folded_at = %(now)s
-            where tenant_id = current_tenant() and chain_id = any (%(held)s) and folded_at is null
+            where tenant_id = current_tenant() and chain_id = any (%(chain_ids)s)
+                and folded_at is null
             returning chain_id, recalled_at
         ), uses as (
             select chain_id, array_agg(recalled_at) as times, max(recalled_at) as latest
@@ -113,21 +115,21 @@ def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tun
                 promote_until(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb)
         from used u where c.tenant_id = current_tenant() and c.chain_id = u.chain_id
         """,
-        {"held": list(chain_ids), "now": now, "tuning": tuning.model_dump_json()},
+        {"chain_ids": list(chain_ids), "now": now, "tuning": tuning.model_dump_json()},
     )
 
 
 @dataclass(frozen=True)
 class HeatProgress:
-    """How far a tenant's chains are gone through after a change of heat's settings."""
+    """How far a tenant's chains are recomputed after a change of the heat settings."""
 
     after: UUID | None
-    """The last that was done."""
+    """The last chain that is done."""
 
 
 def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> HeatProgress | None:
-    """Let nobody else go through the asker's tenant's chains until the transaction ends; None where
-    all of them go by these settings already."""
+    """Lock the caller's tenant's progress until the transaction ends; None where all chains follow
+    these settings already."""
     rows = access.fetch(
         HeatProgress,
         """
@@ -142,18 +144,18 @@ def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> Heat
 
 
 def lock_chains_after(access: TenantDb, after: UUID | None, limit: int) -> list[UUID]:
-    """The next chains after this one, at most so many, locked in their one order; inside of
-    `transaction`."""
+    """Lock the next `limit` chains after this one, in order of their ids; inside of a
+    transaction."""
     rows = access.fetch(
         _ChainId,
-        "select chain_id from hold_chains_after(%(after)s, %(limit)s) held (chain_id)",
+        "select chain_id from hold_chains_after(%(after)s, %(limit)s) c (chain_id)",
         {"after": after or UUID(int=0), "limit": limit},
     )
     return [row.chain_id for row in rows]
 
 
 def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tuning) -> None:
-    """Set anew the moments of these chains, which are held."""
+    """Recompute `cold_at` and `promote_until` of these chains, which the caller has locked."""
     access.execute(
         """
         update chains c set
@@ -161,14 +163,14 @@ def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tu
                 cold_at(c.importance, c.density, c.strength, c.accessed_at, %(tuning)s::jsonb),
             promote_until =
                 promote_until(c.importance, c.density, c.strength, c.accessed_at, %(tuning)s::jsonb)
-        where c.tenant_id = current_tenant() and c.chain_id = any (%(held)s)
+        where c.tenant_id = current_tenant() and c.chain_id = any (%(chain_ids)s)
         """,
-        {"held": list(chain_ids), "tuning": tuning.model_dump_json()},
+        {"chain_ids": list(chain_ids), "tuning": tuning.model_dump_json()},
     )
 
 
 def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: UUID | None) -> None:
-    """Note that the chains up to this one go by these settings; None: all do."""
+    """Record that the chains up to this one follow these settings; None: all do."""
     access.execute(
         "update tenants set warmed_by = %(settings)s::jsonb, warmed_to = %(after)s"
         " where tenant_id = current_tenant()",
@@ -177,11 +179,11 @@ def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: U
 
 
 def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove recalls that were folded before this, and ones before this of chains that are gone for
-    good; at most so many of either, and gives how many."""
+    """Remove recalls that were folded before this moment, and older unfolded ones whose chain no
+    longer exists; at most `limit` of either. Returns how many."""
     return access.execute(
         """
-        with old as materialized (  -- once: a join that asked it again would get others
+        with old as materialized (  -- once: evaluated again by the join it could return other rows
             (select recall_id, chain_id from recalls
             where tenant_id = current_tenant() and folded_at < %(before)s
             order by folded_at limit %(limit)s)
@@ -203,8 +205,8 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
 def list_tenants(
     connection: Connection, deployment: Mapping[str, object], before: datetime
 ) -> list[str]:
-    """Tenants with recalls to fold, ones folded before this to remove, or chains to go through
-    because heat's settings changed; `deployment` has all of these by name."""
+    """Ids of the tenants with recalls to fold, with recalls folded before `before`, or with chains
+    to recompute because the heat settings changed. `deployment` has all heat settings by name."""
     return list_tenant_ids(
         connection,
         "select * from tenants_to_warm(%s::jsonb, %s)",

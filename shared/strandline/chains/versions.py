@@ -1,4 +1,4 @@
-"""Writing chains: a run becomes one, joins one, or one is said anew."""
+"""Write chain versions: of a new chain, of a merge, or with new content for the same events."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from strandline.tuning import Tuning
 
 
 class FoldContext(Protocol):
-    """A scope whose mark was just moved, in the transaction under way."""
+    """A scope whose `folded_seq` was just moved, in the current transaction."""
 
     worker: Worker
     access: TenantDb
@@ -34,7 +34,7 @@ class FoldContext(Protocol):
 
 
 class ChainRevision(NamedTuple):
-    """What a chain says anew, as its version of this number."""
+    """New content of a chain, as the version of this number."""
 
     chain_id: UUID
     version: int
@@ -42,24 +42,24 @@ class ChainRevision(NamedTuple):
 
 
 def write_run(scope: FoldContext, run: TopicRun, enrichment: RunEnrichment) -> None:
-    """The run as a chain of its own, or as a part of the one it joins."""
+    """Write a run as a new chain, or as a new version of the chain that it is merged into."""
     content, counts = enrichment.content, scope.worker.tally.counters
     target = store.read_head(scope.access, content.joins) if content.joins else None
     base = _first_head(scope, run, content) if target is None else _next_head(target, run)
     version = _make_version(scope, content, base, run.turns[0].session_id)
     version, enrichment = _restore_use(scope, version, enrichment)
     links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
-    earlier = store.list_event_ids(scope.access, version.chain_id) if target else []
+    earlier_ids = store.list_event_ids(scope.access, version.chain_id) if target else []
     _store_version(
-        scope, version, links, [*earlier, *(link.event_id for link in links)], enrichment
+        scope, version, links, [*earlier_ids, *(link.event_id for link in links)], enrichment
     )
     metric = "ChainsFormed" if target is None else "ChainsMerged"
     counts["ChainsRejected" if content.rejected is not None else metric] += 1
 
 
 def write_revision(scope: FoldContext, revision: ChainRevision) -> None:
-    """A chain's next version, of the same events. Raises NotFound for a chain that is gone, and
-    Overtaken where the next is another than was decided."""
+    """Write a chain's next version, with the same events. Raises NotFound for a chain that no
+    longer exists, and ConcurrentUpdate where its next version is not the one that was decided."""
     chain_id, enrichment = revision.chain_id, revision.enrichment
     head = store.read_head(scope.access, chain_id)
     if head is None:
@@ -78,8 +78,8 @@ def write_revision(scope: FoldContext, revision: ChainRevision) -> None:
 
 
 def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision]) -> None:
-    """Where the twin said in a model's place whether topics go on, that is one visible failure of
-    the scope."""
+    """Where the heuristic model judged topics instead of the configured model, record one visible
+    failure of the scope."""
     reasons = [
         decision.body.get("fell_back") for decision in new_decisions if decision.kind == "continues"
     ]
@@ -91,15 +91,15 @@ def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision])
             scope_id=scope.state.scope_id,
             participants=scope.state.participants,
             reason=reason,
-            advice="The twin said whether topics go on. That is decided and is not asked again; see"
-            " to the model, for what is said from now on.",
+            advice="The heuristic model judged where topics end. That is decided and is not"
+            " judged again. Check the model, so that it judges the next messages.",
             ref=scope.state.scope_id,
         )
 
 
 def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
     """The id of the chain that begins with an event: a UUIDv8 (RFC 9562) over SHA-256, so that a
-    replay gives the same."""
+    replay gives the same id."""
     digest = hashlib.sha256(
         json.dumps([tenant, str(scope_id), str(first_event_id)]).encode()
     ).digest()
@@ -108,7 +108,7 @@ def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
 
 
 def _first_head(scope: FoldContext, run: TopicRun, content: ChainContent) -> ChainHead:
-    """A run as the first version of a chain, all but what it says."""
+    """The head of a new chain of this run, without content."""
     first, last, times = run.turns[0], run.turns[-1], [turn.said_at for turn in run.turns]
     scope_id = scope.state.scope_id
     return ChainHead(
@@ -136,7 +136,7 @@ def _first_head(scope: FoldContext, run: TopicRun, content: ChainContent) -> Cha
 
 
 def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
-    """A chain with a later run in it."""
+    """A chain's head with a later run merged in."""
     times = [turn.said_at for turn in run.turns]
     return replace(
         head,
@@ -154,8 +154,9 @@ def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
 def _restore_use(
     scope: FoldContext, version: ChainVersion, enrichment: RunEnrichment
 ) -> tuple[ChainVersion, RunEnrichment]:
-    """In a replay: as strong as use had made the chain, and archived again where its last version
-    was. Before it is folded as far as it was, it is listed as what it was then."""
+    """In a replay, restore the effect of use on a chain: its strength, and its archived status at
+    its last version. Until its last version is folded again, it is
+    listed with the status of the version at hand."""
     use = None
     if scope.current_seq <= scope.state.settled_seq:
         use = store.read_use(scope.access, version.chain_id)
@@ -185,11 +186,11 @@ def _make_version(
     lane: str,
     accessed_at: datetime | None = None,
 ) -> ChainVersion:
-    """The version that says what was decided. Its heat starts when it was formed, by our clock, or
-    stays as it was."""
+    """Build the version that holds this content. Its heat starts at the content's `at`, by the
+    server's clock, or at `accessed_at` where that is given."""
     last_access = accessed_at or max(base.accessed_at, content.at)
     state = heat.HeatState(content.importance, content.density, base.strength, last_access)
-    assert scope.settings is not None, "what was folded was folded by some"
+    assert scope.settings is not None, "a fold has decided its settings"
     return ChainVersion(
         chain_id=base.chain_id,
         version=base.version,
@@ -213,7 +214,7 @@ def _make_version(
         coherence=content.coherence,
         quality=content.quality,
         rejected=content.rejected,
-        # What earlier releases did not know is left out where it is as it was with them.
+        # A setting that earlier releases did not have is left out while it has its default.
         settings=scope.settings.model_dump(mode="json", exclude_defaults=True),
         models=content.models,
         content_hash=b"",
@@ -248,13 +249,14 @@ def _store_version(
             scope_id=hashed_version.scope_id,
             participants=hashed_version.participants,
             reason=reason,
-            advice="The chain holds what needs no model. Retry this job when the model is back.",
+            advice="The chain has the content that needs no model. Retry this job when the model is"
+            " available.",
             ref=hashed_version.chain_id,
         )
 
 
 _UNHASHED_FIELDS = frozenset(
-    # Clocks of ours, what use makes of a chain, and how it is found.
+    # The server's clocks, the effect of use, and what only search needs.
     (
         *("content_hash", "status", "formed_at", "lane", "strength", "accessed_at"),
         *("boosted_at", "archived_at", "cold_at", "promote_until"),
@@ -263,7 +265,7 @@ _UNHASHED_FIELDS = frozenset(
 
 
 def _hash_content(version: ChainVersion, event_ids: Sequence[UUID]) -> bytes:
-    """SHA-256 over all that a reader is shown of a version, and its events' ids by seq."""
+    """SHA-256 over everything of a version that a reader sees, and the ids of its events by seq."""
     fields: dict[str, Any] = {
         name: value for name, value in vars(version).items() if name not in _UNHASHED_FIELDS
     }

@@ -359,7 +359,7 @@ _SET_CONTEXT = (
     " set_config('strandline.writer', %(writer)s, true),"
     " set_config('statement_timeout', %(milliseconds)s, true)"
 )
-_SET_CONTEXT_RETURNING = _SET_CONTEXT + ", pg_current_snapshot()::text as mark, now() as now"
+_SET_CONTEXT_RETURNING = _SET_CONTEXT + ", pg_current_snapshot()::text as pg_snapshot, now() as now"
 
 
 @contextmanager

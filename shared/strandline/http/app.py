@@ -130,16 +130,16 @@ class Request:
     def authorize(self, route: "Route") -> None:
         """Let in who may. Raises Unauthorized, Forbidden, Unavailable."""
         if route.right == "issued":
-            self.resources.authenticator.issued_by_us(self._auth_request)
+            self.resources.authenticator.require_issued(self._auth_request)
         elif route.right is not None:
-            principal = self.resources.authenticator.principal(self._auth_request, self.deadline)
+            principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
             self._principal = principal  # before its right is asked for: a refusal names it too
-            principal.require(route.right)
+            principal.require_right(route.right)
 
     def authenticate_tenant(self) -> str:
         """Whose credential it is, of a route that does not look it up. Raises Unauthorized,
         Unavailable."""
-        return self.resources.authenticator.principal(self._auth_request, self.deadline).tenant
+        return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
 
     def spend_quota(self, quota: Quota, units: int) -> None:
         """Use some of the tenant's quota. Raises QuotaExceeded, TooLarge, Unavailable."""
@@ -151,14 +151,14 @@ class Request:
         viewer = principal.resolve_viewer(participants)
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
-        return self.resources.database.access(caller, self.deadline)
+        return self.resources.database.connect_as(caller, self.deadline)
 
     def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),
         on behalf of a viewer in whose presence nothing was ever said."""
         self.target_tenant = tenant
         caller = Caller(tenant or self.principal.tenant, (NOBODY,))
-        return self.resources.database.access(caller, self.deadline)
+        return self.resources.database.connect_as(caller, self.deadline)
 
     @property
     def audit_context(self) -> AuditContext:

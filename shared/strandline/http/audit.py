@@ -44,7 +44,7 @@ def record_call(
         except QuotaExceeded:
             return  # the row is left out, and the answer stays as it is
     tenant = call.target_tenant if call.target_tenant and error is None else call.caller_tenant
-    access = resources.database.access(Caller(tenant, (NOBODY,)), deadline)
+    access = resources.database.connect_as(Caller(tenant, (NOBODY,)), deadline)
     store_audit.add_entry(
         access, call.context, _target_ids(call), outcome=error.code if error else "done"
     )

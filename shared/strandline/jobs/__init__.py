@@ -1,1 +1,1 @@
-"""Background jobs: runner, ledger, control."""
+"""Background jobs: the runner, the tables of jobs and leases, and the admin's verbs."""

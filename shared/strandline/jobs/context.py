@@ -1,4 +1,4 @@
-"""What background work on the log needs, and what it counts."""
+"""What embedding and folding work with, and what they count."""
 
 import time
 from collections import Counter
@@ -26,28 +26,30 @@ from strandline.observability import logger
 from strandline.tuning import DEFAULTS, Tuning
 
 EMBED_SECONDS = 15.0
-"""What a call to the embedding model may take."""
+"""The time limit of a call to the embedding model, in seconds."""
 _PROBE_TEXT = "probe"
-"""A text that every embedding model takes."""
+"""A text that every working embedding model accepts."""
 _MAX_RESERVED_SECONDS = 90.0
-"""Kept for a closed run at most, however long a model may take: a worker has 118 s for all."""
+"""At most this much time is reserved for a closed run, however long a model may take: a worker has
+118 s in all."""
 
 
 SLICE_EVENTS = 1000
-"""Events of a scope that are embedded, and folded, before the next scope has its turn: some seconds
-of work, for which a tenant's hint waits at most behind each that is before it."""
+"""How many events of a scope are embedded, and folded, before the next scope's turn: some seconds
+of work. A message of another tenant waits at most this long behind each scope before it."""
 
 
 SLICE_SECONDS = 5.0
-"""A turn of long texts is over sooner: after so many seconds, at the end of a batch."""
+"""A scope's turn also ends after this many seconds, at the end of a batch: long texts take
+longer."""
 
 
 class ConcurrentUpdate(Interrupted):
-    """Somebody else moved the scope's mark: read it again."""
+    """Another worker has moved the scope's `folded_seq`: read the state again."""
 
 
 class Deferred(Interrupted):
-    """The fold stops here, and goes on in `seconds`: nothing has failed, nothing is decided."""
+    """The fold stops here and continues in `seconds`: nothing has failed and nothing is decided."""
 
     def __init__(self, reason: str, seconds: float) -> None:
         super().__init__(reason)
@@ -56,7 +58,7 @@ class Deferred(Interrupted):
 
     @property
     def is_out_of_time(self) -> bool:
-        """Only this worker has to stop: another may go on at once."""
+        """Whether only this worker has to stop: another one may continue at once."""
         return self.reason == _OUT_OF_TIME
 
 
@@ -71,26 +73,26 @@ class Tally:
     embedding_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each call to the embedding model."""
     failures: int = 0
-    """Scopes put off, tenants not swept, a message or a sweep broken off."""
+    """Scopes postponed, tenants not swept, messages or sweeps that failed."""
     due_work: list[store_counts.DueWork] = field(default_factory=list[store_counts.DueWork])
-    """Of each tenant that a sweep found work in, before it began."""
+    """The due work of each swept tenant, before the sweep began."""
     fold_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each scope's fold."""
     cosines: list[float] = field(default_factory=list[float])
-    """Of every two user messages that were compared."""
+    """The cosine of each comparison of two user messages."""
     counters: Counter[str] = field(default_factory=Counter[str])
-    """What the folds did and what their model's calls came to, by the metrics' names."""
+    """Counts of folds and of their model calls, by metric name."""
     deferrals: dict[UUID, Deferred] = field(default_factory=dict[UUID, Deferred])
-    """Scopes whose last fold stopped for a model's sake, and what they wait for."""
+    """Scopes whose last fold stopped to wait for a model, or out of time, and why."""
     retry_delays: dict[UUID, float] = field(default_factory=dict[UUID, float])
-    """Of these the ones that were given back, to be gone on with in so many seconds."""
+    """Of these, the scopes that were released and may continue after this many seconds."""
     unfinished_scopes: set[UUID] = field(default_factory=set[UUID])
-    """Scopes whose turn was over before their work was: they queue up behind everybody else's."""
+    """Scopes whose turn ended before their work: they queue up behind all other work."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """What embedding and folding need, and until when (time.monotonic() seconds) they may take."""
+    """What embedding and folding work with. `deadline` is in time.monotonic() seconds."""
 
     database: Database
     blobs: BlobStore
@@ -99,37 +101,38 @@ class Worker:
     tally: Tally
     llm: LlmTasks
     tuning: Tuning = DEFAULTS
-    """The deployment's; a tenant's own goes before."""
+    """The deployment's; a tenant's own overrides it."""
     job: str = "fold"
-    """On whose behalf models are asked: a sweep's job by its id."""
+    """The name under which model calls are recorded; for a sweep its job's id."""
     clock: Clock = utc_now
     renew: Callable[[], bool] = lambda: True
-    """Says that we are still at it, to whoever else might take it up; False once somebody has. Not
-    in a transaction."""
+    """Renews the lease of the current work. Returns False once another worker has taken it over.
+    Must not be called in a transaction."""
     slice_events: int = SLICE_EVENTS
-    """Events of one scope embedded, and folded, before others have theirs."""
+    """See SLICE_EVENTS."""
     slice_seconds: float = SLICE_SECONDS
-    """Or so long, each."""
+    """See SLICE_SECONDS."""
 
     def is_out_of_time(self) -> bool:
-        """A batch more might not be finished in time, or is somebody else's. Asked between commits:
-        it renews."""
+        """Whether to stop: another batch might not finish in time, or the work now belongs to
+        another worker. Call it between commits only, as it renews the lease."""
         return time.monotonic() > self.deadline - EMBED_SECONDS or not self.renew()
 
     def require_time(self, seconds: float = EMBED_SECONDS) -> None:
-        """Raises NotYet with less time left than that."""
+        """Raise Deferred if less than `seconds` are left."""
         seconds_left = self.deadline - time.monotonic()
         if seconds_left < seconds:
             raise Deferred(_OUT_OF_TIME, seconds_left)
 
     def require_time_for_run(self) -> None:
-        """Raises NotYet where a model might not be done with a closed run in time."""
+        """Raise Deferred if a model might not finish a closed run in time."""
         if self.llm.has_model:
             self.require_time(min(self.llm.max_run_seconds + EMBED_SECONDS, _MAX_RESERVED_SECONDS))
 
     def require_final(self, results: Iterable[ModelResult[Any]], *, waits_for_model: bool) -> None:
-        """Raises NotYet where the twin answered only because our time was over, or, while one is
-        `waits_for_model`, because the model may be asked again soon."""
+        """Raise Deferred if one of the results is a fallback that need not stand: the heuristic
+        model answered because the worker's time was up, or, with `waits_for_model`, because the
+        model is expected back soon."""
         for result in results:
             if result.fallback_reason == _OUT_OF_TIME:
                 raise Deferred(_OUT_OF_TIME, self.deadline - time.monotonic())
@@ -138,8 +141,9 @@ class Worker:
 
 
 def require_embedding(worker: Worker) -> None:
-    """Raise EmbeddingUnavailable unless the model takes a harmless text now. One that takes none
-    (a wrong key or model may be a 400, a shortage fails like a fault) refuses nobody's text."""
+    """Raise EmbeddingUnavailable unless the model accepts a harmless text now. A model that accepts
+    no text at all (a wrong key or model name may be a 400, a shortage may look like a permanent
+    failure) has not refused a particular text."""
     worker.renew()
     try:
         worker.embedder.embed([_PROBE_TEXT], timeout=EMBED_SECONDS)
@@ -151,12 +155,13 @@ def require_embedding(worker: Worker) -> None:
         fault = type(error).__name__
     else:
         return
-    raise EmbeddingUnavailable(f"The embedding model takes no text at all: {fault}")
+    raise EmbeddingUnavailable(f"The embedding model accepts no text at all: {fault}")
 
 
 def read_text_head(worker: Worker, tenant: str, cid: str, size: int) -> str | None:
-    """The first `size` bytes of a text payload; None, and a line in the log, where the store does
-    not hold it: its event goes by its file name then. Raises Unavailable."""
+    """The first `size` bytes of a text payload, as text. If the payload is missing in the store:
+    None, and a warning in the log; its event is then represented by its file name. Raises
+    Unavailable."""
     try:
         return worker.blobs.read_text_prefix(tenant, cid, size)
     except PayloadMissing:
@@ -165,7 +170,8 @@ def read_text_head(worker: Worker, tenant: str, cid: str, size: int) -> str | No
 
 
 def describe_error(error: Exception) -> str:
-    """Why something failed, without memory content: a fault's own words may quote a row."""
+    """An error's code and message, without memory content: an unexpected error's own text may quote
+    a row, so only its type is named."""
     if isinstance(error, StrandlineError):
         return f"{error.code}: {error.message}"
     return f"internal_error: {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""Jobs for who answers for a tenant: started, looked at, tried again."""
+"""The admin's verbs on jobs: start, retry, read, list."""
 
 import uuid
 from datetime import datetime
@@ -15,19 +15,19 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 JOB_NAMES = ("archiver", "sweeper")
-"""The jobs that there are."""
+"""The jobs that can be started."""
 _RETRY_JOB = "sweeper"
-"""The job that tries failures of models again."""
+"""The job that retries failures of models."""
 
 
 def start_job(
     access: TenantDb, audit_context: AuditContext, job_queue: JobQueue, kind: str, now: datetime
 ) -> JobOut:
-    """Start a job in the asker's tenant. Raises NotFound for one that there is not, StateConflict
-    while it is queued or running, Unavailable where nothing can be started."""
+    """Start a job in the caller's tenant. Returns it as queued. Raises NotFound for an unknown
+    name, StateConflict while it is queued or running, Unavailable where no run can be started."""
     if kind not in JOB_NAMES:
         raise NotFound(
-            f"There is no job of this name; there are {', '.join(JOB_NAMES)}.", jobs=JOB_NAMES
+            f"There is no job with this name. Use one of: {', '.join(JOB_NAMES)}.", jobs=JOB_NAMES
         )
     run_id = str(uuid.uuid4())
     with access.transaction():
@@ -43,9 +43,9 @@ def start_job(
 def retry_job(
     access: TenantDb, audit_context: AuditContext, job_queue: JobQueue, job_id: UUID, now: datetime
 ) -> JobOut:
-    """Try a failed job again: the same job, once more. Raises NotFound, StateConflict where it has
-    not failed, another of its kind is under way or it is of a kind that cannot be tried again,
-    Unavailable where nothing can be started."""
+    """Retry a failed job: the same job, one attempt more. Raises NotFound; StateConflict where it
+    has not failed, where another of its kind is queued or running, or where its kind cannot be
+    retried; Unavailable where no run can be started."""
     run_id = str(uuid.uuid4())
     with access.transaction():
         job = store.get_job(access, job_id)
@@ -53,12 +53,12 @@ def retry_job(
             raise NotFound
         if job.state != "failed":
             raise StateConflict(
-                f"This job is {job.state}: only one that failed is tried again.", state=job.state
+                f"This job is {job.state}: only a failed job can be retried.", state=job.state
             )
         if job.kind == store.CONTINUES_KIND:
             raise StateConflict(
-                "Where topics end is decided once, and chains rest on it: it is not tried again."
-                " See to the model, for what is said from now on.",
+                "Where topics end is decided once, and chains rest on it: it cannot be retried."
+                " Check the model, so that it judges the next messages.",
                 state=job.state,
             )
         if job.ref is None:
@@ -74,7 +74,7 @@ def retry_job(
 
 
 def get_job(access: TenantDb, job_id: UUID) -> JobOut:
-    """One job of the asker's tenant. Raises NotFound."""
+    """One job of the caller's tenant. Raises NotFound."""
     job = store.get_job(access, job_id)
     if job is None:
         raise NotFound
@@ -82,7 +82,7 @@ def get_job(access: TenantDb, job_id: UUID) -> JobOut:
 
 
 def list_jobs(access: TenantDb, query: JobsQuery) -> JobsPage:
-    """The asker's tenant's jobs, newest first."""
+    """A page of the caller's tenant's jobs, newest first."""
     cursors = Cursors(access.sealer, access.caller.tenant, "jobs", query.state, query.kind)
     after = cursors.decode(query.cursor)
     rows = store.list_newest(access, query.state, query.kind, after, query.limit)
@@ -97,7 +97,8 @@ def list_jobs(access: TenantDb, query: JobsQuery) -> JobsPage:
 def _start_run(
     access: TenantDb, job_queue: JobQueue, kind: str, job_name: str, run_id: str, now: datetime
 ) -> None:
-    """Have the state machine take it up; where it cannot, the job has failed and says so."""
+    """Ask for a run of the state machine. Where that fails, mark the job as failed and raise
+    Unavailable."""
     try:
         job_queue.start_run(job_name, access.caller.tenant, run_id)
     except Unavailable:
@@ -109,7 +110,7 @@ def _start_run(
 def _make_conflict(access: TenantDb, kind: str) -> StateConflict:
     active_job_id = store.find_active(access, kind)
     return StateConflict(
-        f"The {kind} is queued or running in this tenant already: look at it, or wait for its end.",
+        f"The {kind} is already queued or running in this tenant: see job_id, or wait for its end.",
         job_id=str(active_job_id),
     )
 

@@ -1,4 +1,4 @@
-"""Have the next run of every job begun when something comes due: what whoever worked ends with."""
+"""Request the next run of every job for when its work comes due; the last step of every worker."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ from strandline.jobs.table import GARBAGE_PERIOD
 from strandline.observability import logger
 
 _FALLBACK_DELAY = timedelta(hours=1)
-"""After so long is looked again where the database cannot say what is due."""
+"""How long to wait before the next look where the database cannot say what is due."""
 
 
 def request_next_runs(
@@ -23,11 +23,11 @@ def request_next_runs(
     *,
     space: str | None = None,
 ) -> None:
-    """Wish for the next run of each job that has something to do, ever.
+    """Request the next run of each job that has work, now or at a later time.
 
-    `space` is the present embedding space, where tenants that nobody looked through for it are to
-    be found: not after a run that got nowhere with that. Whatever fails here is logged, and no
-    error: what was worked on is committed.
+    `space` is the current embedding space. With it, tenants that were not yet scanned for this
+    space count as due; leave it out after a run that made no progress on them. Any failure is
+    logged and not raised: the work before this is committed.
     """
     try:
         next_runs = store_due.find_next_runs(
@@ -40,7 +40,7 @@ def request_next_runs(
             now=now,
         )
     except Exception as error:
-        logger.warning("nobody knows what is due", extra={"error": describe_error(error)})
+        logger.warning("next runs not determined", extra={"error": describe_error(error)})
         next_runs = {"sweeper": now + _FALLBACK_DELAY}
     for job, due_at in next_runs.items():
         job_queue.request_run(job, due_at, now)

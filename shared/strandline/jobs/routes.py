@@ -1,4 +1,4 @@
-"""Background work over HTTP: for a tenant's admins, who start it, look at it and try it again."""
+"""Routes for background jobs: a tenant's admins start, read and retry them."""
 
 from datetime import UTC, datetime
 
@@ -10,8 +10,8 @@ from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 
 
 def start_job(request: Request) -> Response:
-    """Start a job in the credential's tenant, whether or not it is due: `archiver` or `sweeper`.
-    One that is queued or running is a 409 that names it."""
+    """Start a job in the credential's tenant, whether or not it is due: `archiver` or `sweeper`. If
+    it is queued or running already, the answer is a 409 with its `job_id`."""
     job = control.start_job(
         _connect(request),
         request.audit_context,
@@ -23,8 +23,8 @@ def start_job(request: Request) -> Response:
 
 
 def list_jobs(request: Request) -> Response:
-    """The tenant's jobs, newest first; what failed says why, and what to do. Finished ones stay for
-    30 days."""
+    """The tenant's jobs, newest first. A failed job has its reason, and advice on what to do.
+    Finished jobs are kept for 30 days."""
     return json_response(control.list_jobs(_connect(request), request.parse_query(JobsQuery)))
 
 
@@ -34,7 +34,7 @@ def get_job(request: Request) -> Response:
 
 
 def retry_job(request: Request) -> Response:
-    """Try a failed job again, by its id. Of `enrich` the chain's model is asked again, in the
+    """Retry a failed job, by its id. A retry of `enrich` calls the chain's model again, in the
     background."""
     job = control.retry_job(
         _connect(request),
@@ -47,9 +47,10 @@ def retry_job(request: Request) -> Response:
 
 
 def _connect(request: Request) -> TenantDb:
-    """Jobs are the whole tenant's, whoever the key is bound to: ids and numbers, no memory."""
+    """Connect on behalf of the whole tenant, whatever user the key is bound to: jobs hold ids and
+    numbers, no memory."""
     caller = Caller.background(request.principal.tenant)
-    return request.resources.database.access(caller, request.deadline)
+    return request.resources.database.connect_as(caller, request.deadline)
 
 
 def _now() -> datetime:

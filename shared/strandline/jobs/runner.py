@@ -1,8 +1,8 @@
-"""The frame of every job: plan into shards, work on a shard under a lease, finish.
+"""The frame of every job: plan the shards, work on each shard under a lease, finish.
 
-A job is a module with three functions: `plan` names the shards, each of one tenant; `shard` works
-on one, for as long as it has, and commits as it goes; `finish` tidies up after all of them. A run
-is one execution of the state machine, whose every step may come twice.
+A job is a module with three functions. `plan` lists the shards, each of one tenant. `shard` works
+on one until it is done or its time is up, committing as it goes. `finish` cleans up after the last
+shard. A run is one execution of the state machine; any of its steps may be executed twice.
 """
 
 import time
@@ -25,25 +25,26 @@ from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 
 _RENEW_SECONDS = 60.0
-"""So often a part at work says so, between its commits."""
+"""How often a working shard renews its lease, between its commits."""
 _MAX_FAILURES_IN_A_ROW = 3
-"""So many tenants in a row in which a plan fails say that it would in all of them."""
+"""After this many tenants in a row whose jobs could not begin, the cause is taken to be common to
+all of them."""
 
 
 class LeaseLost(StrandlineError):
-    """Somebody else works on this part of the job now."""
+    """Another worker has taken over this shard."""
 
     code = "lease_lost"
 
 
 class ShardFailed(StrandlineError):
-    """A part of a job failed; the job says why."""
+    """A shard of a job failed; the job's record says why."""
 
     code = "shard_failed"
 
 
 class JobResources(Protocol):
-    """What jobs work with, each made when it is first used."""
+    """What jobs work with; each is created on first use."""
 
     @property
     def database(self) -> Database:
@@ -52,7 +53,7 @@ class JobResources(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The current time."""
         ...
 
     @property
@@ -62,7 +63,7 @@ class JobResources(Protocol):
 
     @property
     def embedder(self) -> Embedder:
-        """The embedding model, of the functions that have one."""
+        """The embedding model, in functions that have one."""
         ...
 
     @property
@@ -72,7 +73,7 @@ class JobResources(Protocol):
 
 
 class Shard(NamedTuple):
-    """A part of a tenant's job, counted from 0 in each tenant."""
+    """A part of a tenant's job, numbered from 0 in each tenant."""
 
     tenant: str
     shard: int = 0
@@ -80,33 +81,33 @@ class Shard(NamedTuple):
 
 @dataclass
 class Lease:
-    """A shard that is ours, until when it may take, and what it has done so far."""
+    """A shard that this worker has leased: its deadline, and what it has done so far."""
 
     access: TenantDb
-    """The database as background work of the shard's tenant."""
+    """The tenant's database, as a background caller."""
     shard_lease: ShardLease
     deadline: float
-    """In time.monotonic() seconds: nothing is begun after it."""
+    """In time.monotonic() seconds: no further work is begun after it."""
     clock: Clock
     tally: Tally = field(default_factory=Tally)
     renewed_at: float = field(default_factory=time.monotonic)
-    """The last sign of life, in time.monotonic() seconds."""
+    """When the lease was last renewed, in time.monotonic() seconds."""
     is_lost: bool = False
-    """Somebody else works on it now, as far as we know."""
+    """Another worker is known to have taken over the shard."""
 
     @property
     def tenant(self) -> str:
-        """Whose work it is."""
+        """The shard's tenant."""
         return self.access.caller.tenant
 
     def is_out_of_time(self) -> bool:
-        """Whether what is left is for the next run, or for whoever works on it now. Asked between
-        commits: it renews."""
+        """Whether to stop: the time is up, or another worker has taken over. Call it between
+        commits only, as it renews the lease."""
         return time.monotonic() > self.deadline or not self.renew()
 
     def renew(self) -> bool:
-        """Say that this part is still at work, if the last time is a while ago; in no transaction.
-        Gives whether it is ours, as far as we know."""
+        """Renew the lease if the last renewal is _RENEW_SECONDS ago; must not be called in a
+        transaction. Returns whether the shard is still this worker's, as far as known."""
         if not self.is_lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
             self.is_lost = not store.renew_lease(self.access, self.shard_lease, self.clock())
             self.renewed_at = time.monotonic()
@@ -114,7 +115,7 @@ class Lease:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """Several statements, all or none, and none once the shard is somebody else's. Raises
+        """A transaction that fails as a whole once another worker has taken over the shard. Raises
         LeaseLost."""
         is_ours = self.renew()
         with self.access.transaction():
@@ -125,30 +126,31 @@ class Lease:
 
 
 class Job(Protocol):
-    """A job's three verbs; `name` is its function's too."""
+    """A job's three functions; `name` is also its Lambda function's name."""
 
     @property
     def name(self) -> str:
-        """As the state machine calls it."""
+        """The name by which the state machine calls it."""
         ...
 
     def plan(self, resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-        """What is to be done: everywhere where something is due, or in one tenant in any case."""
+        """List the shards with work: of all tenants where something is due, or of one tenant in any
+        case."""
         ...
 
     def shard(
         self, resources: JobResources, lease: Lease, shard: Shard, now: datetime
     ) -> Mapping[str, int]:
-        """Do a part, and give what was done in numbers."""
+        """Work on one shard. Returns counts of what was done."""
         ...
 
     def finish(self, resources: JobResources, now: datetime) -> None:
-        """Tidy up after the last shard."""
+        """Clean up after the last shard."""
         ...
 
 
 class ShardList(NamedTuple):
-    """Where the list of a run's shards lies in the bucket, and how many they are."""
+    """The key of a run's shard list in the bucket, and how many shards it has."""
 
     key: str
     shards: int
@@ -157,9 +159,10 @@ class ShardList(NamedTuple):
 def plan_run(
     resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str | None
 ) -> ShardList:
-    """Name the shards of a run and make them known: in the database as jobs that run, in the bucket
-    as the list that the state machine goes through. A tenant whose job is another run's is left
-    out. Where it fails nothing stays behind it: its jobs have failed, and may be begun anew."""
+    """Plan a run and record it: in the database as running jobs, in the bucket as the list that the
+    state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
+    the jobs that it began are marked as failed, so that they can be started again, and the error is
+    raised."""
     begun_tenants = set[str]() if tenant is None else {tenant}
     try:
         shards = job.plan(resources, now, tenant)
@@ -182,8 +185,9 @@ def _claim_tenants(
     shards: Sequence[Shard],
     begun_tenants: set[str],
 ) -> list[Shard]:
-    """Of these shards the ones whose tenant's job is this run's from now on; its name is in
-    `begun_tenants` then. A tenant in which that fails holds up no other."""
+    """Begin the run's job in each tenant of these shards. Returns the shards of the tenants where
+    that succeeded, and adds those tenants to `begun_tenants`. A failure in one tenant does not stop
+    the others."""
     claimed_shards: list[Shard] = []
     failures_in_a_row = 0
     for tenant, shard_count in Counter(shard.tenant for shard in shards).items():
@@ -208,8 +212,8 @@ def _claim_tenants(
 def _mark_failed(
     resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str, error: Exception
 ) -> None:
-    """A tenant's job of this run has failed before any part of it began. Where not even that can be
-    written it is known by its lease, which is short."""
+    """Mark a tenant's job of this run as failed before any shard began. If even that cannot be
+    written, the job's short lease expires instead."""
     reason = error_code(error)
     log_fields = {"job": job.name, "tenant": tenant, "reason": reason}
     logger.warning("job not planned", extra=log_fields)
@@ -231,7 +235,8 @@ def run_shard(
     deadline: float,
     tally: Tally,
 ) -> None:
-    """Do a part of a run's job, unless it is done. Raises ShardFailed; the job keeps why."""
+    """Work on one shard of a run, unless it is done. Raises ShardFailed; the job's record keeps the
+    reason."""
     start = time.monotonic()
     access = resources.database.connect_as(Caller.background(shard.tenant))
     with access.transaction():
@@ -252,25 +257,27 @@ def run_shard(
         log_fields = {"job": job.name, "tenant": shard.tenant, "reason": error_code(error)}
         logger.warning("shard failed", extra=log_fields)
         _record_failure(resources, shard_lease, log_fields)
-        # Not the error itself: the runtime would log its words, and a database's may quote a row.
+        # Not the error itself: the runtime would log its text, which may quote a row.
         raise ShardFailed(f"{job.name} failed: {log_fields['reason']}") from None
 
 
 def _record_failure(
     resources: JobResources, shard_lease: ShardLease, log_fields: Mapping[str, str]
 ) -> None:
-    """Let the job keep why a shard failed. By an access of its own: the shard's may have failed."""
+    """Record why a shard failed. It opens its own connection: the shard's may be broken."""
     try:
         access = resources.database.connect_as(Caller.background(log_fields["tenant"]))
         with access.transaction():
             store.record_shard_failure(access, shard_lease, log_fields["reason"])
-    except Exception as record_error:  # the run's end says of such a job that it was not finished
-        logger.warning("shard not blamed", extra={**log_fields, "reason": error_code(record_error)})
+    except Exception as record_error:  # `finish_run` fails the job then
+        logger.warning(
+            "shard failure not recorded", extra={**log_fields, "reason": error_code(record_error)}
+        )
 
 
 def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) -> dict[str, int]:
-    """End a run: what it did not get done has failed, each in its tenant. Gives what all of it did,
-    in numbers."""
+    """End a run: in each tenant, a job that is not done is marked as failed. Returns the counts of
+    the whole run."""
     for tenant in sorted({str(item["tenant"]) for item in resources.blobs.read_shards(run_id)}):
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
@@ -281,5 +288,5 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
 
 
 def error_code(error: Exception) -> str:
-    """Why, as a code: a fault's own words may quote a row."""
+    """An error as a code, without its own text, which may quote a row."""
     return error.code if isinstance(error, StrandlineError) else type(error).__name__

@@ -1,4 +1,4 @@
-"""Jobs as admins see them: types of requests and answers."""
+"""Request and response types of the jobs routes."""
 
 from datetime import datetime
 from typing import Literal
@@ -20,28 +20,29 @@ class JobsQuery(ListQuery):
 
 
 class JobOut(ResponseModel):
-    """Background work in the tenant: what it is, how far it came, and what to do if it failed."""
+    """A background job in the tenant: what it is, how far it is, and what to do if it failed."""
 
     job_id: UUID
     kind: JobKind
-    """`archiver`, `sweeper`; `enrich` is a chain whose model failed and that has what works without
-    one; `continues` is a scope in which nobody could tell where topics end; `embed` is a scope with
-    events that the embedding model refuses; `fold` is a scope whose work was put off five times in
-    a row."""
+    """`archiver` and `sweeper` are jobs. The others are failures: `enrich` is a chain whose model
+    failed, so that it has only what works without one; `continues` is a scope in which the
+    configured model could not judge where topics end; `embed` is a scope with events that the
+    embedding model refuses; `fold` is a scope whose work failed five times in a row."""
     state: JobState
-    """`queued` until it is taken up, `running`, `done`, or `failed`, which can be tried again, but
-    for `continues`."""
+    """`queued` until a run begins it, then `running`, `done` or `failed`. A failed job can be
+    retried, except `continues`."""
     reason: str
     """Why it failed, as a code; else empty."""
     advice: str
-    """What to do about it; else empty."""
+    """What to do about the failure; else empty."""
     attempts: int
     totals: dict[str, int]
-    """What it did, in numbers."""
+    """Counts of what it did."""
     scope_id: UUID | None
-    """The scope that it is about; null: all of the tenant."""
+    """The scope that it is about; null for the whole tenant."""
     ref: str | None
-    """What it is about in that scope: of `enrich` the chain's id, else its own."""
+    """The id of what it is about: for `enrich` the chain's, for the other failures the scope's;
+    null for `archiver` and `sweeper`."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

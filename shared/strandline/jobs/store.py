@@ -1,4 +1,5 @@
-"""Jobs: what background work did, is doing and failed at, and the leases that keep runs apart."""
+"""SQL for jobs: what background work did, is doing and failed at, and the leases that keep runs
+apart."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,20 +17,20 @@ from strandline.tenants.store import list_tenant_ids
 type JobState = Literal["queued", "running", "done", "failed"]
 
 LEASE_SECONDS = 300
-"""How long a job of a tenant belongs to its run without a sign of life: a part of it gives one
+"""How long a tenant's job belongs to its run without a renewal; a working shard renews the lease
 every minute or two, between its commits."""
 PLAN_LEASE_SECONDS = 300
-"""How long while no part of it was begun: a run that died on the way there keeps nobody waiting."""
+"""The same while no shard has begun: a run that died before that blocks the job only briefly."""
 RETENTION_DAYS = 30
-"""How long a finished job stays to be read."""
+"""How many days a finished job is kept."""
 CONTINUES_KIND = "continues"
-"""The kind of a failure that nothing can be tried again of: where topics end is decided once."""
+"""A failure that cannot be retried: where topics end is decided once."""
 FOLD_KIND = "fold"
-"""The kind of a scope whose work fails again and again."""
+"""A failure: a scope whose work fails again and again."""
 EMBED_KIND = "embed"
-"""The kind of a scope that holds events which the embedding model refused."""
+"""A failure: a scope with events that the embedding model refused."""
 LEASE_EXPIRED = "lease_expired"
-"""The reason of a job whose run was not heard of any more."""
+"""The reason of a job whose run stopped renewing its lease."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ def record_failure(
     advice: str,
     ref: UUID | str,
 ) -> UUID:
-    """Make a failure visible as a job that can be tried again; gives its id. The same failure again
-    (by `kind` and `ref`, what it is about) is the same job, tried once more.
+    """Record a failure as a job that can be retried. Returns its id. The same failure again (by
+    `kind` and `ref`, the id of what it is about) is the same job with one attempt more.
 
-    `reason` is a code and `advice` what to do about it: neither holds a word of memory. In the
-    transaction of whatever stands in for what failed, or by itself.
+    `reason` is a code and `advice` says what to do about it; neither may hold memory content. Runs
+    in the transaction that stores the substitute for what failed, or on its own.
     """
     return access.fetch(
         _JobId,
@@ -84,7 +85,7 @@ class _Ref:
 
 
 def list_known_failures(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
-    """About which of these things a failure of this kind is known, and not done with."""
+    """Which of these refs have an unresolved failure of this kind."""
     rows = access.fetch(
         _Ref,
         "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
@@ -95,7 +96,7 @@ def list_known_failures(access: TenantDb, kind: str, refs: Sequence[object]) -> 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it is read, and the database snapshot that its page shows."""
+    """A job, and the database snapshot of the page it was read for."""
 
     job_id: UUID
     kind: str
@@ -115,15 +116,16 @@ class Job:
 def list_newest(
     access: TenantDb, state: str | None, kind: str | None, after: Position | None, limit: int
 ) -> Sequence[Job]:
-    """The asker's tenant's jobs, newest first; further pages see the snapshot of the first."""
+    """The caller's tenant's jobs, newest first. Later pages see the database snapshot of the
+    first."""
     return access.fetch(
         Job,
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
             j.totals, j.created_at, j.started_at, j.finished_at,
-            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from jobs j
-        where (%(mark)s::text is null or seen_by(j.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(j.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(state)s::text is null or j.state = %(state)s)
             and (%(kind)s::text is null or j.kind = %(kind)s)
             and (%(at)s::timestamptz is null
@@ -132,7 +134,7 @@ def list_newest(
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "state": state,
@@ -143,12 +145,12 @@ def list_newest(
 
 
 def get_job(access: TenantDb, job_id: UUID) -> Job | None:
-    """One job; inside a transaction it is held until its end."""
+    """One job, or None; inside a transaction its row is locked until the end."""
     rows = access.fetch(
         Job,
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
-            j.totals, j.created_at, j.started_at, j.finished_at, '' as mark
+            j.totals, j.created_at, j.started_at, j.finished_at, '' as pg_snapshot
         from jobs j where j.job_id = %(job_id)s for no key update
         """,
         {"job_id": job_id},
@@ -157,12 +159,12 @@ def get_job(access: TenantDb, job_id: UUID) -> Job | None:
 
 
 def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
-    """Fail the jobs (of one kind, or of all) whose run was not heard of for the time of a lease;
-    gives how many. What of them is still at work finds its lease gone."""
+    """Mark jobs (of one kind, or all) whose lease has run out as failed. Returns how many. A shard
+    of such a job that is still working finds its lease lost."""
     return access.execute(
         """
         update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,
-            advice = 'Its run ended without it. Start the job again; nothing that it did is lost.'
+            advice = 'Its run ended before it. Start the job again; nothing that it did is lost.'
         where ref is null and state in ('queued', 'running') and leased_until < %(now)s
             and (%(kind)s::text is null or kind = %(kind)s)
         """,
@@ -171,8 +173,8 @@ def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
 
 
 def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
-    """A job that a run of this name is about to take up; None where one of this kind is queued or
-    running. In a transaction, after `expire`."""
+    """Queue a job for the run of this name. Returns its id; None where one of this kind is queued
+    or running already. In a transaction, after `expire_leases`."""
     rows = access.fetch(
         _JobId,
         """
@@ -195,7 +197,7 @@ def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None
 
 
 def find_active(access: TenantDb, kind: str) -> UUID | None:
-    """The tenant's job of this kind that is queued or running."""
+    """The id of the tenant's queued or running job of this kind, or None."""
     rows = access.fetch(
         _JobId,
         "select job_id from jobs where kind = %(kind)s and ref is null"
@@ -206,8 +208,8 @@ def find_active(access: TenantDb, kind: str) -> UUID | None:
 
 
 def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
-    """A failed job waits to be tried again, by a run of this name; False where it is not failed.
-    A failure with a `ref` is every sweep's to try, and nobody's lease: it is due at once."""
+    """Queue a failed job again, for the run of this name. Returns False where it has not failed. A
+    failure with a `ref` has no lease and may be retried by any sweep: it is due at once."""
     return bool(
         access.execute(
             """
@@ -223,9 +225,9 @@ def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
 
 
 def begin_run(access: TenantDb, kind: str, run: str, shards: int, now: datetime) -> bool:
-    """The tenant's job of this kind is this run's, in so many parts; False where another run has
-    it. In a transaction, after `expire`; again it changes nothing, but what a plan that failed had
-    closed is open again."""
+    """Mark the tenant's job of this kind as running under this run, with this many shards. Returns
+    False where it belongs to another run. In a transaction, after `expire_leases`. Calling it again
+    changes nothing, except that a job which a failed plan had closed is open again."""
     access.execute(
         """
         update jobs set state = 'queued', finished_at = null, reason = '', advice = ''
@@ -263,7 +265,7 @@ def begin_run(access: TenantDb, kind: str, run: str, shards: int, now: datetime)
 
 @dataclass(frozen=True)
 class ShardLease:
-    """A part of a job that is ours until somebody takes it after us."""
+    """A leased shard; the lease holds until another worker leases the shard."""
 
     job_id: UUID
     shard: int
@@ -273,8 +275,9 @@ class ShardLease:
 def lease_shard(
     access: TenantDb, kind: str, run: str, shard: int, now: datetime
 ) -> ShardLease | None:
-    """Take a part of a run's job that is not done; whoever had it before loses it. None where there
-    is nothing to do: it is done, or the tenant's job is another run's. In a transaction."""
+    """Lease an unfinished shard of a run's job; a worker that had it before loses it. None where
+    there is nothing to do: the shard is done, or the tenant's job belongs to another run. In a
+    transaction."""
     rows = access.fetch(
         ShardLease,
         """
@@ -293,8 +296,8 @@ def lease_shard(
 
 
 def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
-    """A sign of life: the lease begins anew; False where this part is somebody else's. In no
-    transaction that holds a part: as everywhere, a job is locked before its parts."""
+    """Renew a lease. Returns False where the shard belongs to another worker. Must not run in a
+    transaction that has a shard locked: everywhere, a job is locked before its shards."""
     return bool(
         access.fetch(
             _JobId,
@@ -312,8 +315,8 @@ def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
 
 
 def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
-    """Whether this part is still ours: until this transaction ends nobody takes it. It touches no
-    job, unless it held that before."""
+    """Lock a shard until the transaction ends, if it is still leased by this worker. Returns
+    whether it is. It does not lock the job."""
     return bool(
         access.fetch(
             _JobId,
@@ -331,8 +334,9 @@ def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
 def end_shard(
     access: TenantDb, lease: ShardLease, totals: Mapping[str, int], now: datetime
 ) -> bool:
-    """A part is done, if it is still ours; the tenant's last one ends its job. In a transaction of
-    its own: as everywhere, a job is locked before its parts."""
+    """Mark a shard as done, if it is still leased by this worker. Returns whether it was. The
+    tenant's last shard ends its job. In a transaction of its own: everywhere, a job is locked
+    before its shards."""
     access.execute(
         "select from jobs where job_id = %(job_id)s for no key update", {"job_id": lease.job_id}
     )
@@ -359,7 +363,8 @@ def end_shard(
 
 
 def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> None:
-    """Why the last try at a part failed; it may be tried again. In a transaction."""
+    """Record why the last attempt at a shard failed; it may be attempted again. In a
+    transaction."""
     access.execute(
         "update job_shards set reason = %(reason)s"
         " where job_id = %(job_id)s and shard = %(shard)s and lease_no = %(lease_no)s",
@@ -370,9 +375,9 @@ def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> No
 def fail_run(
     access: TenantDb, kind: str, run: str, now: datetime, reason: str = "not_finished"
 ) -> int:
-    """Fail what of this run is not done in the asker's tenant, with the reason of the first part
-    that failed, else with this one; gives how many jobs. In a transaction: nothing of the run is at
-    work any more."""
+    """Mark the run's unfinished job in the caller's tenant as failed, with the reason of the first
+    failed shard, or else `reason`. Returns how many jobs. In a transaction, once no shard of the
+    run is working."""
     params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
     failed_count = access.execute(
         """
@@ -400,7 +405,7 @@ def fail_run(
 
 
 def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:
-    """Fail a job that was queued for a run that never began. In a transaction."""
+    """Mark a job that was queued for a run that never began as failed. In a transaction."""
     access.execute(
         """
         update jobs set state = 'failed', finished_at = %(now)s, reason = 'not_started',
@@ -414,7 +419,7 @@ def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None
 
 @dataclass(frozen=True)
 class PendingRetry:
-    """A failure that is to be tried again."""
+    """A failure that is queued for a retry."""
 
     job_id: UUID
     kind: str
@@ -423,7 +428,7 @@ class PendingRetry:
 
 
 def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
-    """Failures that somebody asked to try again, the longest known first."""
+    """Up to `limit` failures that an admin has asked to retry, oldest first."""
     return access.fetch(
         PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
@@ -433,7 +438,7 @@ def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]
 
 
 def complete_retry(access: TenantDb, job_id: UUID, now: datetime) -> None:
-    """A failure that was tried again, and is none any more."""
+    """Mark a failure as resolved by its retry."""
     access.fetch(
         _JobId,
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
@@ -445,7 +450,7 @@ def complete_retry(access: TenantDb, job_id: UUID, now: datetime) -> None:
 def resolve_failures_by_reason(
     access: TenantDb, kind: str, reason: str, refs: Sequence[object], now: datetime
 ) -> None:
-    """Failures of this kind and reason about these things are none any more. In a transaction."""
+    """Mark failures of this kind and reason about these refs as resolved. In a transaction."""
     access.execute(
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
         " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed'"
@@ -455,7 +460,7 @@ def resolve_failures_by_reason(
 
 
 def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: datetime) -> None:
-    """Failures of this kind about these things are none any more. In a transaction."""
+    """Mark failures of this kind about these refs as resolved. In a transaction."""
     access.execute(
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
         " where kind = %(kind)s and ref = any (%(refs)s) and state in ('failed', 'queued')",
@@ -464,7 +469,7 @@ def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: d
 
 
 def fail_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
-    """A failure that could not be tried again now."""
+    """Mark a retry as failed, for now."""
     access.fetch(
         _JobId,
         "update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,"
@@ -475,7 +480,8 @@ def fail_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> No
 
 
 def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
-    """Forget jobs that finished KEPT_DAYS ago; gives how many. In a transaction."""
+    """Delete up to `limit` jobs that finished RETENTION_DAYS ago. Returns how many. In a
+    transaction."""
     return access.execute(
         """
         delete from jobs where job_id in (
@@ -489,8 +495,8 @@ def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
 
 
 def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
-    """Tenants in which scopes, lanes or jobs wait for a sweep, or that none looked through in this
-    embedding space today: a day begins when the daily sweep comes."""
+    """Ids of the tenants in which scopes, lanes or jobs wait for a sweep, or that were not scanned
+    for this embedding space today; a day begins when the daily sweep runs."""
     return list_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
@@ -500,7 +506,7 @@ class _ScanDue:
 
 
 def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
-    """Whether the tenant's scopes are to be looked through for work that no row names."""
+    """Whether all of the tenant's scopes are due for a scan, to find work that no row names."""
     (row,) = access.fetch(
         _ScanDue,
         "select swept_for is distinct from %(space)s"
@@ -512,7 +518,7 @@ def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
 
 
 def record_scan(access: TenantDb, space: str, now: datetime) -> None:
-    """They were looked through. In a transaction."""
+    """Record that all of the tenant's scopes were scanned. In a transaction."""
     access.execute(
         "update tenants set swept_for = %(space)s, swept_at = %(now)s"
         " where tenant_id = current_tenant()",
@@ -521,7 +527,7 @@ def record_scan(access: TenantDb, space: str, now: datetime) -> None:
 
 
 def read_totals(connection: Connection, run: str) -> dict[str, int]:
-    """A run over all tenants in numbers."""
+    """The counts of a run, summed over all tenants."""
     with translate_errors(connection):
         rows: list[tuple[Any, ...]] = connection.execute(
             "select name, total from totals_of_run(%s)", (run,)

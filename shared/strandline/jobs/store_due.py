@@ -1,4 +1,4 @@
-"""When jobs have something to do next, in all tenants together: moments, and nothing else."""
+"""SQL for when jobs next have work, over all tenants: only times leave it, no tenant's data."""
 
 import json
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ def find_next_runs(
     spacing: Mapping[str, timedelta],
     now: datetime,
 ) -> dict[str, datetime]:
-    """By job, the earliest moment at which something comes due; a job that waits for nothing is
-    left out. What is overdue comes again in growing pauses, not before its job's `spacing`.
+    """For each job, the earliest time at which work comes due; a job without work is left out.
+    Overdue work comes due again after growing pauses, never before its job's `spacing`.
 
-    With an embedding `space` also what tenants are to be looked through for; `heat` are the
-    deployment's settings of it, `grace` is how old a payload is that may go, and payloads are
-    looked through once in a `period`.
+    With an embedding `space`, tenants that need a scan for it count as well. `heat` has the
+    deployment's heat settings, `grace` is the minimum age of a payload that may be removed, and
+    payloads are scanned once per `period`.
     """
     with translate_errors(connection):
         row: tuple[Any, ...] | None = connection.execute(
@@ -39,5 +39,5 @@ def find_next_runs(
                 now,
             ),
         ).fetchone()
-    assert row is not None, "a select without a table gives one row"
+    assert row is not None, "a select without a table returns one row"
     return {job: due for job, due in zip(("sweeper", "archiver"), row, strict=True) if due}

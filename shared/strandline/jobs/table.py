@@ -3,5 +3,5 @@
 from datetime import timedelta
 
 GARBAGE_PERIOD = timedelta(hours=6)
-"""A tenant's payloads are looked through once in such a period at most, counted since 1970: each
-scan is a call to the store."""
+"""A tenant's payloads are scanned at most once in each such period, counted since 1970: each scan
+costs calls to the object store."""

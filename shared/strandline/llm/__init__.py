@@ -1,1 +1,1 @@
-"""Language models: tasks, clients, budgets, prompts."""
+"""Language models: tasks, providers, budgets, prompts, and the heuristic model."""

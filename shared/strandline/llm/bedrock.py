@@ -1,4 +1,5 @@
-"""A language model on Amazon Bedrock, by the function's own role: no key, no address.
+"""A language model on Amazon Bedrock, called with the function's own role: it needs no key and no
+URL.
 
 Built and tested from the shapes of the Converse API in botocore's service model; it was never
 called against the real service.
@@ -18,29 +19,32 @@ from strandline.errors import InvalidModelAnswer, ModelRefused, ModelTimeout, Mo
 from strandline.llm.provider import ModelReply, ModelRequest
 
 MAX_CHARACTERS = 64 * 1024
+"""A longer answer is rejected."""
 _TIMEOUT_MESSAGE = "The language model did not answer in time."
 
 
 class BedrockModel:
-    """Answers through Converse; structure comes as the input of a tool that it must use."""
+    """A provider that calls Converse; the structured answer is the input of a tool that the model
+    must use."""
 
     output_mode = "tool"
 
     def __init__(self, model: str, make_client: Callable[[Config], Any] | None = None) -> None:
-        """`make_client` gives a client of `bedrock-runtime`; for tests."""
+        """`make_client` creates a client of `bedrock-runtime` from a botocore config; for tests."""
         self.name = f"bedrock:{model}"
         self._model = model
         self._make_client = make_client or partial(aws_clients.client, "bedrock-runtime")
         self._clients: dict[int, Any] = {}
 
     def _client_for(self, seconds: float) -> Any:
-        """boto3 binds a time to a client and not to a call: there is one for each whole second."""
+        """boto3 binds a timeout to a client, not to a call: there is one client for each whole
+        second."""
         whole_seconds = max(1, int(seconds))
         if whole_seconds not in self._clients:
             config = Config(
                 connect_timeout=min(5, whole_seconds),
                 read_timeout=whole_seconds,
-                retries={"total_max_attempts": 1},  # whoever asks knows its time and the breaker
+                retries={"total_max_attempts": 1},  # the caller knows its deadline and the breaker
             )
             self._clients[whole_seconds] = self._make_client(config)
         return self._clients[whole_seconds]
@@ -48,17 +52,17 @@ class BedrockModel:
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """One request, see `Provider`."""
+        """Send one request; see `Provider.ask`."""
         start = time.monotonic()
         try:
             answer = _converse(self._client_for(timeout), _build_request(request, self._model))
         except (ConnectTimeoutError, ReadTimeoutError):
             raise ModelTimeout(_TIMEOUT_MESSAGE) from None
-        except ClientError as error:  # without its cause: it quotes what was sent
+        except ClientError as error:  # without its cause, which quotes the request
             raise _to_error(_error_code(error)) from None
         except BotoCoreError:
             raise ModelUnavailable(
-                "Bedrock cannot be reached, or no credentials are there."
+                "Bedrock cannot be reached, or there are no AWS credentials."
             ) from None
         if time.monotonic() - start > timeout:
             raise ModelTimeout(_TIMEOUT_MESSAGE)

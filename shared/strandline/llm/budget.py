@@ -1,5 +1,6 @@
-"""What language models may be asked for a tenant, and the ledger of what they were asked: leased
-from the database in blocks and cached for seconds, so that no call pays a round trip."""
+"""Limits on a tenant's model calls (rate, budget, circuit breaker), and the record of the calls.
+Limits are leased from the database in blocks and cached for seconds, so that no call costs a round
+trip."""
 
 import threading
 import time
@@ -24,62 +25,67 @@ type DenialReason = Literal["budget_spent", "rate_limited", "breaker_open", "una
 type Outcome = Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
 
 CACHE_SECONDS = 5.0
+"""How long what was read of a tenant's limits is used, in seconds."""
 _LEASE_SIZE = 10
-"""Calls leased at once."""
+"""How many calls are leased at once."""
 _FLUSH_SIZE = 50
-"""So many calls are written down without waiting for who asked to be done."""
+"""With this many unwritten calls, the next request writes them first."""
 MAX_UNWRITTEN = 500
-"""With so many calls that the database did not take no more are made."""
+"""With this many calls that could not be written, no more calls are made."""
 _MAX_SUBJECTS = 10_000
+"""With leases of this many subjects, all of a tenant's are dropped and leased anew."""
 _CALLS_PER_RUN = 4
-"""Calls that a closed run takes, and its merge: where a minute holds fewer none comes through."""
+"""The calls of a closed run and its merge. Where a minute allows fewer, waiting does not help."""
 
 
 class CallDenied(Exception):
-    """No call is made; says why."""
+    """The call may not be made; `reason` says why."""
 
     def __init__(self, reason: DenialReason, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.reason: DenialReason = reason
         self.retry_after = retry_after
-        """Seconds after which it would be, where waiting helps."""
+        """Seconds after which the call may be made; None where waiting does not help."""
 
 
 @dataclass
 class _Lease:
-    """A subject's calls that this process may still make, until its minute ends."""
+    """The calls that this process may still make for a subject until its minute ends."""
 
     units: int
     expires_at: float
+    """In time.monotonic() seconds."""
     minute_exhausted: bool
-    """The minute gives no more."""
+    """The minute allows no more calls."""
 
 
 @dataclass
 class _TenantAccount:
-    """What this process knows of one tenant."""
+    """What this process knows of one tenant's limits."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     refreshed_at: float = -CACHE_SECONDS
+    """In time.monotonic() seconds."""
     output_mode: str | None = None
     failures: int = 0
     breaker_open_until: float = 0.0
+    """In time.monotonic() seconds."""
     spent_usd: float = 0.0
-    """USD, written down this month by all."""
+    """USD of all recorded calls of this month, of all processes."""
     budget_usd: float | None = None
     reserved_usd: float = 0.0
-    """USD that calls under way may cost."""
+    """USD that calls in progress may cost."""
     unwritten_calls: list[ModelCall] = field(default_factory=list[ModelCall])
-    """Not written down yet."""
+    """Calls that are not in the database yet."""
     leases: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
 
 
 class LlmBudget:
-    """One to a process; threads share it. Everything is a tenant's own: limits, breaker, budget.
+    """One per process; threads share it. Limits, breaker and budget are each tenant's own.
 
-    Calls a minute are exact over all processes. The budget is looked at before each call, by what
-    the call may cost; processes learn of each other's calls when these are written down, so it is
-    overrun at most by what the others ask within 5 s.
+    The limit of calls per minute is exact over all processes. The budget is checked before each
+    call against what the call may cost at most. Processes learn of each other's calls when these
+    are written, so the budget is exceeded at most by what the others spend within 5 s.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, model: str) -> None:
@@ -94,8 +100,9 @@ class LlmBudget:
             return self._accounts.setdefault(tenant, _TenantAccount())
 
     def admit_task(self, task: TaskContext) -> str | None:
-        """Before a task: the way that the model is known to take, if any. Raises Refused while it
-        is left alone; afterwards one caller may try it, in the time of one answer."""
+        """Call before a task. Returns the output mode that the model is known to accept, or None.
+        Raises CallDenied while the breaker is open; when it has been open long enough, one caller
+        may probe the model, and the others wait for the time of one answer."""
         account = self._account(task.tenant)
         with account.lock:
             is_probe = (
@@ -107,7 +114,7 @@ class LlmBudget:
             return account.output_mode
 
     def _needs_refresh(self, account: _TenantAccount) -> bool:
-        """What is known is too old, or the provider has rested long enough."""
+        """Whether the cached state is too old, or the breaker's pause is over."""
         now = time.monotonic()
         breaker_expired = (
             account.failures >= self._settings.llm_breaker_failures
@@ -117,8 +124,8 @@ class LlmBudget:
 
     @contextmanager
     def reserve(self, task: TaskContext, tokens_in: int) -> Generator[None]:
-        """One request, inside of the block, that shows the model about so many tokens. Raises
-        Refused."""
+        """A context for one request with about `tokens_in` tokens: reserves its rate and its cost.
+        Raises CallDenied."""
         account = self._account(task.tenant)
         max_cost = self.cost(tokens_in, self._settings.llm_max_tokens)
         with account.lock:
@@ -141,12 +148,13 @@ class LlmBudget:
                 account.reserved_usd -= max_cost
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """What so many tokens cost, in USD."""
+        """The cost of these tokens, in USD."""
         prices = self._settings.llm_usd_per_million_in, self._settings.llm_usd_per_million_out
         return (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6
 
     def _take_call(self, account: _TenantAccount, task: TaskContext) -> None:
-        """One of the subject's calls in this minute. A refusal is remembered until its end."""
+        """Take one of the subject's calls of this minute. A denial is cached until the minute ends.
+        Raises CallDenied."""
         now = time.monotonic()
         lease = account.leases.get(task.subject)
         if (
@@ -169,8 +177,8 @@ class LlmBudget:
     def _refresh(
         self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
     ) -> store.CallLease:
-        """Lease `max_calls` calls, and learn what the others did; write down what this process
-        did."""
+        """Lease up to `max_calls` calls and read the current limits; write this process's calls
+        first."""
         self._write_calls(account, self._connect(task))
         settings = self._settings
         now = time.monotonic()
@@ -197,8 +205,8 @@ class LlmBudget:
         return grant
 
     def record_success(self, task: TaskContext, output_mode: str) -> None:
-        """The model gave an answer of use, asked in this way. Costs a round trip only where that is
-        news."""
+        """Record that the model gave a usable answer in this output mode. Costs a round trip only
+        where that changes the stored state."""
         account = self._account(task.tenant)
         with account.lock:
             if account.failures or account.output_mode != output_mode:
@@ -210,7 +218,7 @@ class LlmBudget:
                 )
 
     def record_failure(self, task: TaskContext) -> None:
-        """The model gave no answer of use. All processes are told."""
+        """Record that the model gave no usable answer; all processes share the count."""
         account, settings = self._account(task.tenant), self._settings
         with account.lock:
             state = store.record_failure(
@@ -233,7 +241,8 @@ class LlmBudget:
         tokens_out: int,
         seconds: float,
     ) -> None:
-        """Take a request into the ledger, and into the log in case that this process dies first."""
+        """Add a request to the unwritten calls. It is logged as well, in case the process dies
+        before it is written."""
         account = self._account(task.tenant)
         call = ModelCall(
             call_id=uuid7(),
@@ -254,8 +263,8 @@ class LlmBudget:
         logger.info("model call", extra={"tenant": task.tenant, "call": vars(call)})
 
     def write_calls(self, access: TenantDb) -> None:
-        """Write down the calls of the asker's tenant; outside of any transaction. Where the
-        database is away they are kept for the next time, and the log says so."""
+        """Write the calls of the caller's tenant; outside of any transaction. If the database is
+        unavailable they are kept for the next time, with a warning in the log."""
         account = self._account(access.caller.tenant)
         with account.lock:
             self._write_calls(account, access)
@@ -265,9 +274,10 @@ class LlmBudget:
             return
         try:
             store.record_calls(access, account.unwritten_calls)
-        except Unavailable as error:  # after a doubt as well: a call written twice is there once
+        except Unavailable as error:
+            # Also where the commit's outcome is unknown: a call written twice is stored once.
             logger.warning(
-                "model calls not written down yet",
+                "model calls not written yet",
                 extra={"calls": len(account.unwritten_calls), "error": error.code},
             )
             return

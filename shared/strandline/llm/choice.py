@@ -1,4 +1,4 @@
-"""Which language model this deployment uses; importing this loads none."""
+"""Which language model this deployment uses. Importing this module imports none."""
 
 from strandline.config import PREFIX, ServiceSettings
 from strandline.errors import Misconfigured
@@ -12,7 +12,8 @@ _REQUIRED_SETTINGS = {
 
 
 def require_complete_provider(settings: ServiceSettings) -> None:
-    """Raise Misconfigured naming what the language model that the settings name needs as well."""
+    """Check that the chosen language model has all the settings it needs. Raises Misconfigured,
+    which names the missing ones."""
     provider = settings.llm_provider
     missing = [
         f"{PREFIX}{name.upper()}"
@@ -24,8 +25,8 @@ def require_complete_provider(settings: ServiceSettings) -> None:
 
 
 def make_provider(settings: ServiceSettings) -> Provider | None:
-    """Build the language model that the settings name; None leaves its tasks to the twin. Nothing
-    is called before first use. Raises Misconfigured naming what is missing."""
+    """Build the configured language model; None leaves all tasks to the heuristic model. No call is
+    made before first use. Raises Misconfigured, which names the missing settings."""
     require_complete_provider(settings)
     provider = settings.llm_provider
     if provider == "none":

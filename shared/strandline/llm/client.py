@@ -1,4 +1,5 @@
-"""How a model is asked until its answer can be used: in simpler ways, once more, or not at all."""
+"""Call a model until its answer is usable: with simpler output modes, with one correction, or not
+at all."""
 
 import math
 import time
@@ -28,27 +29,27 @@ type ModelFailure = Literal["late", "refused", "invalid_output", "unavailable"]
 type FallbackReason = DenialReason | ModelFailure | Literal["out_of_time"]
 
 _MIN_SECONDS = 0.5
-"""With less time left a model is not asked."""
+"""With less time left than this, in seconds, no model is called."""
 _CHARS_PER_TOKEN = 3
-"""Of text a token stands for, where a provider does not count: about 4 in English, so that costs
-are rather told too high."""
+"""Characters per token, where a provider does not count tokens: about 4 in English, so that costs
+are rather overestimated."""
 _LONG_TASKS = frozenset({"summarise", "merge"})
 _UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
 
 
 class Fallback(Exception):
-    """The model gave no answer of use, or was not asked; says why."""
+    """The model gave no usable answer, or was not called; `reason` says why."""
 
     def __init__(self, reason: FallbackReason, retry_after: float | None = None) -> None:
         super().__init__(reason)
         self.reason: FallbackReason = reason
         self.retry_after = retry_after
-        """Seconds after which it would be asked, where waiting helps."""
+        """Seconds after which the model may be called; None where waiting does not help."""
 
 
 @dataclass
 class _PendingRequest:
-    """One task under way."""
+    """One task in progress."""
 
     task: TaskContext
     verb: TaskName
@@ -57,11 +58,11 @@ class _PendingRequest:
     data: PromptData
     output_mode: str
     is_proven: bool
-    """The model took this way before."""
+    """The model has accepted this output mode before."""
 
 
 class LlmClient:
-    """Asks a provider within what the meter allows. Threads share it."""
+    """Calls a provider within the tenant's limits. Threads share it."""
 
     def __init__(self, provider: Provider, meter: LlmBudget, settings: ServiceSettings) -> None:
         self._provider = provider
@@ -76,10 +77,11 @@ class LlmClient:
         data: PromptData,
         counters: Counter[str],
     ) -> Value:
-        """The model's answer; its requests are added to `counters`, by their names in METRICS.
+        """Return the model's answer; metrics of the requests are added to `counters`, by their
+        names in METRICS.
 
-        What is no answer of use counts towards leaving the provider alone, but for a refusal, which
-        is about the text. Raises Fallen, and Unavailable where the database is away.
+        Each unusable answer counts towards opening the breaker, except a refusal, which is about
+        the text. Raises Fallback, and Unavailable where the database is unavailable.
         """
         try:
             output_mode = self._meter.admit_task(task)
@@ -120,7 +122,8 @@ class LlmClient:
     def _send_once[Value: BaseModel](
         self, pending: _PendingRequest, result_type: type[Value], counters: Counter[str]
     ) -> Value:
-        """One request. Raises FormatRefused and Unfit, after which there may be another; Fallen."""
+        """Send one request. Raises FormatUnsupported or UnusableOutput, after which another request
+        may follow, or Fallback."""
         time_limit = self._time_limit(pending.verb)
         seconds = min(time_limit, _seconds_left(pending.task))
         if seconds < _MIN_SECONDS:
@@ -133,7 +136,7 @@ class LlmClient:
         except FormatUnsupported:
             raise
         except (ModelRefused, ModelUnavailable, InvalidModelAnswer) as error:
-            # A refusal is about the text, and who had less than its time is not to blame.
+            # A refusal is about the text, and a model with too little time is not to blame.
             if isinstance(error, ModelTimeout) and seconds < time_limit:
                 raise Fallback("out_of_time", 0.0) from None
             if not isinstance(error, ModelRefused):
@@ -147,7 +150,7 @@ class LlmClient:
         seconds: float,
         counters: Counter[str],
     ) -> Value:
-        """One request and its answer, taken into the ledger whatever comes of it."""
+        """Send one request and parse its answer; the call is recorded whatever its outcome."""
         start = time.monotonic()
         reply: ModelReply | None = None
         outcome: Outcome = "unavailable"
@@ -175,7 +178,8 @@ class LlmClient:
         seconds: float,
         counters: Counter[str],
     ) -> None:
-        """What a request took: as the provider says, or else about as much as it was shown."""
+        """Record a request's tokens and cost: as the provider counts them, or else estimated from
+        the text."""
         tokens_in, tokens_out = (reply.tokens_in, reply.tokens_out) if reply else (None, None)
         if tokens_in is None:
             tokens_in = 0 if outcome in _UNBILLED_OUTCOMES else _estimate_tokens(pending.request)

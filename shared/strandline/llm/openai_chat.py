@@ -5,7 +5,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-# httpx2 is openai's own transport. While a body is read, its errors come through unwrapped.
+# httpx2 is openai's own transport. While a body is read, its errors are not wrapped.
 import httpx2
 import openai
 from pydantic import BaseModel, Field, ValidationError
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 MAX_BYTES = 256 * 1024
-"""Of an answer; more is not read. The longest that a task has is 2 % of it."""
+"""The longest answer that is read. A task's longest valid answer is 2 % of it."""
 
 _REFUSALS = frozenset({400, 413, 422})
 _MAYBE_REFUSALS = frozenset({500, 501})
-"""Some servers break over a format that they do not know, and say so."""
+"""Some servers fail on a format that they do not know, and name it in the error."""
 _MISCONFIGURED = frozenset({401, 403, 404})
 _RESPONSE_FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
@@ -39,8 +39,9 @@ _MENTIONS_LIMIT = re.compile(r"max_completion_tokens|max_tokens", re.I)
 
 
 class _OutputMode(NamedTuple):
-    """How structure, and an end, are asked for. Newer models refuse `max_tokens`, older endpoints
-    know no other word; each format is asked for where the one before was refused."""
+    """How structured output, and a limit of its length, are requested. Newer models refuse
+    `max_tokens`, older endpoints know only that; each format is tried where the one before was
+    refused."""
 
     format: str
     limit: str
@@ -54,8 +55,8 @@ class _OutputMode(NamedTuple):
         return cls(format, limit)
 
     def simpler(self, refusal: str, is_proven: bool) -> "_OutputMode | None":
-        """What to try after a refusal that says this; None where it is not the way's fault. A way
-        that was never taken is blamed for a refusal that says nothing."""
+        """The mode to try after a refusal with this text; None where the mode is not to blame. If
+        the text names neither, a mode that the model has never accepted is blamed."""
         format_index, limit_index = (
             _RESPONSE_FORMATS.index(self.format),
             _TOKEN_LIMITS.index(self.limit),
@@ -92,7 +93,7 @@ class _Answer(BaseModel):
 
 
 class ChatModel:
-    """Answers through an endpoint. Several threads may share one; `close` it when done."""
+    """A provider that calls an endpoint. Several threads may share one; `close` it when done."""
 
     def __init__(
         self,
@@ -103,7 +104,8 @@ class ChatModel:
         azure_version: str | None = None,
     ) -> None:
         """`base_url` comes from the deployment's settings alone; None is OpenAI itself. With
-        `azure_version` it is an Azure resource, and `model` a deployment of it."""
+        `azure_version` (an API version), `base_url` is an Azure resource and `model` a deployment
+        in it."""
         provider = "azure" if azure_version else "openai"
         self.name = f"{provider}:{model}"
         is_official = provider == "azure" or base_url is None
@@ -112,8 +114,8 @@ class ChatModel:
         )
         self._model = model
         http_client = make_http_client()
-        # None would let the clients take either from the environment. Endpoints without keys ignore
-        # the word. Retrying is left to who knows the time, the budget and the breaker.
+        # None would let the clients read either from the environment. Endpoints without keys ignore
+        # "none". Retries are left to the caller, which knows the deadline, budget and breaker.
         key, url = api_key or "none", base_url or OPENAI_URL
         self._client = (
             openai.AzureOpenAI(
@@ -126,8 +128,8 @@ class ChatModel:
             if azure_version
             else openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=http_client)
         )
-        # These the clients take from OPENAI_* however they are made: no name and no key but those
-        # of the settings are sent.
+        # The clients always read these from OPENAI_* variables: reset, so that no name and no key
+        # but those of the settings are sent.
         self._client.organization = self._client.project = self._client.admin_api_key = None
 
     def close(self) -> None:
@@ -137,7 +139,7 @@ class ChatModel:
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """One request, see `Provider`."""
+        """Send one request; see `Provider.ask`."""
         output_mode = _OutputMode.parse(mode)
         try:
             with (
@@ -153,7 +155,7 @@ class ChatModel:
         except UnusableAnswer as error:
             raise InvalidModelAnswer(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
-            # Without its cause: providers quote the text, and the transport the key.
+            # Without its cause: providers quote the text, and the transport quotes the key.
             raise _to_error(error, output_mode, is_proven) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
             raise ModelTimeout("The language model did not answer in time.") from None
@@ -173,13 +175,13 @@ def _build_messages(request: ModelRequest, mode: _OutputMode) -> "list[ChatCompl
 
 
 def _build_options(request: ModelRequest, mode: _OutputMode) -> dict[str, object]:
-    """Structure and an end, as this way asks for them. No temperature: newer models refuse it, and
-    what a model said once is stored."""
+    """The options for structure and length in this mode. No temperature: newer models refuse it,
+    and an answer is stored, so it need not be repeatable."""
     options: dict[str, object] = {}
     if mode.format == "json_schema":
         schema_format = {"name": request.task, "schema": request.schema, "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": schema_format}
-    elif mode.format == "json_object_schema":  # as llama.cpp's and some gateways' servers want it
+    elif mode.format == "json_object_schema":  # for llama.cpp's server and some gateways
         options["response_format"] = {"type": "json_object", "schema": request.schema}
     elif mode.format == "json_object":
         options["response_format"] = {"type": "json_object"}
@@ -218,5 +220,5 @@ def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) 
 
 
 def _error_text(error: openai.APIStatusError) -> str:
-    """What a refusal says. It may quote what was sent: to be searched, never told."""
+    """The text of a refusal. It may quote the request: it is searched, never shown or logged."""
     return str(error.body)[:4000]

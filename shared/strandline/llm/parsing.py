@@ -1,4 +1,5 @@
-"""A model's answer: the schema it is asked by, and what of its text may be believed."""
+"""Parse a model's answer: the schema it is asked for, and which parts of its answer are
+accepted."""
 
 import re
 import unicodedata
@@ -21,8 +22,9 @@ _MAX_FAULTS = 3
 
 
 def make_strict_schema(result: type[BaseModel]) -> dict[str, Any]:
-    """The strict subset of JSON Schema that structured outputs take (OpenAI, "Structured Outputs",
-    supported schemas): objects closed, all members required, no bounds; those are checked here."""
+    """The result type's schema in the strict subset of JSON Schema that structured outputs accept
+    (OpenAI, "Structured Outputs", supported schemas): objects are closed and all members required.
+    It has no bounds; those are checked when the answer is parsed."""
     return _to_strict(result.model_json_schema())
 
 
@@ -41,15 +43,16 @@ def _to_strict(node: dict[str, Any]) -> dict[str, Any]:
 
 
 class UnusableOutput(Exception):
-    """An answer that cannot be used; says why, in words that a model may be told."""
+    """An answer that cannot be used. The message says why, in words that may be sent to the
+    model."""
 
 
 def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_text: str) -> Value:
-    """The value in a model's text, if it can be used. What stands around the JSON object (a fence,
-    what it thought first) is passed over.
+    """Parse the JSON object in a model's answer. Text around it (a code fence, a thinking block) is
+    ignored.
 
-    An id that is not in what the model was `prompt_text` makes an answer unfit; an entity that is
-    not named there is left out. Raises Unfit.
+    An answer with an id that `prompt_text`, the text that the model was given, does not contain is
+    unusable; an entity that `prompt_text` does not name is left out. Raises UnusableOutput.
     """
     body = text.rpartition("</think>")[2]
     start, end = body.find("{"), body.rfind("}")
@@ -72,7 +75,7 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
 
 
 def _drop_unnamed(entities: Entities, prompt_text: str) -> None:
-    """Leave out what the text does not name, and what was named before."""
+    """Drop entities that the text does not name, and repeated ones."""
     prompt_words, entity_by_name = _normalize(prompt_text), dict[str, Entity]()
     for entity in entities.entities:
         entity_by_name.setdefault(_normalize(entity.name), entity)
@@ -84,8 +87,8 @@ def _normalize(text: str) -> str:
 
 
 def _clean(data: Any) -> Any:
-    """Strings without blanks around them; from_json bounds how deep this goes. Raises Unfit for
-    characters that no text has, and that the database would not take."""
+    """Strip all strings; `from_json` bounds the nesting. Raises UnusableOutput for control
+    characters and surrogates, which the database would not store."""
     if isinstance(data, str):
         if _CONTROL_CHARACTERS.search(data):
             raise UnusableOutput("it holds control characters")

@@ -1,4 +1,4 @@
-"""What a model is shown: a prompt out of a versioned file; memory bounded, masked and quoted."""
+"""Build prompts: instructions from versioned files, and memory as quoted, bounded, masked data."""
 
 import functools
 import importlib.resources
@@ -18,8 +18,8 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "topic": 1,
     "entities": 1,
 }
-"""The version of each prompt in use. A prompt that was used is not edited: it gets a successor, so
-that what is stored beside its results stays true."""
+"""The version in use of each prompt. A prompt that was used is never edited but gets a new version:
+results are stored with the version that they came from."""
 _DATA_PROMPT = "data.1"
 _MAX_EVENTS = 120
 _UNKNOWN_SPEAKER = "somebody else"
@@ -27,7 +27,7 @@ _UNKNOWN_SPEAKER = "somebody else"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A task as a model is told it."""
+    """A task's instructions."""
 
     name: str
     """As in `summarise/1`."""
@@ -36,7 +36,7 @@ class Prompt:
 
 @functools.cache
 def load_prompt(task_name: TaskName) -> Prompt:
-    """The prompt of a task, and how the data below it is to be taken."""
+    """A task's prompt, followed by the rules on how to treat the data below it."""
     version = PROMPT_VERSIONS[task_name]
     return Prompt(
         f"{task_name}/{version}",
@@ -51,7 +51,7 @@ def _read_prompt_file(name: str) -> str:
 
 @dataclass(frozen=True)
 class PromptLimits:
-    """How many characters of memory are shown."""
+    """How many characters of memory a prompt holds: of one event, and in all."""
 
     event_characters: int
     total_characters: int
@@ -59,12 +59,12 @@ class PromptLimits:
 
 @dataclass(frozen=True)
 class PromptData:
-    """Memory as a model is shown it."""
+    """The memory that is part of a prompt."""
 
     json_lines: str
     """As it is sent."""
     text: str
-    """What it says: an answer names nothing else."""
+    """Its plain text: an answer may name nothing else."""
 
     def __add__(self, other: "PromptData") -> "PromptData":
         return PromptData(f"{self.json_lines}\n{other.json_lines}", f"{self.text}\n{other.text}")
@@ -73,8 +73,9 @@ class PromptData:
 def render_events(
     tag: str, events: Sequence[PromptEvent], participants: Collection[str], limits: PromptLimits
 ) -> PromptData:
-    """Events, quoted: a line each. A speaker who is not of the scope is not named. Where all is too
-    much, the longest are cut first; of very many those in the middle are left out."""
+    """Render events as one JSON object a line. A speaker who is not a participant of the scope is
+    not named. If the text is too long, the longest events are cut first; of more than 120 events
+    those in the middle are left out."""
     half_count = _MAX_EVENTS // 2
     selected = (
         events if len(events) <= _MAX_EVENTS else [*events[:half_count], *events[-half_count:]]
@@ -91,7 +92,7 @@ def render_events(
 
 
 def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptData:
-    """A summary, quoted."""
+    """Render a summary as one JSON object."""
     text = summary.summary[: limits.total_characters // 2]
     return PromptData(
         _wrap_in_tag(tag, [_to_json_line({"summary": text, "importance": summary.importance})]),
@@ -112,7 +113,7 @@ def _render_event(event: PromptEvent, participants: Collection[str], max_charact
 
 
 def _fair_length(lengths: Sequence[int], budget: int) -> int:
-    """How long a text may be, so that all together are no longer than `budget`: what short ones
+    """The maximum length of each text so that all together fit into `budget`: what short texts
     leave is shared by the others."""
     remaining = budget
     for position, length in enumerate(sorted(lengths)):
@@ -128,13 +129,13 @@ def _wrap_in_tag(tag: str, lines: Sequence[str]) -> str:
 
 
 def _to_json_line(fields: Mapping[str, object]) -> str:
-    """One line of JSON without a single angle bracket: no text can close the tag around it, or open
-    another. Half a surrogate pair, which no request could carry, becomes a question mark."""
+    """One line of JSON without angle brackets, so that no text can close the tag around it or open
+    another. A lone surrogate, which no request can carry, becomes a question mark."""
     text = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
     return "".join(_escape(text))
 
 
 def _escape(text: str) -> Iterator[str]:
-    # Line separators that JSON leaves alone would let a text look like a line of its own.
+    # Line separators that JSON does not escape could make one text look like two lines.
     for letter in text:
         yield f"\\u{ord(letter):04x}" if letter in "<>&\x7f\x85\u2028\u2029" else letter

@@ -1,4 +1,4 @@
-"""What a provider of language models is asked, and what it gives: one request at a time."""
+"""The interface to a provider of language models: one request, one reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,27 +7,28 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One question to a model."""
+    """One request to a model."""
 
     task: str
-    """A short name for it, of letters and underscores."""
+    """A short name of the task, of letters and underscores."""
     system: str
-    """What is to be done."""
+    """The instructions."""
     data: str
-    """What it is to be done with, quoted."""
+    """The quoted data that the instructions are about."""
     schema: Mapping[str, Any]
     """JSON Schema of the answer: objects closed, all members required."""
     max_tokens: int
+    """The most tokens that the answer may have."""
     fault: str = ""
-    """What was wrong with the answer before this one."""
+    """What was wrong with the previous answer; empty in the first request."""
 
     def with_fault(self, fault: str) -> "ModelRequest":
-        """The same question, after an answer that could not be used."""
+        """The same request again, after an unusable answer."""
         return replace(self, fault=fault)
 
     @property
     def user_message(self) -> str:
-        """All that is said after the system prompt."""
+        """Everything that is sent after the system prompt."""
         if not self.fault:
             return self.data
         return (
@@ -37,13 +38,13 @@ class ModelRequest:
 
     @property
     def character_count(self) -> int:
-        """Of all that is sent."""
+        """The number of characters sent."""
         return len(self.system) + len(self.user_message) + len(str(self.schema))
 
 
 @dataclass(frozen=True)
 class ModelReply:
-    """What a model wrote, and what it took."""
+    """A model's text, and the tokens it used."""
 
     text: str
     tokens_in: int | None
@@ -52,19 +53,20 @@ class ModelReply:
 
 
 class Provider(Protocol):
-    """A language model somewhere. Several threads may share one."""
+    """A language model. Several threads may share one."""
 
     name: str
     """As in `openai:gpt-4o-mini`."""
     output_mode: str
-    """How it is asked for structure, where nothing is known of it yet."""
+    """How structured output is requested while nothing is known about the model."""
 
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """One request. `mode` is how structure is asked for, `is_proven` that it was taken before.
+        """Send one request. `mode` is how structured output is requested, `is_proven` says that the
+        model has accepted it before, `timeout` is in seconds.
 
-        Raises FormatRefused (there is a simpler way), ModelRefused, ModelUnavailable, ModelLate,
-        ModelUnusable.
+        Raises FormatUnsupported (there is a simpler mode), ModelRefused, ModelUnavailable,
+        ModelTimeout, InvalidModelAnswer.
         """
         ...

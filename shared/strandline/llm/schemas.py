@@ -1,4 +1,4 @@
-"""Answers about model calls."""
+"""Response types of the routes that list model calls."""
 
 from datetime import datetime
 from typing import Literal
@@ -8,30 +8,30 @@ from strandline.schemas import ResponseModel
 
 
 class ModelCallOut(ResponseModel):
-    """A request to a language model's provider: numbers and ids, no text."""
+    """One request to a language model's provider: numbers and ids, no text."""
 
     call_id: UUID
     at: datetime
     """When it began."""
     task: str
-    """What was asked for, as in `summarise`."""
+    """The task, as in `summarise`."""
     model: str
     prompt: str
     """Task and version of its prompt, as in `summarise/1`."""
     tokens_in: int
-    """As the provider counts them; where it does not, about as many."""
+    """As the provider counts them; an estimate where it does not."""
     tokens_out: int
     cost_usd: float
     milliseconds: float
     outcome: Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
     scope_id: UUID | None
-    """The scope whose text was shown."""
+    """The scope whose text the model was given."""
     job: str | None
-    """The work that it was made for."""
+    """The background work that made the call: `fold`, `retry`, or a job's id."""
 
 
 class ModelCallPage(ResponseModel):
-    """A tenant's calls of language models, newest first."""
+    """A tenant's model calls, newest first."""
 
     calls: list[ModelCallOut]
     next_cursor: str | None

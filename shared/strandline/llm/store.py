@@ -1,4 +1,4 @@
-"""What models may be asked for a tenant, what is known of them, and what they were asked."""
+"""SQL for model calls: their limits, the state of each model, and the record of calls."""
 
 import json
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class CallLease:
-    """What a lease gave, and what is known before a model is asked."""
+    """The result of a lease, and the state that is checked before a model is called."""
 
     granted: int
-    """Calls of the subject that may be made in the `seconds_left` of its minute."""
+    """Calls that the subject may make in the `seconds_left` of its minute."""
     seconds_left: float
     way: str | None
-    """How structure is asked of the model; None: not known yet."""
+    """The output mode that the model accepts; None: not known yet."""
     failures: int
-    """One after the other, since its last answer of use."""
+    """Failures in a row since its last usable answer."""
     shut_seconds: float
-    """So long nobody asks it."""
+    """Seconds for which the breaker stays open."""
     trying: bool
-    """It was shut, and this caller alone may try it now."""
+    """The breaker was open, and this caller alone may probe the model now."""
     spent_usd: float
-    """In this calendar month (UTC)."""
+    """USD spent in this calendar month (UTC)."""
     usd_per_month: float | None
     """The tenant's budget; None: the deployment's default."""
 
@@ -42,8 +42,9 @@ def lease_calls(
     may_probe: bool,
     probe_seconds: float,
 ) -> CallLease:
-    """Lease up to `max_calls` calls of a subject's `limit` a minute, and look at all else; see
-    `lease_model` in the migrations. A transaction of its own, outside of any other."""
+    """Lease up to `max_calls` calls of a subject's `limit` per minute, and read the model's state
+    and the budget; see `lease_model` in the migrations. Runs in a transaction of its own, outside
+    of any other."""
     (result,) = access.fetch(
         CallLease,
         "select * from lease_model(%(model)s, %(subject)s, %(most)s, %(limit)s, %(failures)s,"
@@ -63,14 +64,15 @@ def lease_calls(
 
 @dataclass(frozen=True)
 class BreakerState:
-    """What is known of a model after it was asked."""
+    """A model's state after a call: failures in a row, and seconds for which the breaker stays
+    open."""
 
     failures: int
     shut_seconds: float
 
 
 def record_success(access: TenantDb, model: str, output_mode: str) -> None:
-    """It gave an answer of use, asked in this way: its failures are forgotten."""
+    """Record a usable answer in this output mode, and reset the failures."""
     access.fetch(
         BreakerState,
         """
@@ -87,8 +89,8 @@ def record_success(access: TenantDb, model: str, output_mode: str) -> None:
 def record_failure(
     access: TenantDb, model: str, max_failures: int, pause_seconds: float
 ) -> BreakerState:
-    """It failed: after `max_failures` in a row nobody asks it for `pause_seconds`. What it said to
-    other ways of asking is not forgotten."""
+    """Record a failure; `max_failures` in a row open the breaker for `pause_seconds`. The known
+    output mode stays."""
     (state,) = access.fetch(
         BreakerState,
         """
@@ -132,8 +134,8 @@ class _CallCount:
 
 
 def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
-    """Write down calls of the asker's tenant, and add them to what their month cost: one statement.
-    A call that is there already counts once."""
+    """Write calls of the caller's tenant and add them to the month's totals, in one statement. A
+    call that is stored already is not counted again."""
     access.fetch(
         _CallCount,
         """
@@ -168,23 +170,23 @@ def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
 
 @dataclass(frozen=True)
 class MonthlySpend:
-    """What models did for the asker's tenant in a calendar month (UTC)."""
+    """A tenant's model calls in a calendar month (UTC)."""
 
     since: datetime
     calls: int
     failures: int
-    """Calls that gave no answer of use, those that were asked again among them."""
+    """Calls without a usable answer, including those that were repeated."""
     tokens_in: int
     tokens_out: int
     cost_usd: float
     usd_per_month: float | None
-    """The budget that an operator set; None: the deployment's default."""
+    """The budget that an operator has set; None: the deployment's default."""
     resting_until: datetime | None
-    """Until when a model is left alone because it failed too often, as all processes know it."""
+    """Until when the breaker of a model is open, over all processes; None: closed."""
 
 
 def read_monthly_spend(access: TenantDb) -> MonthlySpend:
-    """This month so far."""
+    """The caller's tenant's totals of this month so far."""
     (row,) = access.fetch(
         MonthlySpend,
         """
@@ -205,27 +207,28 @@ def read_monthly_spend(access: TenantDb) -> MonthlySpend:
 
 @dataclass(frozen=True)
 class ListedCall(ModelCall):
-    """A call, and the database snapshot that its page shows."""
+    """A call, and the database snapshot of the page it was read for."""
 
     pg_snapshot: str
 
 
 def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedCall]:
-    """Calls of the asker's tenant, newest first; further pages see the snapshot of the first."""
+    """Calls of the caller's tenant, newest first. Later pages see the database snapshot of the
+    first."""
     return access.fetch(
         ListedCall,
         """
         select c.call_id, c.at, c.task, c.model, c.prompt, c.tokens_in, c.tokens_out, c.cost_usd,
             c.milliseconds, c.outcome, c.scope_id, c.job,
-            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from model_calls c
-        where (%(mark)s::text is null or seen_by(c.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(c.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (c.at, c.call_id) < (%(at)s, %(id)s::uuid))
         order by c.at desc, c.call_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,
@@ -234,9 +237,9 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
 
 
 def prune_calls(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove up to `limit` calls that began before then, oldest first, and the rates of subjects
-    that asked for nothing since; inside of `transaction`. What months cost stays. Gives how many
-    calls went."""
+    """Remove up to `limit` calls that began before `before`, oldest first, and the rate counters
+    that were not used since; inside of a transaction. Monthly totals stay. Returns how many calls
+    were removed."""
     access.execute(
         "delete from model_rates where (tenant_id, subject) in ("
         " select tenant_id, subject from model_rates where minute_at < %(before)s"

@@ -1,4 +1,5 @@
-"""Language tasks for the house: the model that is configured, and its twin behind it."""
+"""The language tasks that the rest of the package calls: the configured model, and the heuristic
+model as its fallback."""
 
 import threading
 from collections import Counter
@@ -30,19 +31,21 @@ from strandline.llm.types import (
 from strandline.observability import logger
 
 HEURISTIC_FAILED_REASON = "heuristic_failed"
-"""Why the plain model answered: the heuristic model failed on this text, and would again."""
+"""Why the plain model answered: the heuristic model failed on this text, and would fail again."""
 _CONTEXT_EVENTS = 8
-"""How many of a lane's latest events before a message a model is shown to tell whether the topic
-goes on."""
+"""How many of a lane's latest events before a message are part of the question whether the topic
+continues."""
 
 
 class LlmTasks:
-    """A model's tasks, each for a `Task` and always with an answer: where the model is away, late,
-    refuses, talks nonsense, is not allowed or too dear, it is the twin's and says why; where a text
-    breaks the twin as well, the plain model's. One to a process; threads share it.
+    """The language tasks. Each takes a `TaskContext` and always has an answer: if the model is
+    unavailable, late, over a limit or over budget, refuses, or gives an unusable answer, the
+    heuristic model answers and the result says why; if a text makes that fail too, the plain model
+    answers. One per process; threads share it.
 
-    Never called inside a database transaction. Raises Unavailable where the database, which holds
-    limits and ledger, is away. Without a provider it is the twin alone and touches nothing.
+    Must not be called inside a database transaction. Raises Unavailable where the database, which
+    holds limits and records, is unavailable. Without a provider only the heuristic model is used,
+    and the database is not touched.
     """
 
     def __init__(
@@ -58,16 +61,17 @@ class LlmTasks:
             self._client = LlmClient(provider, self._budget, settings)
         self._thread = threading.local()
         self.max_run_seconds = 2 * settings.llm_summary_seconds if provider else 0.0
-        """What a closed run may take: what is asked of it side by side, and then a merge."""
+        """Seconds that a closed run may take: its parallel calls, then a merge. 0: no model."""
 
     @property
     def provider_name(self) -> str | None:
-        """The model's name, as in `openai:gpt-4o-mini`; None: the twin alone."""
+        """The model's name, as in `openai:gpt-4o-mini`; None if there is only the heuristic
+        model."""
         return None if self._provider is None else self._provider.name
 
     @property
     def has_model(self) -> bool:
-        """A model is configured: answers are waited for."""
+        """Whether a model is configured, so that its answers are waited for."""
         return self._provider is not None
 
     def continues(
@@ -77,8 +81,8 @@ class LlmTasks:
         message: PromptEvent,
         after: Sequence[PromptEvent],
     ) -> ModelResult[Continues]:
-        """Does `message` go on with the topic of `before` (the lane's open events, in order)?
-        `after`: what came next in the lane."""
+        """Whether `message` continues the topic of `before`, the lane's open events in order.
+        `after` has the events that follow it in the lane."""
 
         def render() -> PromptData:
             latest = self._render_events(task, "before", before[-_CONTEXT_EVENTS:])
@@ -90,7 +94,7 @@ class LlmTasks:
         )
 
     def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
-        """A closed run's narrative and importance."""
+        """A closed run's narrative summary and importance."""
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "summarise", Summary, render, lambda by: by.summarise(events))
 
@@ -109,18 +113,19 @@ class LlmTasks:
         return self._run_task(task, "topic", Topic, render, lambda by: by.topic(events))
 
     def entities(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Entities]:
-        """Who and what is named in a run."""
+        """The people and things named in a run."""
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
 
     def write_calls(self, access: TenantDb) -> None:
-        """Write down the calls made for the asker's tenant, when its work is done; outside of any
-        transaction. Where the database is away they are kept for the next time."""
+        """Write the calls made for the caller's tenant, when its work is done; outside of any
+        transaction. If the database is unavailable they are kept for the next time."""
         if self._provider is not None:
             self._budget.write_calls(access)
 
     def take_metrics(self) -> Mapping[str, int]:
-        """Metrics of this thread's calls since it last asked, by their names in `METRICS`."""
+        """Metrics of this thread's calls since the last call of this method, by their names in
+        `METRICS`."""
         counters, self._thread.counted = self._counter(), Counter[str]()
         return counters
 
@@ -139,7 +144,7 @@ class LlmTasks:
     ) -> ModelResult[Value]:
         if self._provider is None:
             return self._run_heuristic(task, verb, ask)
-        assert not self._database.in_transaction, "a model is never asked inside a transaction"
+        assert not self._database.in_transaction, "a model is never called inside a transaction"
         counter = self._counter()
         try:
             value = self._client.ask(task, verb, result_type, render(), counter)
@@ -151,7 +156,7 @@ class LlmTasks:
             if not is_permanent_failure(error):
                 raise
             counter["ModelFallbacks"] += 1
-            _log_failure("request not made", task, verb, error)
+            _log_failure("model request failed", task, verb, error)
             return self._run_heuristic(task, verb, ask, "request_failed")
         return ModelResult(value, self._provider.name, prompts.load_prompt(verb).name)
 
@@ -163,7 +168,8 @@ class LlmTasks:
         reason: str | None = None,
         retry_after: float | None = None,
     ) -> ModelResult[Value]:
-        """The heuristic model's answer, or the plain one's where a text breaks its rules."""
+        """The heuristic model's answer, or the plain model's where the heuristic model fails on a
+        text."""
         try:
             return ModelResult(ask(self.heuristic), HeuristicModel.name, verb, reason, retry_after)
         except Exception as error:
@@ -181,6 +187,6 @@ class LlmTasks:
 
 
 def _log_failure(message: str, task: TaskContext, verb: TaskName, error: Exception) -> None:
-    """Without the error's own words: they may quote the text."""
+    """Log a failure without the error's own text, which may quote memory."""
     fields = {"task": verb, "scope_id": task.scope_id, "error": type(error).__name__}
     logger.warning(message, extra=fields)

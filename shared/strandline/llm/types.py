@@ -1,4 +1,4 @@
-"""What a language model is asked for: one verb a task, and what it gives."""
+"""The language tasks: inputs, results, and the interface of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ type EntityKind = Literal["person", "company", "project", "product", "technology
 
 @dataclass(frozen=True)
 class PromptEvent:
-    """An event as a model is shown it: bounded, and as all its scope's participants may see it."""
+    """An event as a model gets it: bounded, and nothing that a participant of its scope may not
+    see."""
 
     seq: int
     speaker: str | None
@@ -30,7 +31,7 @@ class Continues(BaseModel):
 
 
 class Summary(BaseModel):
-    """What was said, and how much it matters from 0 (small talk) to 1 (must not be forgotten)."""
+    """What was said, and how much it matters, from 0 (small talk) to 1 (must not be forgotten)."""
 
     summary: str = Field(min_length=1, max_length=4000)
     importance: float = Field(ge=0, le=1)
@@ -43,30 +44,31 @@ class Topic(BaseModel):
 
 
 class Entity(BaseModel):
-    """Somebody or something named."""
+    """A person or thing that is named."""
 
     name: str = Field(min_length=1, max_length=200)
     kind: EntityKind = "other"
 
 
 class Entities(BaseModel):
-    """All that are named, the most mentioned first; each once."""
+    """Everything that is named, the most mentioned first; each once."""
 
     entities: list[Entity] = Field(max_length=100)
 
 
 class LanguageModel(Protocol):
-    """The tasks. Implementations are the deterministic twin and, through `Reasoner`, providers."""
+    """The tasks of a model. Implementations are the deterministic heuristic model and the plain
+    model; providers are called through `LlmTasks`."""
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
     ) -> Continues:
-        """Does `message` go on with the topic of `before` (the lane's open events, in order)?
-        `after`: what came next in the lane."""
+        """Whether `message` continues the topic of `before`, the lane's open events in order.
+        `after` has the events that follow it in the lane."""
         ...
 
     def summarise(self, events: Sequence[PromptEvent]) -> Summary:
-        """A closed run's narrative and importance."""
+        """A closed run's narrative summary and importance."""
         ...
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
@@ -78,39 +80,42 @@ class LanguageModel(Protocol):
         ...
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
-        """Who and what is named in a run."""
+        """The people and things named in a run."""
         ...
 
 
 @dataclass(frozen=True)
 class ModelResult[Value: BaseModel]:
-    """A task's result, and who gave it."""
+    """A task's result, and the model it came from."""
 
     value: Value
     model: str
-    """`twin/3`, `plain/1`, or the provider's as in `openai:gpt-4o-mini`."""
+    """`twin/3` (the heuristic model), `plain/1`, or the provider's name, as in
+    `openai:gpt-4o-mini`."""
     prompt: str
-    """Task and version of its prompt, as in `summarise/1`; of the twin the task alone."""
+    """Task and version of its prompt, as in `summarise/1`; without a prompt the task alone."""
     fallback_reason: str | None = None
-    """Why the twin answered though a model is configured: `budget_spent`, `rate_limited`,
-    `breaker_open`, `late`, `out_of_time` (ours), `unavailable`, `refused`, `invalid_output`,
-    `request_failed`; or `heuristic_failed`: the twin failed too, and the plain model answered."""
+    """Why the heuristic model answered although a model is configured: `budget_spent`,
+    `rate_limited`, `breaker_open`, `late`, `out_of_time` (the worker's), `unavailable`, `refused`,
+    `invalid_output`, `request_failed`. Or `heuristic_failed`: the heuristic model failed too, and
+    the plain model answered."""
     retry_after: float | None = None
-    """Seconds after which the model would be asked: who can wait gets its answer then."""
+    """Seconds after which the model may be called again; a caller that can wait gets its answer
+    then."""
 
 
 @dataclass(frozen=True)
 class TaskContext:
-    """For whom a model is asked: what its call is recorded, limited and paid by."""
+    """On whose behalf a model is called: for its record, limits and costs."""
 
     tenant: str
     subject: str
-    """Whose rate it counts towards: `user:NAME` or `key:ID` in a request, in the background the
-    scope's id."""
+    """Whose rate limit the call counts towards: `user:NAME` or `key:ID` in a request, the scope's
+    id in the background."""
     participants: tuple[str, ...]
-    """Of the scope whose text is shown."""
+    """The participants of the scope whose text the model gets."""
     scope_id: str | None = None
     job: str | None = None
-    """On whose behalf it is in the background: `fold`, `retry`, or a sweep's job by its id."""
+    """The background work that makes the call: `fold`, `retry`, or a sweep's job by its id."""
     deadline: float | None = None
-    """time.monotonic() seconds until when an answer is of use."""
+    """In time.monotonic() seconds; a later answer is of no use."""

@@ -59,7 +59,7 @@ def post_upload(request: Request) -> Response:
     can fetch it (404), until an event cites it as `blob`: `{"cid"}`. Size and SHA-256 are verified
     then. Text is indexed as content is, its first 1 MiB."""
     resources = request.resources
-    access = resources.database.access(make_caller(request.principal), request.deadline)
+    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
     upload = begin_upload(
         access,
         resources.blobs,

@@ -282,20 +282,21 @@ def list_newest(
                 select e.event_id, e.recorded_at, e.scope_id, e.seq, page_bytes(e) as bytes
                 from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and is_listed(e, %(narrowing)s, %(mark)s, %(at)s, %(after)s, %(seq)s)
+                    and is_listed(e, %(narrowing)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s)
                     and (%(text)s::text is null or holds_words(e, %(text)s))
                 order by e.seq desc limit %(limit)s + 1
             ) e
             union all
             select many.* from few, newest_of_many(
-                %(narrowing)s, %(text)s, %(mark)s, %(at)s, %(after)s, %(seq)s, %(limit)s + 1) many
+                %(narrowing)s, %(text)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s,
+                %(limit)s + 1) many
             where are is not true),
         page as (
             select w.event_id, row_number() over newest as place, sum(w.bytes) over newest as bytes
             from wanted w
             window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
             order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
-        select e.*, coalesce(%(mark)s, pg_current_snapshot())::text as mark,
+        select e.*, coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot,
             (select count(*) from page) as available
         from page p join event_rows e on e.event_id = p.event_id
         where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
@@ -306,7 +307,7 @@ def list_newest(
             "scope_id": scope_id,
             "session_id": filters.get("session_id"),
             "text": text and sanitize_for_parser(web_search.to_websearch_query(text)),
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "after": after and after.row_id,
             "seq": after and after.seq,

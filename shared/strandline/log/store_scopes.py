@@ -61,19 +61,19 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         """
         with view as materialized (select scopes_in_view() as scope_ids)
         select s.scope_id, s.participants, s.last_seq, s.last_recorded_at, s.created_at,
-            coalesce(%(mark)s, pg_current_snapshot())::text as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot
         from (
             select * from scopes where scope_id = any ((select scope_ids from view)::uuid[])
             union all
             select * from scopes where (select scope_ids from view) is null) s
-        where (%(mark)s is null or seen_by(s.xid, %(mark)s))
+        where (%(pg_snapshot)s is null or seen_by(s.xid, %(pg_snapshot)s))
             and (%(at)s::timestamptz is null
                 or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
         order by s.created_at desc, s.scope_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "scope_id": after and after.row_id,
             "limit": limit,

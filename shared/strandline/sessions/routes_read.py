@@ -79,8 +79,8 @@ def get_topics(request: Request) -> Response:
     # Not the scope's: who asks here takes nothing from what its fold may ask.
     subject = request.principal.user or f"key:{request.principal.key_id}"
     response = context.list_topics(reading, llm, subject=subject, deadline=request.deadline)
-    llm.flush(reading.access)
-    request.metrics |= llm.counted()
+    llm.write_calls(reading.access)
+    request.metrics |= llm.take_metrics()
     return json_response(response)
 
 
@@ -103,7 +103,7 @@ def _open_session(request: Request, query: ScopeQuery) -> SessionView:
     principal = request.principal
     viewer = tuple(sorted(session.participants))
     caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
-    access = request.resources.database.access(caller, request.deadline)
+    access = request.resources.database.connect_as(caller, request.deadline)
     tuning = get_settings().tuning.with_overrides(session.tuning)
     return SessionView(access, session, tuning, datetime.now(UTC))
 

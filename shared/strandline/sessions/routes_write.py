@@ -27,7 +27,7 @@ def post_session(request: Request) -> Response:
     """Begin a session: 201, and the same for one that is there already. Who takes part holds for
     all its events, which need not name them again. (Appending under a new session_id begins one as
     well.)"""
-    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     body = request.parse_body(SessionIn)
     session, existed = sessions.begin_session(access, request.principal, body)
     return json_response(session, 201, {_REPLAYED_HEADER: "true"} if existed else None)
@@ -37,7 +37,7 @@ def delete_session(request: Request) -> Response:
     """End a session: it is hidden, and nothing can be added to it. Its events and what was made of
     them stay in the log, in recall and in its participants' context. Again changes nothing."""
     session = find_session(request, request.parse_query(ScopeQuery))
-    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     return json_response(sessions.end_session(access, session, datetime.now(UTC)))
 
 
@@ -80,7 +80,7 @@ def _stored_response(body: ResponseModel, results: list[AppendResult]) -> Respon
 def find_session(request: Request, query: ScopeQuery) -> Session:
     """The session of the path, for whoever may see it: a bound user who takes part, or any
     credential bound to none."""
-    access = request.resources.database.access(make_caller(request.principal), request.deadline)
+    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     return sessions.find_session(access, request.path_parameter("session_id"), query.scope_id)
 
 

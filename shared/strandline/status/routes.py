@@ -39,7 +39,7 @@ def health(request: Request) -> Response:
     is_healthy = set(statuses.values()) == {"ok"} and not (background and background.scopes_stuck)
     status = "ok" if is_healthy else "degraded" if is_up else "unavailable"
     headers = {} if is_up else {"Retry-After": "2"}
-    language = LanguageState(provider=resources.llm.provider)
+    language = LanguageState(provider=resources.llm.provider_name)
     body = Health(
         status=status,
         dependencies=statuses,
@@ -54,7 +54,7 @@ def _background_state(request: Request) -> BackgroundState | None:
     """Of whoever's credential holds; None where it does not, or the database went away."""
     try:
         tenant = request.authenticate_tenant()
-        access = request.resources.database.access(Caller.background(tenant), request.deadline)
+        access = request.resources.database.connect_as(Caller.background(tenant), request.deadline)
         return BackgroundState(**vars(metrics.count_failures(access)))
     except StrandlineError:
         return None
@@ -64,7 +64,7 @@ def get_metrics(request: Request) -> Response:
     """The tenant in numbers, as Prometheus scrapes them: what there is, and what waits. They are
     the whole tenant's, whoever the key is bound to."""
     resources = request.resources
-    access = resources.database.access(
+    access = resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
     return text_response(metrics.render_metrics(access, resources.embedder.space), _METRICS_TYPE)

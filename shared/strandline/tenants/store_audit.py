@@ -91,15 +91,15 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         """
         select a.audit_id, a.at, a.actor_tenant, a.actor_key_id, a.actor_user, a.route, a.target,
             a.details, a.outcome, a.request_id,
-            coalesce(%(mark)s, pg_current_snapshot()::text) as mark
+            coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from audit_log a
-        where (%(mark)s::text is null or seen_by(a.xid, %(mark)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or seen_by(a.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (a.at, a.audit_id) < (%(at)s, %(id)s::uuid))
         order by a.at desc, a.audit_id desc
         limit %(limit)s
         """,
         {
-            "mark": after and after.pg_snapshot,
+            "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "id": after and after.row_id,
             "limit": limit,

@@ -354,7 +354,7 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: Worker) -
     scope.say(*TALK, *TALK)
     access = worker.database.connect_as(Caller.background("acme"))
     assert store_work.lease_scopes(access, [scope.id], 1)
-    with pytest.raises(Unavailable, match="being worked on"):
+    with pytest.raises(Unavailable, match="Another worker has this scope"):
         embed.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 0)
     scope.base.rows("update scope_work set leased_until = now()")
