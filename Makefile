@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains house cold calibrate twin prices layers synth lock clean
+.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -70,8 +70,8 @@ prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
 	@$(PY) -m tests.bench.cold_start $(ARGS)
 
-twin: $(READY) ## fit the twin's weights anew into weights.json, and try them on what they were not fitted to
-	@$(PY) -m tests.bench.fit_twin
+fit-heuristic: $(READY) ## fit the heuristic model's weights anew into weights.json, and test them on held-out conversations
+	@$(PY) -m tests.bench.fit_heuristic
 
 calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
 	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")

@@ -1,1 +1,1 @@
-"""infra."""
+"""The CDK stack."""

@@ -1,4 +1,4 @@
-"""The front door: API Gateway's REST API over the table of routes."""
+"""API Gateway's REST API, built from the table of routes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.http import gateway_responses
 
 STAGE = "api"
-"""The stage's name, which the default endpoint has as its first path segment. A deployment has one
-stage of API Gateway: what is called a stage elsewhere is a stack of its own."""
+"""The name of API Gateway's stage, the first path segment of the default endpoint. A deployment has
+one such stage. A stage in cdk.json is something else: a stack of its own."""
 MAX_INTEGRATION_SECONDS = 29
-"""What API Gateway waits for a function."""
+"""How long API Gateway waits for a function."""
 MAX_RESOURCES = 300
-"""Of one API (Amazon API Gateway quotas)."""
+"""Resources of one API (Amazon API Gateway quotas)."""
 _ACCESS_LOG_FIELDS = {
     "request_id": "$context.requestId",
     "trace": "$context.xrayTraceId",
     "time": "$context.requestTimeEpoch",
     "ip": "$context.identity.sourceIp",
     "method": "$context.httpMethod",
-    "route": "$context.resourcePath",  # not the path: a session's name is its caller's own word
+    "route": "$context.resourcePath",  # not the path: it may hold a session's name
     "status": "$context.status",
     "gateway_answer": "$context.error.responseType",
     "bytes": "$context.responseLength",
@@ -41,22 +41,22 @@ _ACCESS_LOG_FIELDS = {
     "function_status": "$context.integration.status",
     "function_milliseconds": "$context.integration.latency",
 }
-"""The access log's members: no body, no header, no query."""
+"""The access log's fields. It contains no body, no header and no query."""
 _ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
-_AUTH_IN_FUNCTIONS = "Who asks is found out in the functions, in one place for every way in."
+_AUTH_IN_FUNCTIONS = "The functions authenticate, in one place for every kind of credential."
 _NAG_ACKNOWLEDGMENTS = {
-    "APIG2": "Requests are checked by the functions, which say what is wrong with which field.",
-    "APIG3": "A firewall is the account's to choose: associate a web ACL with the stage.",
+    "APIG2": "The functions validate requests and name the field that is wrong.",
+    "APIG3": "The account chooses a firewall: associate a web ACL with the stage.",
     "APIG4": _AUTH_IN_FUNCTIONS,
-    "APIG6": "API Gateway's execution log would show headers, credentials among them; the access "
-    "log and the functions' own have every request.",
+    "APIG6": "API Gateway's execution log would show headers, including credentials. The access "
+    "log and the functions' logs have every request.",
     "COG4": _AUTH_IN_FUNCTIONS,
-    f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging asks for, by AWS's own guide.",
+    f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging needs, by the guide of AWS.",
 }
 
 
 class Api(Construct):
-    """A regional or private REST API in front of `handlers`, which go by their function's name."""
+    """A regional or private REST API in front of `handlers`, by the names of their functions."""
 
     def __init__(
         self,
@@ -73,18 +73,23 @@ class Api(Construct):
         table = route_table(functions, preflights=bool(settings.cors_origins))
         _check_limits(table, functions)
         self.rest = self._create_rest_api(key)
-        self.rest.node.try_remove_child("Endpoint")  # an output of an address that may be off
+        self.rest.node.try_remove_child("Endpoint")  # an output: its address may be disabled
         self._add_routes(table, handlers)
         self._add_gateway_responses()
         acknowledge(self, _NAG_ACKNOWLEDGMENTS)
         self.url = self._add_domain(settings.domain) if settings.domain else self.rest.url
-        CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="Where the API answers")
+        CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="The address of the API")
         stage = self.rest.deployment_stage.stage_arn
-        CfnOutput(Stack.of(self), "ApiStage", value=stage, description="What a web ACL is for")
+        CfnOutput(
+            Stack.of(self),
+            "ApiStage",
+            value=stage,
+            description="The stage for a web ACL",
+        )
 
     @property
     def dimensions(self) -> dict[str, str]:
-        """Of its metrics in CloudWatch."""
+        """The dimensions of its metrics in CloudWatch."""
         return {"ApiName": self._settings.stack_name, "Stage": STAGE}
 
     def _create_rest_api(self, key: kms.IKey | None) -> apigateway.RestApi:
@@ -101,11 +106,11 @@ class Api(Construct):
             endpoint_configuration=self._endpoint(),
             policy=_endpoint_policy(settings.vpc_endpoint_ids) if settings.private else None,
             disable_execute_api_endpoint=bool(settings.domain and settings.domain.mutual_tls),
-            # All of them: a block in DAG-CBOR goes out as bytes whatever a client accepts, and a
-            # request comes in as base64, a third longer and never more (see local/proxy_event.py).
+            # All media types: a block in DAG-CBOR is sent as bytes whatever a client accepts, and
+            # a request arrives as base64, exactly a third longer (see local/proxy_event.py).
             binary_media_types=["*/*"],
-            # Without one the account refuses an access log. It is the account's, not this stack's:
-            # another stack may rest on it.
+            # Without this role the account refuses an access log. The role belongs to the account,
+            # not to this stack: another stack may rely on it.
             cloud_watch_role=settings.gateway_log_role,
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN
             if settings.gateway_log_role
@@ -141,7 +146,7 @@ class Api(Construct):
         gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
         for name in dict.fromkeys(table.values()):
             alias = handlers[name]
-            # One permission for each function: LambdaIntegration would make two for each method.
+            # One permission for each function. LambdaIntegration would create two for each method.
             alias.add_permission(
                 f"{self.node.id}Invokes",
                 principal=cast(iam.IPrincipal, gateway_service),
@@ -178,7 +183,7 @@ class Api(Construct):
             )
 
     def _add_domain(self, domain: Domain) -> str:
-        """Serve under a name of one's own; gives the address."""
+        """Serve under a custom domain name; returns the address."""
         name = apigateway.DomainName(
             self,
             "Domain",
@@ -202,7 +207,7 @@ class Api(Construct):
             stage=self.rest.deployment_stage,
         )
         target = name.domain_name_alias_domain_name
-        description = f"What {domain.name} is to be a CNAME or an alias of"
+        description = f"The target for a CNAME or alias record of {domain.name}"
         CfnOutput(Stack.of(self), "DomainTarget", value=target, description=description)
         return f"https://{domain.name}/{domain.base_path}".rstrip("/") + "/"
 
@@ -216,7 +221,7 @@ class Api(Construct):
 
 
 def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -> None:
-    """Raises ValueError for a table that API Gateway would not serve whole."""
+    """Raise ValueError if API Gateway cannot serve the whole table."""
     paths = {tuple(filter(None, route.partition(" ")[2].split("/"))) for route in table}
     resources = {path[:length] for path in paths for length in range(len(path) + 1)}
     if len(resources) > MAX_RESOURCES:
@@ -232,7 +237,7 @@ def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -
 
 
 def _endpoint_policy(endpoints: Sequence[str]) -> iam.PolicyDocument:
-    """All may call, through these endpoints alone."""
+    """Everyone may call, but only through these endpoints."""
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(

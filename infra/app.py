@@ -16,26 +16,26 @@ from strandline.deployment import Layer
 
 @dataclass(frozen=True)
 class BuildAssets:
-    """What layers/build.py made."""
+    """What layers/build.py built."""
 
     handler: str = build.HANDLER
     certificates: str = build.CERTIFICATES_PATH
 
     def layer(self, name: Layer) -> Path:
-        """A layer's directory."""
+        """The directory of a layer."""
         return build.layer_directory("arm64", name)
 
     def function(self, name: str) -> Path:
-        """A function's."""
+        """The directory of a function's asset."""
         return build.function_directory(name)
 
     def unzipped_size(self, directory: Path) -> int:
-        """As it was noted when it was built."""
+        """Unzipped size in bytes, as recorded at build time."""
         return build.measure_size(directory).unzipped
 
 
 def load_assets() -> BuildAssets:
-    """What lies there. Raises Refused where it is not of the code and the locks as they are now:
+    """The built assets. Raises SettingsError if they are older than the code or the locks, because
     `cdk deploy` alone builds nothing."""
     if stale := build.find_stale("arm64"):
         names = ", ".join(path.name for path in stale)

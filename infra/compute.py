@@ -1,4 +1,4 @@
-"""The functions of the table, each with a role, a log and an alias of its own."""
+"""The functions of the table, each with its own role, log group and alias."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,51 +22,51 @@ from infra.storage import Storage
 from strandline.deployment import FUNCTIONS, FunctionSpec, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20
-"""Bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
+"""Largest size in bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
 _ARM = lambda_.Architecture.ARM_64
 _PYTHON = lambda_.Runtime.PYTHON_3_13
 _BATCH_SIZE = 10
 
 
 _WILDCARDS = {
-    "Resource::.*/": "Objects of one bucket, or schedules of one group: each has its own name.",
-    ":log-group:": "The streams of the function's own log group.",
+    "Resource::.*/": "Objects of one bucket, or schedules of one group, each with its own name.",
+    ":log-group:": "The streams of the function's log group.",
     ":foundation-model": "An inference profile calls its model in several Regions.",
-    r"::\*$": "Lambda's own network interfaces (and traces) take no resource; the condition gives "
+    r"::\*$": "Lambda's network interfaces (and traces) take no resource; the condition grants "
     "them to Lambda alone (infra/permissions.py).",
 }
-"""Why a wildcard in a function's role stands. tests/infra shows that every grant is used."""
+"""Why a function's role may have a wildcard. tests/infra shows that every grant is used."""
 
 
 class Assets(Protocol):
-    """What is deployed: built directories, and what they take unzipped."""
+    """What is deployed: built directories and their unzipped sizes."""
 
     @property
     def handler(self) -> str:
-        """Of every function, within its asset."""
+        """The handler of every function, within its asset."""
         ...
 
     @property
     def certificates(self) -> str:
-        """Where a function finds the authorities that the database's certificate is from."""
+        """Path at which a function finds the certificate authorities of the database."""
         ...
 
     def layer(self, name: Layer) -> Path:
-        """A layer's content."""
+        """The directory of a layer."""
         ...
 
     def function(self, name: str) -> Path:
-        """A function's."""
+        """The directory of a function's asset."""
         ...
 
     def unzipped_size(self, directory: Path) -> int:
-        """Bytes of one of the two."""
+        """Unzipped size in bytes of such a directory."""
         ...
 
 
 @dataclass(frozen=True)
 class StackParts:
-    """What the functions work with."""
+    """The parts of the stack that the functions use."""
 
     network: Network
     storage: Storage
@@ -75,8 +75,8 @@ class StackParts:
 
 
 class Compute(Construct):
-    """Every function of the table. `functions` by name; `aliases` is what is called, and moves to a
-    release's version once the database is ready for it."""
+    """Every function of the table: `functions` by name, and `aliases`, which callers use. An alias
+    moves to a release's version once the database is ready for it."""
 
     def __init__(
         self, scope: Construct, id: str, settings: StackSettings, parts: StackParts, assets: Assets
@@ -130,11 +130,11 @@ class Compute(Construct):
             vpc=parts.network.vpc if in_vpc else None,
             vpc_subnets=parts.network.subnets if in_vpc else None,
             security_groups=parts.network.security_groups if in_vpc else None,
-            # A rollback points the alias at a version of before, which must be there.
-            # One whose deployment failed goes: it could not be made a second time.
+            # A rollback points the alias at an earlier version, which must still exist. The
+            # version of a failed deployment is removed: it could not be created a second time.
             current_version_options={"removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE},
         )
-        acknowledge(function, {"L1": "One Python everywhere: what runs here is what was tested."})
+        acknowledge(function, {"L1": "One Python version everywhere: the one that was tested."})
         return function
 
     def _check_size(self, fn: FunctionSpec) -> None:
@@ -156,7 +156,7 @@ class Compute(Construct):
         return service_role(self, name, "lambda", allowed, wildcards=_WILDCARDS)
 
     def _attach_queue(self, fn: FunctionSpec) -> None:
-        """Let a function have its queue's messages; those that fail come again, one by one."""
+        """Feed a function from its queue. Only the messages that failed are delivered again."""
         storage = self._parts.storage
         queue = {"work_queue": storage.work_queue, "job_queue": storage.job_queue}[fn.queue]
         instances = self._settings.reserved_concurrency(fn)
@@ -165,7 +165,7 @@ class Compute(Construct):
             event_source_arn=queue.queue_arn,
             batch_size=_BATCH_SIZE,
             report_batch_item_failures=True,
-            # More would be refused by the function's own limit, and count as received.
+            # More would be throttled by the function's limit, and would count as received.
             max_concurrency=max(2, instances) if instances else None,
         )
 
@@ -173,7 +173,7 @@ class Compute(Construct):
 def build_environment(
     fn: FunctionSpec, settings: StackSettings, parts: StackParts, certificates: str
 ) -> Mapping[str, str]:
-    """What a function is told. Nothing in it is secret: of secrets it says where they are."""
+    """A function's environment variables. They hold no secrets, only the ARNs of secrets."""
     variables = settings.service_variables
     storage, database, jobs = parts.storage, parts.database, parts.jobs
     tls = f"sslmode=verify-full sslrootcert={certificates}"
@@ -185,8 +185,9 @@ def build_environment(
         variables["restart"] = settings.restart
     if fn.needs & {"database", "owner"}:
         variables |= {"database_auth": "iam", "secrets": storage.secrets.secret_arn}
-        # Nobody reads it. A version is a new one when its settings' text is, and a restored
-        # cluster's address is the same text: with this, what is called moves to the new cluster.
+        # No code reads this variable. Lambda publishes a new version only if the text of the
+        # variables differs, and the host of a restored cluster is the same text. With this
+        # variable the aliases move to a version that uses the new cluster.
         variables["cluster"] = database.identifier
     if "database" in fn.needs:
         variables |= {

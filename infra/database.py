@@ -1,4 +1,4 @@
-"""Aurora PostgreSQL, Serverless v2: reached by TLS and IAM alone, by the functions alone."""
+"""Aurora PostgreSQL, Serverless v2. Only the functions reach it, only with TLS and IAM."""
 
 import hashlib
 
@@ -17,11 +17,11 @@ from infra.settings import StackSettings
 NAME = "strandline"
 PORT = 5432
 APP, OWNER, MASTER = "strandline_app", "strandline_owner", "strandline_master"
-"""Who connects: the service, the migrations, and who made the other two."""
+"""Database users: the service, the migrations, and the master user, which creates the other two."""
 
 
 class Database(Construct):
-    """The cluster; and before it a proxy, by setting."""
+    """The cluster, with a proxy in front of it if the settings say so."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Database(Construct):
 
     @property
     def host(self) -> str:
-        """Where the service connects."""
+        """Host that the service connects to."""
         return self.proxy.endpoint if self.proxy else self.direct_host
 
     @property
     def direct_host(self) -> str:
-        """Where migrations connect: past a proxy, which knows one role only."""
+        """Host that migrations connect to. They bypass a proxy, which knows only one role."""
         return self.cluster.cluster_endpoint.hostname
 
     @property
@@ -58,12 +58,12 @@ class Database(Construct):
 
     @property
     def owner_arn(self) -> str:
-        """The migrations' user, likewise."""
+        """The migrations' user, as rds-db:connect names it."""
         return self._user(self.cluster.cluster_resource_identifier, OWNER)
 
     @property
     def master_secret_arn(self) -> str:
-        """The secret with the master user's password, made and rotated by RDS."""
+        """The secret with the master user's password, created and rotated by RDS."""
         assert self.cluster.secret
         return self.cluster.secret.secret_arn
 
@@ -78,7 +78,7 @@ class Database(Construct):
     def _cluster(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseCluster:
-        # Made before RDS makes it, to be kept for ever.
+        # Created before RDS creates it without a retention time.
         log = log_group(
             self, "Logs", settings, key, f"/aws/rds/cluster/{self.identifier}/postgresql"
         )
@@ -114,7 +114,7 @@ class Database(Construct):
         )
         cluster.node.add_dependency(log)
         if not settings.deletion_protection:
-            acknowledge(cluster, {"RDS10": "The stage says so (deletion_protection)."})
+            acknowledge(cluster, {"RDS10": "The stage turns it off (deletion_protection)."})
         if settings.snapshot:
             _restore(cluster, settings.snapshot)
         return cluster
@@ -122,7 +122,7 @@ class Database(Construct):
     def _proxy(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseProxy:
-        """It takes IAM's word at both ends, so that there is no password for it to keep."""
+        """The proxy uses IAM at both ends, so it keeps no password."""
         name = settings.stack_name
         log = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
         user = self._user(self.cluster.cluster_resource_identifier, APP)
@@ -146,14 +146,14 @@ class Database(Construct):
             require_tls=True,
         )
         proxy.node.add_dependency(log)
-        # It opens its own way to the cluster: that rule a second time would be refused.
+        # The proxy adds its own rule to the cluster: a second one would be rejected.
         port = ec2.Port.tcp(PORT)
         group.connections.allow_from(network.functions, port, "from the functions")
         return proxy
 
 
 def _identifier(settings: StackSettings) -> str:
-    """The cluster's name, known before it is made; another one for what a snapshot becomes."""
+    """The cluster's name, known before it is created. A restored snapshot gets another name."""
     if settings.snapshot is None:
         return settings.stack_name
     return f"{settings.stack_name}-{hashlib.sha256(settings.snapshot.encode()).hexdigest()[:8]}"
@@ -169,7 +169,7 @@ def _engine(settings: StackSettings) -> rds.IClusterEngine:
 
 
 def _parameters(settings: StackSettings) -> dict[str, str]:
-    """TLS or nothing; and no memory in the log: an error's DETAIL or its statement may quote it."""
+    """TLS is required. The log omits DETAIL and statements of errors: they may quote memory."""
     parameters = {
         "rds.force_ssl": "1",
         "log_error_verbosity": "terse",
@@ -187,7 +187,7 @@ def _instance(
     *,
     scale_with_writer: bool | None = None,
 ) -> rds.IClusterInstance:
-    # Performance Insights would keep a small database from pausing.
+    # Performance Insights would prevent a small database from pausing.
     return rds.ClusterInstance.serverless_v2(
         name,
         publicly_accessible=False,
@@ -198,7 +198,7 @@ def _instance(
 
 
 def _restore(cluster: rds.DatabaseCluster, snapshot: str) -> None:
-    """Make the cluster from a snapshot, which brings its own database and master user."""
+    """Create the cluster from a snapshot, which has its own database and master user."""
     cfn = cluster.node.default_child
     assert isinstance(cfn, rds.CfnDBCluster)
     cfn.snapshot_identifier = snapshot

@@ -1,4 +1,4 @@
-"""The state machine of all jobs, what may start it, and when it starts by itself."""
+"""The state machine of all jobs, the role that starts it, and its schedules."""
 
 import json
 from pathlib import Path
@@ -17,21 +17,21 @@ from infra.storage import Storage
 from strandline.deployment import FUNCTIONS, FunctionSpec
 
 DEFINITION = Path(__file__).parent / "job.asl.json"
-"""What `make run` executes, too."""
+"""The definition of the state machine. `make run` executes the same file."""
 JOB_FUNCTIONS = tuple(fn for fn in FUNCTIONS if fn.min_spacing_minutes or "owner" in fn.needs)
-"""The functions that it calls: the jobs, and a migration that takes long."""
+"""The functions that the state machine calls: the jobs, and `migrate` for long migrations."""
 ALIAS = "live"
-"""The alias that is called; the definition names it, too."""
+"""The alias that callers use. The definition of the state machine contains it too."""
 
 
 def function_prefix(settings: StackSettings) -> str:
-    """What every function's name begins with; the state machine puts the job's after it."""
+    """The prefix of every function's name. The state machine appends the job's name."""
     return f"{settings.stack_name}-"
 
 
 class Jobs(Construct):
-    """A state machine, the group of its one-time schedules, and the role that starts it. Its names
-    are known before it is made, so that the functions it calls may know it."""
+    """A state machine, the group of its one-time schedules, and the role that starts it. The names
+    are known before creation, so the functions that it calls can refer to it."""
 
     def __init__(
         self, scope: Construct, id: str, settings: StackSettings, storage: Storage
@@ -58,7 +58,7 @@ class Jobs(Construct):
         )
 
     def _machine(self, settings: StackSettings, storage: Storage) -> stepfunctions.StateMachine:
-        """The definition goes into the template as the file has it; CloudFormation fills it in."""
+        """The definition goes into the template as it is; CloudFormation fills in variables."""
         machine = stepfunctions.StateMachine(
             self,
             "Machine",
@@ -85,7 +85,7 @@ class Jobs(Construct):
         return machine
 
     def _role(self, settings: StackSettings, storage: Storage) -> iam.IRole:
-        """It calls the jobs' functions, reads its list, and starts the map's own executions."""
+        """It calls the jobs' functions, reads lists of shards and starts the map's executions."""
         functions = [
             self._stack.format_arn(
                 service="lambda",
@@ -95,7 +95,7 @@ class Jobs(Construct):
             )
             for fn in JOB_FUNCTIONS
         ]
-        # AWS's guide names both, for an execution and for a run of a map.
+        # The guide of AWS names both forms: for an execution and for a map run.
         map_executions = [
             self._arn("execution", f"{self._name}{separator}") for separator in ("/*", ":*")
         ]
@@ -122,14 +122,14 @@ class Jobs(Construct):
             allowed,
             account=self._stack.account,
             wildcards={
-                "/_jobs/": "The lists of runs: each has its own name.",
-                ":execution:": "The executions that the map makes of this machine.",
+                "/_jobs/": "The lists of runs, each with its own name.",
+                ":execution:": "The executions that the map starts of this machine.",
                 r"::\*$": "The delivery of logs (and traces) takes no resource.",
             },
         )
 
     def _scheduler_role(self) -> iam.IRole:
-        """What Scheduler is when it starts the machine."""
+        """The role that Scheduler assumes to start the state machine."""
         start = allow(["states:StartExecution"], self.arn)
         return service_role(self, "Starter", "scheduler", [start], account=self._stack.account)
 

@@ -1,4 +1,4 @@
-"""Reads a deployment's settings from the CDK context; refuses those that do not fit together."""
+"""Reads a deployment's settings from the CDK context and rejects contradictory ones."""
 
 import difflib
 import json
@@ -17,10 +17,10 @@ from strandline.llm.choice import require_complete_provider
 
 
 def load_settings(context: Mapping[str, Any]) -> StackSettings:
-    """The settings of the stage that the context names. Raises Refused, saying what is wrong.
+    """The settings of the stage that the context names. Raises SettingsError with the reason.
 
-    A stage is an object under "stages" in cdk.json's context; a field given by itself (`-c
-    network=nat`, objects as JSON) goes before it.
+    A stage is an object under "stages" in cdk.json's context. A field of the context itself (`-c
+    network=nat`, objects as JSON) overrides the stage's.
     """
     _require_known(context)
     stages: Mapping[str, Mapping[str, Any]] = context.get("stages") or {}
@@ -35,7 +35,8 @@ def load_settings(context: Mapping[str, Any]) -> StackSettings:
 
 
 def _require_known(context: Mapping[str, Any]) -> None:
-    """A slip would be a default. What is not a plain word is the CDK's (`aws:…`, `@aws-cdk/…`)."""
+    """Reject misspelt names, whose defaults would apply silently. Names that are not plain words
+    belong to the CDK (`aws:…`, `@aws-cdk/…`)."""
     known = {*StackSettings.model_fields, "stages"}
     for name in sorted(context.keys() - known):
         if re.fullmatch(r"\w+", name):
@@ -49,7 +50,7 @@ def _require_known(context: Mapping[str, Any]) -> None:
 
 
 def build_settings(values: Mapping[str, Any]) -> StackSettings:
-    """Settings of these values. Raises Refused naming every field that is wrong."""
+    """Settings of these values. Raises SettingsError with the name of every wrong field."""
     try:
         settings = StackSettings.model_validate(values)
         _require_fit(settings)
@@ -70,19 +71,19 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
 
 
 def _require_fit(settings: StackSettings) -> None:
-    """Raise Refused where settings that are right by themselves do not go together."""
+    """Raise SettingsError if settings that are each valid contradict one another."""
     for refuse in CHECKS:
         if refusal := refuse(settings):
             raise SettingsError(f"The stack cannot be made. {refusal}.")
 
 
 def _strip_prefix(message: str) -> str:
-    """pydantic's sentence, without its own words before ours."""
+    """The message without pydantic's prefix."""
     return message.removeprefix("Value error, ")
 
 
 def _parse_value(name: str, value: Any) -> Any:
-    """A value of the command line: objects and lists come as JSON."""
+    """A value of the command line; objects and lists are JSON."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return json.loads(value)

@@ -1,4 +1,4 @@
-"""Log groups: kept as long as the setting says, under the key of one's own if there is one."""
+"""Log groups, with the retention of the setting and the customer-managed key if there is one."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -11,7 +11,7 @@ from infra.settings import StackSettings
 def log_group(
     scope: Construct, id: str, settings: StackSettings, key: kms.IKey | None, name: str
 ) -> logs.LogGroup:
-    """A log group of this name, which the stack makes so that nobody else makes it for ever."""
+    """A log group of this name. If the stack did not create it, AWS would, without retention."""
     group = logs.LogGroup(
         scope,
         id,

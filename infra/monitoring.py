@@ -1,8 +1,8 @@
-"""Who is woken, and by what: alarms with a line each in docs/runbook.md, a dashboard, and a budget.
+"""Alarms, each with an entry in docs/runbook.md, a dashboard and a budget.
 
-Missing data breaches nothing: a stage that rests sends none, and nobody is woken for that. One that
-should not rest shows it by what lies in its queues, which count by themselves; and one whose daily
-sweep does not come, by that alone.
+Missing data raises no alarm, because an idle stage sends none. If a stage is idle that should not
+be, messages stay in its queues, whose metrics SQS sends itself. The missing daily sweep is the one
+case in which missing data is an alarm.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,15 +27,15 @@ from strandline.observability import METRIC_NAMESPACE, METRICS
 
 RUNBOOK = "docs/runbook.md"
 PERIOD_MINUTES = 5
-"""Of every figure but a day's."""
+"""Period of every metric except the daily ones."""
 _MODEL_FUNCTIONS = tuple(fn.name for fn in FUNCTIONS if "model" in fn.needs)
-"""Functions that ask language models."""
+"""Functions that call language models."""
 _MIN_ERRORS = 5
-"""Fewer 5xx in five minutes wake nobody: a database that wakes up answers a few with 503."""
+"""Fewer 5xx answers in five minutes raise no alarm: a resuming database causes a few 503."""
 _SHARD_ATTEMPTS = 3
-"""How often a part of a job is tried: so many failures are one that was given up."""
+"""How often a shard of a job is tried. So many failures mean that one shard finally failed."""
 _SWEEP_HOURS = 26
-"""Without a run that ended well: the daily sweep has two for itself."""
+"""Hours without a successful run before the alarm: a day, and two for the daily sweep itself."""
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 _BREACHING = cloudwatch.TreatMissingData.BREACHING
@@ -44,41 +44,41 @@ _NOT_BREACHING = cloudwatch.TreatMissingData.NOT_BREACHING
 
 @dataclass(frozen=True)
 class MonitoredResources:
-    """What is watched."""
+    """The resources whose metrics are used."""
 
     api: Mapping[str, str]
     """Dimensions of the API's metrics."""
     queues: Mapping[str, tuple[sqs.IQueue, sqs.IQueue]]
-    """By name ("work_queue"): the queue and its dead letters."""
+    """By name ("work-queue"): the queue and its dead-letter queue."""
     cluster: rds.IDatabaseCluster
     machine: str
     """ARN of the state machine."""
     schedules: str
-    """The group of its schedules."""
+    """Name of the group of its schedules."""
     prefix: str
-    """What the functions' names begin with; each goes on as the table has it."""
+    """Prefix of the functions' names; the name in the table of functions follows."""
 
 
 @dataclass(frozen=True)
 class AlarmSpec:
-    """One reason to wake somebody."""
+    """One alarm."""
 
     name: str
-    """Of its line in the runbook, too."""
+    """Also the heading of its entry in the runbook."""
     description: str
     metric: cloudwatch.IMetric
     threshold: float
-    """From here on it is one; of what should come by itself, below it."""
+    """The alarm is raised at or above it; with `expects_data`, below it."""
     periods: int = 1
-    """In a row."""
+    """Number of consecutive periods."""
     expects_data: bool = False
-    """It should come by itself: less is an alarm, and no data are none of it."""
+    """The data should arrive regularly: less is an alarm, and missing data count as zero."""
     few_samples: bool = True
-    """Of a percentile: whether few values are enough for it."""
+    """For a percentile: whether few values are enough to evaluate it."""
 
 
 class Monitoring(Construct):
-    """Alarms to `settings.alarms`, told to its topic or address."""
+    """Alarms by the thresholds of `settings.alarms`, sent to its topic or address."""
 
     def __init__(
         self, scope: Construct, id: str, settings: StackSettings, resources: MonitoredResources
@@ -98,7 +98,7 @@ class Monitoring(Construct):
         if not alarm_settings.email:
             return None
         topic = sns.Topic(self, "Topic", enforce_ssl=True)
-        # A policy of its own replaces the one that lets the account's alarms in.
+        # This policy replaces the default one, which lets the account's alarms publish.
         alarms = iam.ServicePrincipal(
             "cloudwatch.amazonaws.com",
             conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
@@ -142,7 +142,7 @@ class Monitoring(Construct):
         )
 
     def _budget(self, usd: float) -> None:
-        """Told at 80 % of what was spent and at what is forecast to be. It sees what bears the
+        """Notifies at 80 % of actual cost and at 100 % of forecast cost. It counts what has the
         stack's tag, once that is a cost allocation tag of the account."""
         alarm_settings = self._settings.alarms
         subscriber = budgets.CfnBudget.SubscriberProperty(
@@ -178,7 +178,7 @@ class Monitoring(Construct):
 
 
 def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list[AlarmSpec]:
-    """Every alarm; those about language models where there is one."""
+    """Every alarm; those about language models only if one is configured."""
     alarms = [
         *_queue_alarms(settings, resources),
         *_work_alarms(settings, resources),
@@ -196,28 +196,29 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
     oldest = settings.alarms.unembedded_seconds
     for name, (queue, dead_letters) in resources.queues.items():
         message_count = _sqs_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
-        yield AlarmSpec(f"dead-{name}", f"Messages of {name} were given up.", message_count, 1)
+        says = f"The {name} has dead letters: messages that failed too often."
+        yield AlarmSpec(f"{name}-dead-letters", says, message_count, 1)
         age = _sqs_metric(queue, "ApproximateAgeOfOldestMessage")
-        yield AlarmSpec(f"waiting-{name}", f"A message of {name} waits too long.", age, oldest)
+        yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
 
 
 def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    alarm_settings, says = settings.alarms, "Sweeps find events that nobody"
+    alarm_settings, says = settings.alarms, "Sweeps find events that are not"
     yield AlarmSpec(
         "unembedded",
-        f"{says} gave a vector to.",
+        f"{says} embedded yet.",
         _job_metric(resources, "OldestUnembeddedSeconds", "sweeper", "Maximum"),
         alarm_settings.unembedded_seconds,
     )
     yield AlarmSpec(
         "stuck-scopes",
-        "The work of scopes was put off five times in a row.",
+        "The work of a scope was postponed five times in a row.",
         _job_metric(resources, "ScopesStuck", "sweeper", "Maximum"),
         1,
     )
     yield AlarmSpec(
         "unbuilt",
-        f"{says} went through for chains.",
+        f"{says} folded into chains yet.",
         _job_metric(resources, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
         alarm_settings.unbuilt_seconds,
     )
@@ -230,7 +231,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         "failed-runs", "Runs of a job failed.", _sum_metrics(runs), settings.alarms.failed_builds
     )
     succeeded_runs = _metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
-    says = "No job has ended well for a day, not even the daily sweep."
+    says = "No job has succeeded for a day, not even the daily sweep."
     yield AlarmSpec("no-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True)
     parts = [
         _job_metric(resources, "Failures", fn.name, "Sum")
@@ -238,7 +239,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         if fn.min_spacing_minutes
     ]
     yield AlarmSpec(
-        "failed-parts", "Parts of a job were given up.", _sum_metrics(parts), _SHARD_ATTEMPTS
+        "failed-parts", "Shards of a job failed finally.", _sum_metrics(parts), _SHARD_ATTEMPTS
     )
     group = {"ScheduleGroup": resources.schedules}
     names = ("TargetErrorCount", "InvocationDroppedCount")
@@ -269,7 +270,7 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
     alarm_settings = settings.alarms
     yield AlarmSpec(
         "connections",
-        "The database's connections run out.",
+        "The database is running out of connections.",
         _rds_metric(resources, "DatabaseConnections", "Maximum"),
         int(settings.database_connections * alarm_settings.connections_percent / 100),
         periods=2,
@@ -290,7 +291,7 @@ def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
             for name in _MODEL_FUNCTIONS
         ]
     )
-    says = "A language model fails, and is left alone."
+    says = "A language model fails and gets no requests for a while."
     yield AlarmSpec("breaker-open", says, breaker_metric, 1, periods=2)
     day = 24 * 60
     spend_metric = _sum_metrics(
@@ -301,7 +302,7 @@ def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
 
 
 def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
-    """The dashboard's, three in a row."""
+    """The dashboard's graphs, shown three in a row."""
     names = ("Count", "4XXError", "5XXError")
     yield "Requests", [_api_metric(resources, name, "Sum") for name in names]
     yield (
@@ -310,7 +311,7 @@ def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloud
     )
     embed_metric = _job_metric(resources, "EventsEmbedded", "worker", "Sum", job="hint")
     fold_metric = _job_metric(resources, "EventsFolded", "worker", "Sum", job="hint")
-    yield "Events worked through", [embed_metric, fold_metric]
+    yield "Events embedded and folded", [embed_metric, fold_metric]
     oldest = ("OldestUnembeddedSeconds", "OldestUnfoldedSeconds", "OldestDueSeconds")
     yield "Oldest work", [_job_metric(resources, name, "sweeper", "Maximum") for name in oldest]
     ages = [
@@ -358,7 +359,7 @@ def _metric(
 def _service_metric(
     name: str, dimensions: Mapping[str, str], statistic: str, minutes: int = PERIOD_MINUTES
 ) -> cloudwatch.Metric:
-    """One that the functions print (strandline.observability)."""
+    """A metric that the functions print (strandline.observability)."""
     assert name in METRICS
     return _metric(METRIC_NAMESPACE, name, dimensions, statistic, minutes)
 
@@ -366,7 +367,7 @@ def _service_metric(
 def _job_metric(
     resources: MonitoredResources, name: str, function: str, statistic: str, *, job: str = ""
 ) -> cloudwatch.Metric:
-    """Of a function's job, which is called as the function is unless it says otherwise."""
+    """A metric of a function's job; the job has the function's name unless `job` names another."""
     dimensions = {"function": resources.prefix + function, "job": job or function}
     return _service_metric(name, dimensions, statistic)
 
@@ -393,7 +394,7 @@ def _sqs_metric(queue: sqs.IQueue, name: str) -> cloudwatch.Metric:
 def _sum_metrics(
     metrics: Sequence[cloudwatch.IMetric], minutes: int = PERIOD_MINUTES
 ) -> cloudwatch.MathExpression:
-    """All of them together; one that sends nothing counts nothing."""
+    """The sum of all metrics; missing data count as zero."""
     metrics_by_id = {f"m{number}": metric for number, metric in enumerate(metrics)}
     return cloudwatch.MathExpression(
         expression=f"SUM([{', '.join(f'FILL({name}, 0)' for name in metrics_by_id)}])",

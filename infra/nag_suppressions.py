@@ -1,4 +1,4 @@
-"""Findings of cdk-nag that stand, each beside the construct that it is about, with its reason."""
+"""Acknowledges findings of cdk-nag, each at its construct and with its reason."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from constructs import IConstruct
 
 
 def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
-    """Let findings on this construct and what it is made of stand: rule → why."""
+    """Acknowledge findings on this construct and its children: rule → reason."""
     for rule, reason in reasons.items():
         acknowledgment = Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason)
         Validations.of(construct).acknowledge(acknowledgment)
@@ -19,8 +19,8 @@ def acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:
 def acknowledge_wildcards(
     role: IConstruct, allowed: Sequence[iam.PolicyStatement], reasons: Mapping[str, str]
 ) -> None:
-    """Let the wildcards of a role's statements stand that match a pattern: pattern → why. One that
-    matches none remains a finding."""
+    """Acknowledge the wildcards in a role's statements that match a pattern: pattern → reason. A
+    wildcard that matches none remains a finding."""
     stack = Stack.of(role)
     for wildcard in sorted(
         {
@@ -36,7 +36,7 @@ def acknowledge_wildcards(
 
 
 def _wildcards(statement: Mapping[str, Any]) -> Iterator[str]:
-    """As cdk-nag spells them."""
+    """The wildcards of a statement, in cdk-nag's spelling."""
     for kind in ("Action", "Resource"):
         values: Any = statement[kind]
         for value in cast(list[Any], values) if isinstance(values, list) else [values]:
@@ -45,7 +45,7 @@ def _wildcards(statement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _render(value: Any) -> str:
-    """A template's expression as one word: a reference is `<name>`."""
+    """A template's expression as one string; a reference becomes `<name>`."""
     match value:
         case {"Fn::Join": [str(between), parts]}:
             return between.join(map(_render, parts))

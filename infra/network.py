@@ -1,4 +1,4 @@
-"""Where the functions and the database stand, and which way they have out."""
+"""The network of the functions and the database, and its egress."""
 
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
@@ -14,7 +14,7 @@ _HTTPS = ec2.Port.tcp(443)
 
 
 class Network(Construct):
-    """A VPC, the subnets in it for functions and database, and the functions' security group."""
+    """A VPC, its subnets for functions and database, and the functions' security group."""
 
     def __init__(
         self, scope: Construct, id: str, settings: StackSettings, storage: Storage
@@ -56,9 +56,9 @@ class Network(Construct):
             availability_zones=existing.availability_zones,
             isolated_subnet_ids=existing.subnet_ids,
         )
-        # Nothing here asks for their route tables.
+        # Nothing here needs their route tables.
         Validations.of(vpc).acknowledge(
-            Acknowledgment(id="@aws-cdk/aws-ec2:noSubnetRouteTableId", reason="not asked for")
+            Acknowledgment(id="@aws-cdk/aws-ec2:noSubnetRouteTableId", reason="not needed")
         )
         return vpc
 
@@ -94,7 +94,7 @@ class Network(Construct):
         return vpc
 
     def _endpoints(self, settings: StackSettings) -> None:
-        """The fewest: each costs by the hour in each zone."""
+        """As few endpoints as possible: each one costs by the hour in each zone."""
         services = {
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
@@ -121,10 +121,10 @@ class Network(Construct):
             endpoint.add_to_policy(self._account_policy(name))
 
     def _account_policy(self, name: str) -> iam.PolicyStatement:
-        """No way to carry memory out, by another account's credentials or into its queue."""
+        """Prevents that memory leaves through another account's credentials or resources."""
         account = Stack.of(self).account
         condition = {"aws:PrincipalAccount": account}
-        if name != "Bedrock":  # whose models are AWS's own
+        if name != "Bedrock":  # its models belong to AWS
             condition["aws:ResourceAccount"] = account
         policy = allow([f"{name.lower()}:*"], "*")
         policy.add_any_principal()

@@ -1,7 +1,7 @@
-"""What a function's role may do: exactly what its code calls, on exactly the things it calls it on.
+"""What each function's role allows: exactly the calls of its code, on exactly their resources.
 
-The tables are data. tests/infra/test_permissions.py records what the code calls, and fails on a
-grant that is missing and on one that nobody uses.
+The tables are data. tests/infra/test_permissions.py records what the code calls. It fails if a
+grant is missing and if a grant is never used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,45 +16,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResourceArns:
-    """ARNs of what the stack has: the names in the tables below are these fields."""
+    """ARNs of the stack's resources. The tables below use the names of these fields."""
 
     bucket: str
-    """`bucket/x` in the tables are the objects under it."""
+    """In the tables `bucket/x` means the objects under that prefix."""
     work_queue: str
-    """The queue that names scopes with work."""
+    """The queue of messages that name scopes with work."""
     job_queue: str
     """The queue of requests for runs of jobs."""
     settings_secret: str
-    """The one secret with the settings that are secret."""
+    """The secret that holds all secret settings."""
     administrator_secret: str
-    """The master user's, made by RDS."""
+    """The master user's secret, created by RDS."""
     first_key_secret: str
-    """Where the operator's first key is put."""
+    """The secret for the operator's first key."""
     database_user: str
     """arn:aws:rds-db:…:dbuser:<cluster resource id>/strandline_app"""
     owner_user: str
-    """The same of strandline_owner."""
+    """The same for strandline_owner."""
     state_machine: str
     schedule_group: str
     """The name of the group of one-time schedules, not its ARN."""
     scheduler_role: str
-    """The role that Scheduler takes on to start the state machine."""
+    """The role that Scheduler assumes to start the state machine."""
     function_prefix: str
-    """Names of functions begin with it; their log groups are /aws/lambda/<prefix><function>."""
+    """Prefix of the functions' names. Their log groups are /aws/lambda/<prefix><function>."""
     region: str
     account: str
     partition: str
     models: tuple[str, ...] = ()
-    """What Converse calls with the configured model, see `bedrock_models`; none without Bedrock."""
+    """What Converse calls for the configured model (`bedrock_models`); empty without Bedrock."""
     key: str | None = None
-    """The KMS key of one's own, if the stage has one."""
+    """The customer-managed KMS key, if the stage has one."""
     network: bool = True
-    """Whether functions that need the database lie in a VPC."""
+    """Whether functions that need the database run in a VPC."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """Actions allowed on resources, where the conditions hold."""
+    """Actions allowed on resources under conditions."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
@@ -64,7 +64,7 @@ class Grant:
 
 
 type Actions = Mapping[str, tuple[str, ...]]
-"""IAM action → names of what it is allowed on."""
+"""IAM action → names of the resources that it is allowed on."""
 
 _BY_NEED: Mapping["FunctionNeed", Actions] = {
     "database": {
@@ -85,17 +85,17 @@ _BY_NEED: Mapping["FunctionNeed", Actions] = {
     "state_machine": {"states:StartExecution": ("state_machine",)},
     "schedules": {"scheduler:CreateSchedule": ("schedules",), "iam:PassRole": ("scheduler_role",)},
 }
-"""What all functions with a need may do."""
+"""What every function with a need may do."""
 
 _CONSUME = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
-"""What Lambda does to a queue that feeds a function, by the function's role."""
+"""What Lambda does, with the function's role, to the queue that feeds the function."""
 
 _BY_FUNCTION: Mapping[str, Actions] = {
     "ingest": {
         "s3:PutObject": ("bucket/*",),  # payloads; the URLs of uploads are signed by this role
-        "s3:GetObject": ("bucket/*",),  # looks at an upload, and copies it
+        "s3:GetObject": ("bucket/*",),  # checks an upload and copies it
         "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
-        "s3:ListBucket": ("bucket",),  # without it a missing upload is a 403 and not a 404
+        "s3:ListBucket": ("bucket",),  # without it a missing upload is a 403, not a 404
         "sqs:SendMessage": ("work_queue",),
     },
     "query": {
@@ -105,23 +105,23 @@ _BY_FUNCTION: Mapping[str, Actions] = {
     },
     "worker": {
         "s3:GetObject": ("bucket/*",),
-        "sqs:SendMessage": ("work_queue",),  # scopes that wait come back by themselves
+        "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
     },
     "archiver": {
         "s3:PutObject": ("bucket/_jobs/*",),
         "s3:GetObject": ("bucket/_jobs/*",),
-        "s3:DeleteObject": ("bucket/*",),  # payloads that nobody cites, and its runs' lists
+        "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
         "s3:ListBucket": ("bucket",),
     },
     "sweeper": {
         "s3:PutObject": ("bucket/_jobs/*",),
-        "s3:GetObject": ("bucket/*",),  # texts of payloads, and its runs' lists
-        "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # uploads past their time
-        "s3:ListBucket": ("bucket",),  # without it a list that is forgotten is a 403
+        "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
+        "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
+        "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         "sqs:SendMessage": ("work_queue",),
     },
 }
-"""What functions may do that others with the same need may not."""
+"""What single functions may do beyond others with the same needs."""
 
 _CONDITIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "iam:PassRole": {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
@@ -135,13 +135,14 @@ NETWORK_INTERFACES = (
     "ec2:DescribeSubnets",
     "ec2:UnassignPrivateIpAddresses",
 )
-"""What Lambda itself does, by the function's role, to put it into a VPC. The interfaces have no
-ARN before they are made and describing takes no resource, so it stands on `*`; the condition gives
-it to Lambda alone: calls of the function's own code bear lambda:SourceFunctionArn."""
+"""What Lambda itself does, with the function's role, to attach the function to a VPC. The
+interfaces have no ARN before they are created, and describing takes no resource, so the resource is
+`*`. The condition grants this to Lambda alone: calls of the function's code carry
+lambda:SourceFunctionArn."""
 _LAMBDA_ITSELF = {"Null": {"lambda:SourceFunctionArn": "true"}}
 
 LOGS = ("logs:CreateLogStream", "logs:PutLogEvents")
-"""What Lambda does for a function that prints. The stack makes the group, so it need not."""
+"""What Lambda does to write a function's log. The stack creates the log group."""
 
 _KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "s3:GetObject": ("s3", ("kms:Decrypt",)),
@@ -151,11 +152,11 @@ _KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "secretsmanager:GetSecretValue": ("secretsmanager", ("kms:Decrypt",)),
     "secretsmanager:PutSecretValue": ("secretsmanager", ("kms:GenerateDataKey", "kms:Decrypt")),
 }
-"""What a call needs of the key under which its service seals what it touches, and that service."""
+"""For each call: the service that encrypts, and the actions that the call needs on its key."""
 
 
 def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
-    """All that the role of this function is allowed."""
+    """Everything that the role of this function allows."""
     allowed = _allowed_actions(fn)
     result = [*_resource_grants(allowed, resources), *_key_grants(allowed, resources)]
     if resources.network and {"database", "owner"} & fn.needs:
@@ -166,7 +167,7 @@ def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
 
 
 def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.PolicyStatement"]:
-    """The same as the CDK writes it into the function's role."""
+    """The same as IAM policy statements of the CDK."""
     from aws_cdk import aws_iam as iam
 
     return [
@@ -180,8 +181,8 @@ def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.
 
 
 def bedrock_models(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
-    """What Converse with this modelId calls: a model of this region; a model or profile named by
-    its ARN; or a profile over several regions (`eu.…`), which calls the model in each of them."""
+    """ARNs that Converse calls for this modelId: a model of this region; a model or profile named
+    by its ARN; or a profile over several regions (`eu.…`), which calls the model in each."""
     _, is_profile, profile = model.partition(":inference-profile/")
     if is_profile:
         models = f"arn:{partition}:bedrock:*::foundation-model/{profile.partition('.')[2]}"
@@ -198,7 +199,7 @@ def bedrock_models(model: str, partition: str, region: str, account: str) -> tup
 
 
 def _allowed_actions(fn: "FunctionSpec") -> dict[str, set[str]]:
-    """Action → names of what it is allowed on."""
+    """Action → names of the resources that it is allowed on."""
     allowed: dict[str, set[str]] = {}
     queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
     tables = [_BY_NEED.get(need, {}) for need in fn.needs]
@@ -209,7 +210,7 @@ def _allowed_actions(fn: "FunctionSpec") -> dict[str, set[str]]:
 
 
 def _resource_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
-    """One grant for all actions on the same things."""
+    """One grant for all actions on the same resources."""
     actions_by_arns: dict[tuple[str, ...], list[str]] = {}
     for action, names in sorted(allowed.items()):
         if arns := tuple(arn for name in sorted(names) for arn in _arns(name, resources)):
@@ -222,7 +223,7 @@ def _resource_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -
 
 
 def _key_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
-    """The key, for what goes through the service that uses it, and for nothing else."""
+    """Grants on the key, limited to calls through the service that uses it."""
     if resources.key is None:
         return
     actions_by_service: dict[str, set[str]] = {}
@@ -236,7 +237,7 @@ def _key_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Ite
 
 
 def _arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
-    """What a name in the tables stands for."""
+    """The ARNs that a name in the tables stands for."""
     if name == "models":
         return resources.models
     if name == "schedules":

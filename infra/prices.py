@@ -14,9 +14,9 @@ from pathlib import Path
 from strandline.deployment import FUNCTIONS
 
 AS_OF = "November 2026"
-"""When the pages were read."""
+"""Month in which the pages were read."""
 HOURS = 730.0
-"""Of a month, as AWS counts."""
+"""Hours of a month, as AWS counts them."""
 BEGIN, END = "<!-- prices: written by `make prices` -->", "<!-- end of prices -->"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 
@@ -60,16 +60,16 @@ AGENTCORE: Mapping[str, Price] = {
 ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
-"""The settings', the first key's and the master user's."""
+"""Secrets of the settings, the first key and the master user."""
 ALARM_METRICS = 19
-"""That the alarms look at, without a language model: a test counts them in the template."""
+"""Metrics that alarms use without a language model. A test counts them in the template."""
 
 _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}
 
 
 @dataclass(frozen=True)
 class Item:
-    """So many units at a price."""
+    """A number of units at a price."""
 
     price: str
     units: float
@@ -77,7 +77,7 @@ class Item:
 
     @property
     def usd(self) -> float:
-        """What they cost."""
+        """The cost of the units."""
         return PRICES[self.price].usd * self.units
 
 
@@ -101,7 +101,7 @@ FIXED_COSTS: Sequence[Item] = (
 
 IDLE: Sequence[Item] = (*PAUSED_COSTS, *FIXED_COSTS)
 PROD_UNITS = 0.5 * 2
-"""Of the stage `prod` in cdk.json, at least: a writer and a reader, as a test looks up."""
+"""Minimum of the stage `prod` in cdk.json: a writer and a reader. A test compares it."""
 PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "half a unit, twice, all month"),)
 KEY: Sequence[Item] = (Item("key", 1, "one KMS key"),)
 
@@ -133,7 +133,7 @@ METRICS: Sequence[Item] = (Item("metric", 60, "60 metrics"),)
 
 
 def total(items: Sequence[Item]) -> float:
-    """USD of all of them."""
+    """The cost of all items."""
     return sum(item.usd for item in items)
 
 
@@ -165,11 +165,9 @@ def render_table() -> str:
         "",
         _wrap(
             f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it "
-            "includes "
-            f"{_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With `key` add "
-            f"{_list_costs(KEY)}. A "
-            "budget counts costs by the stack's tag, once that tag is activated as a cost "
-            "allocation tag of the account."
+            f"includes {_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With "
+            f"`key` add {_list_costs(KEY)}. A budget counts costs by the stack's tag, once that "
+            "tag is activated as a cost allocation tag of the account."
         ),
         "",
         "| in addition | Strandline | AgentCore Memory |",

@@ -1,4 +1,4 @@
-"""A release's order: the database first, then what is called."""
+"""The order of a release: first the database, then the aliases."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from infra.settings import StackSettings
 from strandline.deployment import FUNCTIONS
 
 _CALLER = "AWSCDK.TriggerCustomResourceProviderCustomResourceProvider"
-"""What the CDK calls its own function that calls ours."""
+"""The id of the CDK's own function that calls `migrate`."""
 
 
 class Release(Construct):
@@ -35,7 +35,7 @@ class Release(Construct):
             "Migrate",
             handler=compute.functions["migrate"],
             timeout=Duration.seconds(timeout),
-            # Its alias, too: a migration that takes long goes on as a run of the state machine.
+            # The alias of `migrate` too: a long migration continues as a run of the state machine.
             execute_after=[parts.network, parts.database, compute.aliases["migrate"]],
             execute_before=_other_aliases(compute.aliases),
         )

@@ -1,4 +1,4 @@
-"""Roles of AWS's services: what one may do is in the role itself, there as soon as the role is."""
+"""Roles for AWS services. The permissions are inline, so they exist as soon as the role does."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -18,14 +18,14 @@ def service_role(
     account: str | None = None,
     wildcards: Mapping[str, str] | None = None,
 ) -> iam.IRole:
-    """A role that a service takes on; for the resources of one account, where the service says
-    whose they are. `wildcards` says which may stand, see `accept_wildcards`."""
+    """A role that a service assumes. With `account`, only for resources of that account, if the
+    service names their owner. `wildcards`: see `acknowledge_wildcards`."""
     conditions = {"StringEquals": {"aws:SourceAccount": account}} if account else None
     principal = iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
     role = iam.Role(
         scope,
         id,
-        # Its parameter's name differs from the interface's, which pyright minds and jsii does not.
+        # The parameter name differs from the interface's: this matters to pyright, not to jsii.
         assumed_by=cast(iam.IPrincipal, principal),
         inline_policies={"allowed": iam.PolicyDocument(statements=list(allowed))},
     )
@@ -34,5 +34,5 @@ def service_role(
 
 
 def allow(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
-    """These actions on these resources."""
+    """A statement that allows these actions on these resources."""
     return iam.PolicyStatement(actions=list(actions), resources=list(resources))

@@ -1,4 +1,4 @@
-"""What a deployment is told: a stage's object in cdk.json over the defaults here, all typed."""
+"""Typed settings of a deployment: a stage's object in cdk.json over the defaults here."""
 
 from typing import Annotated, Literal, Self
 
@@ -16,7 +16,7 @@ from strandline.deployment import FunctionSpec
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
 type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
-"""As a database's identifier may be: no hyphen at its end, and no two together."""
+"""A valid database identifier: no hyphen at the end and no two in a row."""
 type Scalar = str | int | float | bool
 _LOG_RETENTION_DAYS = (
     1,
@@ -41,7 +41,7 @@ _LOG_RETENTION_DAYS = (
 
 
 class SettingsError(ValueError):
-    """The stack cannot be made of these settings; says which one, and the way out."""
+    """The stack cannot be built from these settings. The message names setting and remedy."""
 
 
 def _check_log_days(days: int) -> int:
@@ -217,13 +217,13 @@ class StackSettings(_SettingsModel):
 
     @property
     def stack_name(self) -> str:
-        """What every name of a resource begins with, where CloudFormation does not name it."""
+        """Prefix of every resource name that CloudFormation does not choose."""
         return self.name or f"strandline-{self.stage}"
 
     @property
     def service_settings(self) -> ServiceSettings:
-        """The service's settings as its functions will read them, with something in place of what
-        is secret, or known only once the stack stands."""
+        """The service's settings as its functions will read them, with placeholders for values
+        that are secret or known only after deployment."""
         placeholders = {
             "database_url": "host=database",
             "bucket": "bucket",
@@ -239,7 +239,7 @@ class StackSettings(_SettingsModel):
 
     @property
     def service_variables(self) -> dict[str, str]:
-        """The service's settings that no secret is among, as environment variables say them."""
+        """The service's settings that are not secret, as values of environment variables."""
         derived = {
             "cors_origins": " ".join(self.cors_origins),
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
@@ -248,7 +248,7 @@ class StackSettings(_SettingsModel):
         return known | {name: _to_variable(value) for name, value in self.settings.items()}
 
     def reserved_concurrency(self, fn: FunctionSpec) -> int:
-        """Instances of a function at once, at most; 0: what the account has left."""
+        """Most concurrent instances of a function; 0: what the account has left."""
         return self.reserved.get(fn.name, fn.reserved_concurrency)
 
     @property
@@ -258,12 +258,12 @@ class StackSettings(_SettingsModel):
 
     @property
     def database_connections(self) -> int:
-        """How many connections the database takes: `max_connections`, or Aurora's own default.
+        """How many connections the database accepts: `max_connections`, or Aurora's default.
 
         Aurora derives it from the memory of the maximum capacity: 189 at 1 ACU, 823 at 4, 1,669 at
-        8, 3,360 at 16, at most 5,000; at most 2,000 where the minimum is 0 or 0.5 (Aurora User
-        Guide, "Maximum connections for Aurora Serverless v2"). The line through the table, which it
-        never exceeds.
+        8, 3,360 at 16, at most 5,000; at most 2,000 if the minimum is 0 or 0.5 (Aurora User Guide,
+        "Maximum connections for Aurora Serverless v2"). The result is a line through that table
+        which never exceeds it.
         """
         table = min(5000, int(211 * self.max_capacity) - 22)
         rule = self.max_connections or table
@@ -271,5 +271,5 @@ class StackSettings(_SettingsModel):
 
 
 def _to_variable(value: Scalar) -> str:
-    """A setting as an environment variable says it."""
+    """A setting as the value of an environment variable."""
     return str(value).lower() if isinstance(value, bool) else str(value)

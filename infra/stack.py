@@ -1,4 +1,4 @@
-"""The whole of a deployment, put together."""
+"""The stack of one stage, composed of its parts."""
 
 from aws_cdk import CfnOutput, Stack, Tags
 from aws_cdk import aws_iam as iam
@@ -16,7 +16,7 @@ from infra.storage import Storage
 
 
 class StrandlineStack(Stack):
-    """One stage of the service. Where it is deployed to is the CDK's command line's to say."""
+    """One stage of the service. The command line of the CDK chooses account and Region."""
 
     def __init__(self, scope: Construct, settings: StackSettings, assets: Assets) -> None:
         super().__init__(
@@ -46,9 +46,9 @@ class StrandlineStack(Stack):
             CfnOutput(self, name, value=value)
 
     def _apply_tags_and_boundary(self, settings: StackSettings) -> None:
-        """Tags on everything, and the boundary on every role."""
+        """Tags every resource, and sets the permissions boundary of every role."""
         for name, value in {"strandline:stack": settings.stack_name, **settings.tags}.items():
-            # CloudFormation's own description of a target group knows no tags.
+            # CloudFormation does not support tags on target groups.
             untagged = ["AWS::RDS::DBProxyTargetGroup"]
             Tags.of(self).add(name, value, exclude_resource_types=untagged)
         if settings.permission_boundary:
@@ -63,8 +63,8 @@ def _monitored_resources(api: Api, parts: StackParts, prefix: str) -> MonitoredR
     return MonitoredResources(
         api=api.dimensions,
         queues={
-            "work_queue": (storage.work_queue, storage.work_dead_letters),
-            "job_queue": (storage.job_queue, storage.job_dead_letters),
+            "work-queue": (storage.work_queue, storage.work_dead_letters),
+            "job-queue": (storage.job_queue, storage.job_dead_letters),
         },
         cluster=parts.database.cluster,
         machine=jobs.arn,

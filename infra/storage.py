@@ -1,4 +1,4 @@
-"""What is kept beside the database: payloads, messages, secrets; and the key they lie under."""
+"""Storage beside the database: payloads, queues, secrets, and the key that encrypts them."""
 
 from typing import cast
 
@@ -15,17 +15,17 @@ from infra.settings import StackSettings
 from strandline.deployment import FUNCTIONS
 
 MAX_RECEIVES = 5
-"""How often a message may be received before it is dead: as Lambda's own guide has it, so that
-being throttled kills none."""
+"""How often a message may be received before it becomes a dead letter: the value of Lambda's guide,
+so that throttling alone makes no dead letters."""
 _NONCURRENT_DAYS = 30
 _RETAIN = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-"""But for what a first deployment made that failed: nothing is in it yet."""
+"""Retains all but the resources of a failed first deployment, which are still empty."""
 _TIMEOUTS = {fn.name: fn.timeout for fn in FUNCTIONS}
 
 
 class Storage(Construct):
-    """Bucket, queues, secrets. Each is closed to what does not come by TLS, and encrypted under the
-    key of one's own if there is one."""
+    """Bucket, queues and secrets. Each requires TLS, and is encrypted with the customer-managed key
+    if there is one."""
 
     def __init__(self, scope: Construct, id: str, settings: StackSettings) -> None:
         super().__init__(scope, id)
@@ -44,9 +44,9 @@ class Storage(Construct):
         key = kms.Key(
             self,
             "Key",
-            description=f"Everything that {settings.stack_name} keeps",
+            description=f"Encrypts the data of {settings.stack_name}",
             enable_key_rotation=True,
-            removal_policy=_RETAIN,  # backups are worth nothing without it
+            removal_policy=_RETAIN,  # backups cannot be read without it
         )
         stack = Stack.of(self)
         write_logs = iam.PolicyStatement(
@@ -65,7 +65,7 @@ class Storage(Construct):
         )
         write_logs.add_service_principal(f"logs.{stack.region}.amazonaws.com")
         key.add_to_resource_policy(write_logs)
-        # Its parameters' names differ from the interface's, which pyright minds and jsii does not.
+        # The parameter names differ from the interface's, which matters to pyright but not to jsii.
         return cast(kms.IKey, key)
 
     def _bucket(self, settings: StackSettings) -> s3.Bucket:
@@ -93,13 +93,13 @@ class Storage(Construct):
             bucket,
             {
                 "S1": "Every access to a payload is a request that the service logs and audits. "
-                "Who wants S3's own record has CloudTrail's data events, for all buckets alike."
+                "CloudTrail's data events are available for a record of S3 itself."
             },
         )
         return bucket
 
     def _lifecycle(self, settings: StackSettings) -> list[s3.LifecycleRule]:
-        """The backstop of what the archiver and the jobs themselves remove."""
+        """Removes what the archiver and the jobs should have removed, if they did not."""
         grace = -(-settings.service_settings.upload_grace_seconds // 86_400)
         return [
             s3.LifecycleRule(
@@ -123,7 +123,7 @@ class Storage(Construct):
         ]
 
     def _queue(self, name: str, timeout: int) -> tuple[sqs.Queue, sqs.Queue]:
-        """A queue for a function of this timeout, and where its dead letters go."""
+        """A queue for a function of this timeout, and its dead-letter queue."""
         encryption = sqs.QueueEncryption.KMS if self.key else sqs.QueueEncryption.SQS_MANAGED
         dead_letters = sqs.Queue(
             self,
@@ -147,7 +147,7 @@ class Storage(Construct):
         return queue, dead_letters
 
     def _secrets(self) -> secretsmanager.Secret:
-        """The settings that are secret, one JSON object. An operator may add members."""
+        """The secret settings, as one JSON object. An operator may add fields."""
         secret = secretsmanager.Secret(
             self,
             "Secrets",
@@ -159,14 +159,14 @@ class Storage(Construct):
                 password_length=64,
                 exclude_punctuation=True,
             ),
-            removal_policy=_RETAIN,  # without it no key of a restored database holds
+            removal_policy=_RETAIN,  # without it no API key of a restored database is valid
         )
-        reason = "Every API key bears a MAC under key_secret: a rotation would revoke them all."
+        reason = "Every API key contains a MAC under key_secret: a rotation would revoke all keys."
         acknowledge(secret, {"SMG4": reason})
         return secret
 
     def _first_key(self) -> secretsmanager.Secret:
-        """Where the first deployment puts the operator's key. Empty until then."""
+        """The secret for the operator's key. Empty until the first deployment writes it."""
         secret = secretsmanager.Secret(
             self,
             "FirstKey",
@@ -176,6 +176,6 @@ class Storage(Construct):
         cfn = secret.node.default_child
         assert isinstance(cfn, secretsmanager.CfnSecret)
         cfn.generate_secret_string = None
-        reason = "A key is rotated by the service's own route, which tells its holder the new one."
+        reason = "The service has a route to rotate a key, which answers with the new one."
         acknowledge(secret, {"SMG4": reason})
         return secret

@@ -1,4 +1,4 @@
-"""What does not go together in a deployment's settings, and the way out of each."""
+"""Checks for contradictory settings of a deployment; each message names a remedy."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,8 @@ _STACK_OWNED_SETTINGS = (
     *("state_machine", "schedule_group", "scheduler_role", "cors_origins", "client_certificates"),
 )
 _MAX_ENVIRONMENT_BYTES = 2560
-"""Bytes of settings. AWS Lambda takes 4,096 of a function's variables together; of the stack's own,
-`migrate` has most: two addresses, three ARNs, a queue."""
+"""Bytes available for settings. AWS Lambda allows 4,096 for all variables of a function, and the
+stack's own take the rest; `migrate` has most: two addresses, three ARNs, a queue."""
 
 
 def _check_service_settings(settings: StackSettings) -> str | None:
@@ -29,8 +29,7 @@ def _check_service_settings(settings: StackSettings) -> str | None:
     if secret_names:
         return (
             f"settings.{secret_names[0]} is a secret and would stand in the template: put it "
-            "into the "
-            "secret that the stack makes (output Secrets), and leave it out here"
+            "into the secret that the stack makes (output Secrets), and leave it out here"
         )
     stack_owned = [n for n in settings.settings if n in _STACK_OWNED_SETTINGS]
     if stack_owned:
@@ -45,16 +44,15 @@ def _check_service_settings(settings: StackSettings) -> str | None:
     if size > _MAX_ENVIRONMENT_BYTES:
         longest = max(settings.settings, key=lambda n: len(str(settings.settings[n])))
         return (
-            f"settings are {size} bytes, and a function can be told {_MAX_ENVIRONMENT_BYTES} "
-            "beside what "
-            f"the stack tells it (4096 in all): put {longest} into the secret (output Secrets), or "
-            "give its address if it has one"
+            f"settings are {size} bytes, and {_MAX_ENVIRONMENT_BYTES} are available beside the "
+            f"stack's own variables (4096 in all): put {longest} into the secret (output "
+            "Secrets), or give its address if it has one"
         )
     return None
 
 
 def _check_auth(settings: StackSettings) -> str | None:
-    """What would be half of a way in."""
+    """Rejects incomplete authentication settings."""
     jwt = [n for n in settings.settings if n.startswith("jwt_")]
     if jwt and not {"jwt_issuer", "jwt_audience"} <= settings.settings.keys():
         return f"settings.{jwt[0]} needs settings.jwt_issuer and settings.jwt_audience beside it"
@@ -63,7 +61,7 @@ def _check_auth(settings: StackSettings) -> str | None:
         jwt or certificates
     ):
         return (
-            "settings.auth_require_all: there is no second way in; set jwt_issuer and "
+            "settings.auth_require_all: there is no second method; set jwt_issuer and "
             "jwt_audience, or domain.mutual_tls"
         )
     return None
@@ -86,7 +84,7 @@ def _check_engine(settings: StackSettings) -> str | None:
 
 def _check_alarm_target(settings: StackSettings) -> str | None:
     if settings.alarms.usd_per_month and not (settings.alarms.email or settings.alarms.topic_arn):
-        return "alarms.usd_per_month has nobody to tell: set alarms.email or alarms.topic_arn"
+        return "alarms.usd_per_month notifies nobody: set alarms.email or alarms.topic_arn"
     return None
 
 
@@ -95,7 +93,7 @@ def _check_model(settings: StackSettings) -> str | None:
         settings.profile_models
     ):
         return (
-            "settings.llm_model is an application inference profile, which does not say its model: "
+            "settings.llm_model is an application inference profile, whose model is not known: "
             "set profile_models to the ARNs of the models that it calls"
         )
     return None
@@ -131,7 +129,7 @@ def _check_capacity(settings: StackSettings) -> str | None:
 
 
 def _check_egress(settings: StackSettings) -> str | None:
-    """What the functions call outside AWS, or in it without an endpoint of ours."""
+    """Rejects services outside AWS, or without a VPC endpoint, if there is no egress."""
     if settings.network != "endpoints":
         return None
     for name, alternative in _EGRESS_ALTERNATIVES.items():
@@ -152,16 +150,16 @@ _EGRESS_ALTERNATIVES = {
     "embedding_provider": "take the model that ships",
     "jwt_jwks": "give the keys themselves, a JWK Set as JSON",
 }
-"""Settings that may lie outside, and what to do instead."""
+"""Settings that may name an external service, and the alternative to each."""
 
 
 _MAX_CONNECTION_SHARE = 0.6
-"""The part of the database's connections that functions may hold; the rest is for migrations,
-people, and instances that are being replaced."""
+"""Share of the database's connections that functions may hold. The rest is for migrations, people,
+and instances that are being replaced."""
 
 
 def _check_connections(settings: StackSettings) -> str | None:
-    """Every instance of a function may hold its connections, pinned if there is a proxy."""
+    """Every instance of a function may hold its connections; behind a proxy they may be pinned."""
     names = {fn.name for fn in FUNCTIONS}
     unknown = sorted(set(settings.reserved) - names)
     if unknown:
@@ -183,9 +181,8 @@ def _check_connections(settings: StackSettings) -> str | None:
         return (
             f"reserved: the functions with a database may hold {sum(needed.values())} connections, "
             f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.database_connections} that it "
-            "takes at "
-            f"max_capacity {settings.max_capacity:g}: reserve at most {allowed} together, or raise "
-            "max_capacity (or max_connections)"
+            f"accepts at max_capacity {settings.max_capacity:g}: reserve at most {allowed} "
+            "together, or raise max_capacity (or max_connections)"
         )
     return None
 
@@ -202,7 +199,7 @@ CHECKS: tuple[_Check, ...] = (
     ),
     *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_alarm_target),
 )
-"""Each gives the words of its refusal, or nothing."""
+"""Each check returns an error message, or None."""
 
 
 def is_secret(name: str) -> bool:

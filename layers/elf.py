@@ -1,5 +1,5 @@
-"""What machine code asks of the machine: read from ELF files (System V ABI, "Object Files"; symbol
-versions: Linux Standard Base, "Symbol Versioning")."""
+"""Checks what machine code requires of its machine, by reading ELF files (System V ABI, "Object
+Files"; symbol versions: Linux Standard Base, "Symbol Versioning")."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -15,27 +15,27 @@ MAX_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "CXXABI": (1, 3, 13),
     "GCC": (11,),
 }
-"""What Amazon Linux 2023 has, on which Lambda runs Python 3.13: glibc 2.34, GCC 11."""
+"""The versions in Amazon Linux 2023, on which Lambda runs Python 3.13: glibc 2.34, GCC 11."""
 _SYSTEM_LIBRARIES = frozenset({
     "ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libgcc_s.so.1",
     "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libstdc++.so.6",
     "libutil.so.1", "libz.so.1",
 })  # fmt: skip
-"""Libraries that Amazon Linux 2023 brings in its smallest image."""
+"""Libraries in the smallest image of Amazon Linux 2023."""
 
 
 class Elf(NamedTuple):
-    """One file's demands."""
+    """The requirements of one file."""
 
     machine: int
     needed: frozenset[str]
-    """Names of the libraries that it is linked to."""
+    """Names of the libraries that it is linked with."""
     versions: frozenset[str]
-    """Symbol versions that it asks of them: GLIBC_2.17."""
+    """Symbol versions that it requires of them, such as GLIBC_2.17."""
 
 
 def read_elf(data: bytes) -> Elf:
-    """The demands of a 64-bit little-endian ELF file."""
+    """The requirements of a 64-bit little-endian ELF file."""
     if data[4:6] != b"\x02\x01":
         raise ValueError("not a 64-bit little-endian file")
     (machine,) = struct.unpack_from("<H", data, 18)
@@ -57,7 +57,7 @@ def read_elf(data: bytes) -> Elf:
 
 
 def _versions(data: bytes, start: int, files: int, names: int) -> Iterator[str]:
-    """Elfxx_Verneed, one for each library, each followed by its Elfxx_Vernaux."""
+    """Read Elfxx_Verneed, one for each library, each followed by its Elfxx_Vernaux."""
     for _ in range(files):
         _, count, _, first, following = struct.unpack_from("<HHIII", data, start)
         at = start + first
@@ -73,14 +73,14 @@ def _name(data: bytes, at: int) -> str:
 
 
 def find_faults(directory: Path, arch: str) -> list[str]:
-    """What in a directory would not load in Lambda on this architecture, file by file."""
+    """Reasons, by file, why a directory would not load in Lambda on this architecture."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file() and _is_elf(path)]
     own = {path.name for path in files}
     problems: list[str] = []
     for path in files:
         elf = read_elf(path.read_bytes())
         if elf.machine != _MACHINES[arch]:
-            problems.append(f"{path}: of another machine ({elf.machine})")
+            problems.append(f"{path}: for another machine ({elf.machine})")
         problems += [f"{path}: needs {v}" for v in sorted(elf.versions) if not _is_available(v)]
         problems += [f"{path}: needs {n}" for n in sorted(elf.needed - own - _SYSTEM_LIBRARIES)]
     return problems
@@ -99,6 +99,6 @@ def _is_available(version: str) -> bool:
 
 
 def check(directory: Path, arch: str) -> None:
-    """End the program where something would not load."""
+    """End the program if a file would not load."""
     if problems := find_faults(directory, arch):
         raise SystemExit("layers: this would not load in Lambda:\n" + "\n".join(problems))

@@ -1,9 +1,9 @@
-"""Make a virtual environment hold what a lock names, and say how far that is.
+"""Installs the packages of a lock into a virtual environment, and shows progress.
 
     python layers/install.py DIRECTORY LOCK                  (make run, make setup)
 
-What is there already is kept where it was installed from equal pins; what a former lock left is
-removed with the whole environment. Needs nothing but Python's own library.
+Installed packages are kept if their pins are in the lock. If the environment has other pins, it is
+built anew. The program needs only Python's standard library.
 """
 
 import os
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import IO
 
 _LINE_SECONDS = 5.0
-"""Between two lines where the terminal cannot redraw one."""
+"""Seconds between two lines of progress if the output is not a terminal."""
 _POLL_SECONDS = 0.5
 _PIP = [
     *("-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
-    *("--no-compile", "--progress-bar", "off"),  # bytecode comes as it is needed: half the time
+    *("--no-compile", "--progress-bar", "off"),  # bytecode is compiled on first use: half the time
 ]
 _ENVIRONMENT = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -45,7 +45,7 @@ class SetupError(Exception):
 
 
 class Setup:
-    """One environment that is made or completed."""
+    """Creates or completes one environment."""
 
     def __init__(self, directory: Path, lock: Path) -> None:
         self._directory, self._lock = directory, lock
@@ -56,14 +56,14 @@ class Setup:
         self._progress = _Progress()
 
     def run(self) -> None:
-        """Install what is missing. Raises Failed."""
+        """Install what is missing. Raises SetupError."""
         required = parse_pins(self._lock.read_text())
         installed = (
             parse_pins(self._pins_file.read_text()) if self._pins_file.exists() else set[str]()
         )
         if required <= installed and self._python.exists():
             return
-        if self._directory.is_symlink():  # what it leads to belongs to somebody else
+        if self._directory.is_symlink():  # its target belongs to somebody else
             raise SetupError(
                 f"{self._directory} is a link to another environment and does not match "
                 f"{self._lock}: remake it where it lies, or remove the link"
@@ -83,8 +83,8 @@ class Setup:
         self._progress.end(f"installed {missing} packages in {self._progress.seconds():.0f} s")
 
     def stop(self, *_: object) -> None:
-        """End the program at once, as Ctrl-C asks, with what it started."""
-        for number in (signal.SIGINT, signal.SIGTERM):  # both come, of a terminal's Ctrl-C
+        """End the program and its child at once, on Ctrl-C."""
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C in a terminal sends both
             signal.signal(number, signal.SIG_IGN)
         if self._child is not None and self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ class Setup:
         self._progress.end(f"{text} …")
 
     def _call(self, step: str, arguments: list[str]) -> None:
-        """Run the environment's Python, its words turned into progress."""
+        """Run the environment's Python and turn its output into progress."""
         self._scratch.mkdir(exist_ok=True)
         with tempfile.TemporaryFile("w+") as errors:
             self._child = subprocess.Popen(  # noqa: S603 - pip, of the environment
@@ -107,7 +107,7 @@ class Setup:
                 stderr=errors,
                 text=True,
                 env=os.environ | _ENVIRONMENT | {"TMPDIR": str(self._scratch.absolute())},
-                start_new_session=True,  # Ctrl-C is ours to answer
+                start_new_session=True,  # this program handles Ctrl-C
             )
             assert self._child.stdout is not None
             output: list[str] = []
@@ -121,7 +121,7 @@ class Setup:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _show(self, line: str) -> None:
-        """What a line of pip's means to a person; an empty one: nothing new."""
+        """Show a line of pip's output as progress; an empty one means nothing new."""
         if match := re.match(r"(?:Collecting|Requirement already satisfied:) ([^\s=<>;\[]+)", line):
             self._progress.step(f"fetching {match[1]}")
         elif line.startswith("Installing collected packages"):
@@ -131,7 +131,7 @@ class Setup:
 
 
 class _Progress:
-    """One line that is redrawn on a terminal; elsewhere a line every few seconds."""
+    """One line that is redrawn on a terminal; otherwise a line every few seconds."""
 
     def __init__(self) -> None:
         self._start = self._last_output = time.monotonic()
@@ -139,11 +139,11 @@ class _Progress:
         self._terminal = sys.stdout.isatty()
 
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the start."""
         return time.monotonic() - self._start
 
     def step(self, activity: str) -> None:
-        """Show what is being done, or that it goes on."""
+        """Show the current activity, or that it continues."""
         self._activity = activity or self._activity
         text = f"strandline:   {self.seconds():3.0f} s  {self._activity}"
         if self._terminal:
@@ -154,7 +154,7 @@ class _Progress:
         sys.stdout.flush()
 
     def end(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         start = "\r\x1b[K" if self._terminal else ""
         sys.stdout.write(f"{start}strandline: {text}\n")
         sys.stdout.flush()
@@ -162,7 +162,7 @@ class _Progress:
 
 
 def _lines(pipe: IO[str]) -> Iterator[str]:
-    """The lines of a program until it ends; an empty one whenever it is silent for a while."""
+    """The lines of a program until it ends; an empty line whenever it is silent for a while."""
     os.set_blocking(pipe.fileno(), False)
     rest = ""
     with selectors.DefaultSelector() as selector:
@@ -179,13 +179,13 @@ def _lines(pipe: IO[str]) -> Iterator[str]:
 
 
 def _reason(errors: str, output: list[str]) -> str:
-    """pip's own words for what went wrong, without its warnings."""
+    """The reason of the failure in pip's words, without its warnings."""
     lines = [line for line in errors.splitlines() if line and not line.startswith("WARNING")]
     return "\n".join((lines or output)[-12:]) or "it gave no reason"
 
 
 def main() -> int:
-    """Set up; 1 where that failed."""
+    """Set up the environment. Returns 1 on failure."""
     setup = Setup(Path(sys.argv[1]), Path(sys.argv[2]))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, setup.stop)

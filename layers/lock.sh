@@ -6,12 +6,12 @@ resolve() {
         --no-header --no-annotate --no-emit-index-url pyproject.toml "$@"
 }
 venv=$1
-# The largest first, and the others within it: what ships was tested together.
+# The largest first, and the others constrained by it: what ships was tested together.
 resolve --group pyproject.toml:dev -o requirements/dev.lock
 within="--constraints requirements/dev.lock"
 resolve $within --group pyproject.toml:functions -o requirements/runtime.lock
 resolve $within --group pyproject.toml:functions --group pyproject.toml:model -o requirements/model.lock
 resolve $within --group pyproject.toml:functions --group pyproject.toml:infra -o requirements/infra.lock
-# What no layer has is not run on one machine either: the code of both is the same.
-left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.LEFT_OUT - {"click", "pyyaml"}))')
+# Packages that no layer has are not installed on one machine either: both run the same code.
+left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.EXCLUDED_PACKAGES - {"click", "pyyaml"}))')
 resolve $within --group pyproject.toml:run $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock

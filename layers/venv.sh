@@ -1,5 +1,5 @@
 #!/bin/sh
-# A virtual environment with exactly what a lock names, or more: venv.sh DIRECTORY LOCK
+# Set up a virtual environment with at least the packages of a lock: venv.sh DIRECTORY LOCK
 set -eu
 trap 'echo "strandline: interrupted" >&2; exit 130' INT TERM
 found=""

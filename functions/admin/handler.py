@@ -1,4 +1,4 @@
-"""Tenants, keys, certificates, the audit trail and jobs over HTTPS; the API's document, for all."""
+"""Serves operator calls (tenants, keys, certificates, audit trail, jobs) and the API document."""
 
 from typing import Any
 

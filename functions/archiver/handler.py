@@ -1,4 +1,4 @@
-"""Archive: what is cold leaves mid-term memory, payloads that nobody cites leave the store."""
+"""Runs the archiver: it archives cold chains and removes payloads that no event cites."""
 
 from typing import Any
 
@@ -12,5 +12,5 @@ resources = Resources()
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Do one step of a run of the state machine."""
+    """Perform one step of a run of the state machine."""
     return run_step(archive, resources, event, context)

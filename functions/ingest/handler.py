@@ -1,4 +1,4 @@
-"""Append over HTTPS."""
+"""Serves appends over HTTPS."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bring the database to this release's schema, before any traffic moves to it."""
+"""Migrates the database to this release's schema, before traffic moves to the release."""
 
 import os
 import time
@@ -10,12 +10,12 @@ from strandline.admin.release import release
 from strandline.aws import secrets
 
 _RESERVE_SECONDS = 70.0
-"""Of the function's time: a batch of a long migration, and the end of a run."""
+"""Time reserved before the timeout: for a batch of a long migration and the end of a run."""
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Do what is left to do, whoever asks: a deployment, or the state machine. What goes wrong is
-    the function's error, and the deployment's."""
+    """Apply what is pending. A deployment or the state machine calls it; an error fails the
+    function, and so the deployment."""
     del event
     secrets.load_into_env(os.environ)
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS

@@ -1,4 +1,4 @@
-"""Read and recall over HTTPS."""
+"""Serves reads and recall over HTTPS."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Wake: runs of jobs that were wished for begin, now or when their time has come."""
+"""Starts requested runs of jobs, now or at their time."""
 
 from typing import Any
 
@@ -10,5 +10,5 @@ scheduler = RunScheduler()
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Serve one batch of SQS messages; answers which of them failed."""
+    """Handle one batch of SQS messages; returns those that failed."""
     return schedule_runs(scheduler, event, context)

@@ -1,4 +1,4 @@
-"""Sweep: what no hint named, and what time has brought about."""
+"""Runs the sweeper: work that no queue message named, and work that became due."""
 
 from typing import Any
 
@@ -12,5 +12,5 @@ resources = Resources(load_model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Do one step of a run of the state machine."""
+    """Perform one step of a run of the state machine."""
     return run_step(sweeper, resources, event, context)

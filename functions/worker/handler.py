@@ -1,4 +1,4 @@
-"""Embed what is new, hinted by the queue."""
+"""Embeds and folds new events of the scopes that messages of the work queue name."""
 
 from typing import Any
 
@@ -11,5 +11,5 @@ resources = Resources(load_model=True)
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Serve one batch of SQS messages; answers which of them failed."""
+    """Handle one batch of SQS messages; returns those that failed."""
     return handle_messages(resources, event, context)

@@ -11,7 +11,7 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.prompts import PromptLimits
 from strandline.llm.provider import ModelRequest
 from strandline.llm.types import PromptEvent, Summary
-from tests.bench import calibrate, chains, fit_twin, talks
+from tests.bench import calibrate, chains, fit_heuristic, talks
 from tests.bench.calibrate import Pair, edges, shares
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -115,12 +115,12 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
 
 
 def test_the_twin_s_weights_are_what_the_conversations_give() -> None:
-    samples = [fit_twin.sample(talk) for talk in fit_twin.read()]
-    assert fit_twin.FILE.read_text() == fit_twin.file_text(fit_twin.fit(samples))
+    samples = [fit_heuristic.sample(talk) for talk in fit_heuristic.read()]
+    assert fit_heuristic.FILE.read_text() == fit_heuristic.file_text(fit_heuristic.fit(samples))
 
 
 def test_each_weight_is_its_cue_s() -> None:
-    named = json.loads(fit_twin.FILE.read_text())
+    named = json.loads(fit_heuristic.FILE.read_text())
     weights, bias = cohesion.load_weights()
     assert dict(zip(cohesion.Cues._fields, weights, strict=True)) == named["weights"]
     assert bias == named["bias"]

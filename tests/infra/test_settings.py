@@ -53,7 +53,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"settings": {**JWT, "jwt_jwks": "https://i.example/keys"}}, "or give the keys themselves"),
     ({"settings": {**JWT, "jwt_jwks": LONG}}, "are 3[0-9]{3} bytes.*put jwt_jwks into the secret"),
     ({"settings": {"jwt_issuer": "i"}}, "settings.jwt_issuer needs .* settings.jwt_audience"),
-    ({"settings": {"auth_require_all": True}}, "auth_require_all: there is no second way in"),
+    ({"settings": {"auth_require_all": True}}, "auth_require_all: there is no second method"),
     (
         {"settings": {"llm_provider": "bedrock", "llm_model": PROFILE}},
         "application inference profile.*set profile_models",
@@ -62,7 +62,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"name": "a-"}, "name: String should match pattern"),
     ({"reserved": {"scheduler": -5}}, "reserved.scheduler: .*greater than or equal to 0"),
     ({"engine_version": "17.1"}, "engine_version: Aurora's first 17 is 17.4"),
-    ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month has nobody to tell"),
+    ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month notifies nobody"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
     ({"min_capacity": 8}, "min_capacity is over max_capacity"),

@@ -42,7 +42,7 @@ def _made(given: str) -> Mapping[str, Any]:
     )
     queues = {
         name: (sqs.Queue(stack, name), sqs.Queue(stack, f"dead-{name}"))
-        for name in ("work_queue", "job_queue")
+        for name in ("work-queue", "job-queue")
     }
     watched = MonitoredResources(
         api={"ApiName": settings.stack_name, "Stage": "api"},
@@ -99,7 +99,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
             "PROVIDER": "openai",
             "BASE_URL": provider.url,
             "MODEL": "tiny",
-            "FAILURES": "1",
+            "BREAKER_FAILURES": "1",
             "USD_PER_MILLION_IN": "10",
         }.items():
             monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
@@ -230,7 +230,8 @@ def test_a_sweep_that_never_comes_wakes_somebody() -> None:
 
 def test_what_the_issue_asks_for_is_watched() -> None:
     found = alarms(**MODEL)
-    asked = {"dead-hints", "dead-runs", "unembedded", "unbuilt", "failed-runs", "errors", "slow"}
+    asked = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unbuilt"}
+    asked |= {"failed-runs", "errors", "slow"}
     assert asked | {"connections", "capacity", "breaker-open", "model-spend"} <= set(found)
     assert set(found) - set(alarms()) == {"breaker-open", "model-spend"}, "without a model: none"
 

@@ -209,7 +209,8 @@ def _talk_on(front: Gateway) -> None:
 def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPatch) -> None:
     """What asks a language model, with one of Bedrock's: until its minute is over, and a scope has
     to wait for the next."""
-    said_of = {"PROVIDER": "bedrock", "MODEL": MODEL, "CALLS_PER_MINUTE": "4", "FAILURES": "1000"}
+    said_of = {"PROVIDER": "bedrock", "MODEL": MODEL, "CALLS_PER_MINUTE": "4"}
+    said_of["BREAKER_FAILURES"] = "1000"
     for name, value in said_of.items():
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
     get_settings.cache_clear()

@@ -1,4 +1,4 @@
-"""Which of the names found in a run are short forms of others: Wenzel of Heinrich Wenzel."""
+"""Finds names of a run that are short forms of others, such as Wenzel of Heinrich Wenzel."""
 
 import unicodedata
 from bisect import bisect_left
@@ -8,14 +8,14 @@ from strandline.llm.heuristic.words import word_list
 from strandline.llm.types import EntityKind
 
 _NICKNAME_LENGTHS = range(3, 5)
-"""Letters of a short form of a first name: Raf, Kath."""
+"""Letters of a short form of a first name, such as Raf and Kath."""
 _MIN_LETTERS_CUT = 2
-"""Letters at least that it lacks: Jan is not Jana."""
+"""Fewest letters that a short form omits: Jan is not short for Jana."""
 
 
 def find_aliases(kinds: Mapping[str, EntityKind]) -> dict[str, str | None]:
-    """Names that are parts of longer ones, or the same written otherwise, each with the one that it
-    stands for; None where it may stand for several."""
+    """Names that are parts or other spellings of longer names, each with the name that it stands
+    for; None if it may stand for several."""
     name_index = _NameIndex(kinds)
     full_names: dict[str, str | None] = {}
     for name in kinds:
@@ -25,9 +25,9 @@ def find_aliases(kinds: Mapping[str, EntityKind]) -> dict[str, str | None]:
 
 
 class _NameIndex:
-    """Of which names others are parts. Each is compared only with those that begin or end as it
-    does, and names that are folded alike are one: all with all would take minutes for a text of
-    thousands of names."""
+    """An index of the names that contain others. A name is compared only with those that begin or
+    end as it does, and names with the same normal form count once: comparing all with all would
+    take minutes for a text with thousands of names."""
 
     def __init__(self, kinds: Mapping[str, EntityKind]) -> None:
         self._kinds = kinds
@@ -35,7 +35,7 @@ class _NameIndex:
         self._best_spelling = {
             self._normalized[name]: name for name in sorted(kinds, key=_spelling_rank)
         }
-        """The best spelling of each folded name."""
+        """The best spelling of each normalized name."""
         self._sorted_names = sorted(self._best_spelling)
         self._sorted_reversed = sorted(name[::-1] for name in self._best_spelling)
         self._by_first_word = sorted((_first_word(name), name) for name in self._best_spelling)
@@ -43,7 +43,7 @@ class _NameIndex:
         self._single_cache: dict[tuple[str, ...], str | None] = {}
 
     def longer_names(self, name: str) -> tuple[str, ...]:
-        """Folded names that a name is a part of; its own, where it has a better spelling."""
+        """Normalized names that contain a name; also its own, if it has a better spelling."""
         part, kind, is_lower_case = self._normalized[name], self._kinds[name], name.islower()
         key = part, kind == "place", is_lower_case
         if key not in self._longer_cache:
@@ -60,8 +60,8 @@ class _NameIndex:
         )
 
     def resolve_single(self, names: tuple[str, ...]) -> str | None:
-        """The best spelling of the one of which all others are parts, if there is one; those that
-        are part of a further name are passed over, unless all are."""
+        """The best spelling of the one name that contains all others, if there is one. Names that
+        are part of a further name are ignored, unless all are."""
         if names not in self._single_cache:
             independent = [
                 name for name in names if not self.longer_names(self._best_spelling[name])
@@ -72,7 +72,7 @@ class _NameIndex:
         return self._single_cache[names]
 
     def _candidates(self, part: str) -> set[str]:
-        """All that `_is_of` may find, and a few more."""
+        """All names that `_is_short_form` may accept, and a few more."""
         _, _, surname = part.partition(" ")
         exact_matches = part[:-1], part[:-1] + "'s", part + "'s"
         prefixes = (part + " ", part[:-1] + " ") if part.endswith("s") else (part + " ",)
@@ -98,7 +98,7 @@ class _NameIndex:
 
 
 def _with_prefix(names: Sequence[str], prefix: str) -> Iterator[str]:
-    """Of names in order those that begin so."""
+    """The names with this prefix, of a sorted sequence."""
     for index in range(bisect_left(names, prefix), len(names)):
         if not names[index].startswith(prefix):
             return
@@ -110,7 +110,7 @@ def _first_word(name: str) -> str:
 
 
 def _normalize(name: str) -> str:
-    """As somebody in haste writes it: in small letters, without marks on them."""
+    """The name as people write it in haste: in lower case, without diacritics."""
     letters = unicodedata.normalize("NFKD", name.lower())
     unaccented = "".join(letter for letter in letters if not unicodedata.combining(letter))
     title, dot, surname = unaccented.partition(". ")
@@ -118,14 +118,14 @@ def _normalize(name: str) -> str:
 
 
 def _spelling_rank(name: str) -> tuple[bool, bool, str]:
-    """Of two spellings the one with capitals is better, if it is not all capitals."""
+    """Sort key: a spelling with capitals is better, unless it is all capitals."""
     return not name.islower(), not name.isupper(), name
 
 
 def _is_short_form(part: str, whole: str, kind: EntityKind, *, is_lower_case: bool) -> bool:
-    """Whether a folded name, `is_lower_case` as it was written, is a part of another."""
+    """Whether a normalized name is a part of another. `is_lower_case`: as it was written."""
     if part.endswith("s") and whole in {part[:-1], part[:-1] + "'s"}:
-        return True  # of who has what follows: nunos
+        return True  # a genitive without apostrophe: nunos
     if whole == part + "'s":
         return True
     is_genitive = is_lower_case and part.endswith("s") and whole.startswith(part[:-1] + " ")
@@ -133,8 +133,8 @@ def _is_short_form(part: str, whole: str, kind: EntityKind, *, is_lower_case: bo
 
 
 def _is_part(part: str, whole: str, kind: EntityKind) -> bool:
-    """The beginning or the end of it. What one is in is a place of its own, though somebody is
-    called after it: Torvik, and the Chor Torvik; and who has a title is no firm."""
+    """Whether it is the beginning or the end of the other. A place is not part of what is named
+    after it (Torvik and the Chor Torvik), and somebody with a title is not a firm."""
     title, _, surname = part.partition(" ")
     has_title = bool(surname) and title in word_list("titles")
     if has_title and "&" in whole:

@@ -1,4 +1,4 @@
-"""What a text calls by a code: versions, files, models, tickets, orders, commits."""
+"""Finds codes in a text: versions, files, models, tickets, orders, commits."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 from strandline.llm.types import EntityKind
 
 VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+]\w+)?|v\d+\.\d+")
-"""Of three parts, or with a v."""
+"""A version has three parts, or begins with v."""
 _PATH = re.compile(
     r"(?:[\w.-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,8}|[A-Z0-9_]{3,}\.[A-Z]{2,4}"
 )
@@ -17,12 +17,12 @@ _CODE = re.compile(
     r"|\d{4}-\d{3,}|\d{3,}(?:-\d{2,}){2,}|[A-Z]{2,}(?:/\w+)*/\d+|[1-9][ABCEF]|[A-Z]\d{1,3}[A-Z]"
     r"|[A-Z]+[/_](?=\w*\d\d)\w+|[a-z]+(?:_[a-z0-9]+){2,}|[A-Z]{2,}-[A-Z]+\d+|[A-Z][a-z]{2,}\d+"
     r"|\d{3,}-[A-Z]{1,3}-\d+|[A-Z]+-\d{2,}-[A-Z]+|[a-z]+_[a-z]+\d+"
-    r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit's
+    r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit hash
 )
 _MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
 _COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_/][a-z0-9]+)+")
 _BETWEEN = frozenset('"“`=:')
-"""What may stand between a thing and its label; so may the verbs."""
+"""Marks that may stand between a label and its code; verbs such as "is" may too."""
 _DATE = re.compile(
     r"\d{4}-\d\d-\d\d|(?:19|20)\d\d-(?:19|20)\d\d|[BCGP]2[BCGP]|"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*-?\d+|\w+-\d\d?(?:st|nd|rd|th)"
@@ -30,7 +30,7 @@ _DATE = re.compile(
 
 
 def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind]]:
-    """Versions, paths, order numbers and the like."""
+    """Finds versions, paths, order numbers and the like, each with its kind."""
     standards = word_list("standards")
     for words in parts:
         for index, word in enumerate(words):
@@ -54,7 +54,7 @@ def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind
 
 
 def _has_label(words: Sequence[str], index: int) -> bool:
-    """What is called so: the flag route-all, branch is fix-hem."""
+    """Whether a label precedes the word: the flag route-all, branch is fix-hem."""
     words_before = [
         word.lower() for word in words[max(0, index - 3) : index] if word not in _BETWEEN
     ]
@@ -64,7 +64,7 @@ def _has_label(words: Sequence[str], index: int) -> bool:
 
 
 def _is_file(path: str) -> bool:
-    """Or a host; no two sentences without a space between them: done.thanks."""
+    """Whether it is a file or host, and not two sentences without a space: done.thanks."""
     if path[0].isdigit() and "_" not in path:
         return False
     *before, last = path.split(".")
@@ -74,14 +74,14 @@ def _is_file(path: str) -> bool:
 
 
 def _is_numbered_word(code: str) -> bool:
-    """A word of order or place with a figure behind it, such as under-19s."""
+    """Whether a word of order or place precedes a number, as in under-19s."""
     return "-" in code and any(
         code.split("-")[0] in word_list(words) for words in ("stop", "openers")
     )
 
 
 def is_acronym(word: str) -> bool:
-    """A few capitals that are not said loudly."""
+    """Whether the word is a few capitals that are not just emphasis."""
     return (
         2 <= len(word) <= 6
         and word.isalpha()

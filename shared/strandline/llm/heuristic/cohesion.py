@@ -1,9 +1,9 @@
-"""Whether a message goes on with a topic, told from its words and time, from who said what before,
-and from what came next.
+"""Decides whether a message continues a topic: by its words and time, by who said what before, and
+by what came next.
 
-A logistic score of 33 cues. Weights and bias are in weights.json. They were fitted to conversations
-that people have marked (`make twin` fits them anew, and tries those of all but one on that one;
-docs/chains.md has the figures), and rounded.
+The decision is a logistic score of 33 cues. Weights and bias are in weights.json. They were fitted
+to conversations that people have marked, and rounded. `make fit-heuristic` fits them anew, and also
+fits them to all conversations but one and tests them on that one; docs/chains.md has the figures.
 """
 
 import functools
@@ -44,7 +44,7 @@ _SHIFTS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _OPENING_WORDS = 6
-"""Where a phrase that turns to something else has to stand."""
+"""A phrase that changes the topic must stand within so many words."""
 _GREETING = re.compile(
     r"(?:hi|hey|hello|good (?:morning|afternoon|evening)|long time)\b", re.IGNORECASE
 )
@@ -60,7 +60,7 @@ _NEWS = re.compile(
     )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""What happened, came, or is wanted."""
+"""Something happened, arrived, or is wanted."""
 _NEWS_WORDS = 10
 _DONE = re.compile(
     r"\b(?:noted|recorded|understood|logged|set|booked|confirmed|entered|stored|kept|saved|done"
@@ -68,97 +68,97 @@ _DONE = re.compile(
     r"|i['’]ll|i will|i['’]ve (?:put|added|set|marked|moved|blocked))\b",  # noqa: RUF001
     re.IGNORECASE,
 )
-"""How an agent ends a matter: it is done, or it will be."""
+"""How an agent concludes a matter: it is done, or will be."""
 _RECENT_EVENTS = 4
-"""Events whose words a message is compared with: in all of a long run it would find any word."""
+"""Events whose words a message is compared with: a long run as a whole contains any word."""
 _WORD = re.compile(r"[A-Za-z'’]+")  # noqa: RUF001
 _JITTER_MINUTES = 0.2
-"""Added to a pause before its logarithm is taken: seconds say nothing."""
+"""Added to a pause before its logarithm is taken, because seconds mean nothing."""
 _FIRST_WORDS = 5
 _LATER_FIRST_WORDS = 12
 _MATURE_EVENTS = 8
-"""Events from which a topic is no younger than any other."""
+"""From so many events on the age of a topic makes no difference."""
 _QUESTION_WORDS = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
 _RARITY_BY_BAND = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
-"""What a stem tells by itself, by how common it is (`words.band`): about the negative logarithm of
-its share in English, less that of a word in every second sentence."""
+"""Information of a stem by its frequency band (`words.frequency_band`): about the negative
+logarithm of its share in English, less that of a word in every second sentence."""
 _MIN_LATER_RARITY = 10.0
-"""Rarity beside which shares of what came after are taken: of a short "ok" none is large."""
+"""Least rarity by which shares of later events are divided: a short "ok" has no large share."""
 
 
 class Cues(NamedTuple):
-    """What speaks for a new topic, and against it. Told of words: ln(1 + rarity of their stems)."""
+    """Cues for and against a new topic. Cues of words are ln(1 + rarity of their stems)."""
 
     age: float
-    """ln of the topic's events so far, up to 8."""
+    """ln of the number of the topic's events so far, up to 8."""
     log_pause: float
-    """ln of the minutes since the last of them."""
+    """ln of the minutes since the last event."""
     same_speaker: bool
-    """Who spoke last speaks again."""
+    """The last speaker speaks again."""
     opener_speaks: bool
-    """Who opened the topic speaks."""
+    """The speaker who opened the topic speaks."""
     answers_question: bool
-    """Somebody else had asked."""
+    """Somebody else asked a question just before."""
     agent_settled: bool
-    """An agent has just told that something is done, or will be."""
+    """An agent has just reported that something is done, or will be."""
     last_length: float
-    """ln(1 + words of what was said last)."""
+    """ln(1 + words of the last event)."""
     opens_as_reply: bool
-    """Its first word answers: "yes", "then", "both"."""
+    """Its first word is an answer: "yes", "then", "both"."""
     opens_with_shift: bool
     """It opens with a phrase such as "by the way"."""
     tells_news: bool
-    """It begins with what happened or is wanted: somebody rang, a letter came."""
+    """It begins with an event or a wish: somebody rang, a letter came."""
     has_new_name: bool
-    """Among its first three words is one that is neither of every day nor said before: a name."""
+    """Its first three words contain a name: a word neither ordinary nor used recently."""
     points_back: bool
-    """Its first words lean on something said: "it", "that", "those"."""
+    """Its first words refer back: "it", "that", "those"."""
     leaning_words: int
-    """Words that lean on what was said, such as "him" and "I'll", among its first five"""
+    """Words that refer back, such as "him" and "I'll", among its first five."""
     leaning_words_later: int
-    """and among its first twelve."""
+    """The same among its first twelve."""
     turning_words: int
-    """Words that bring something up, such as "has" and "how", among its first five."""
+    """Words that raise something new, such as "has" and "how", among its first five."""
     says_thing: bool
     """"Thing" is one of them."""
     opens_with_thanks: bool
     """It opens with thanks or praise."""
     asks_question: bool
-    """It asks, in any of its sentences."""
+    """Any of its sentences is a question."""
     opens_with_question_word: bool
     """It begins with a question word."""
     new_rarity: float
-    """What it says that was not said lately."""
+    """Words that were not used recently."""
     shared_rarity: float
-    """What it says that was said in this topic."""
+    """Words that were used in this topic."""
     later_events: int
-    """How many events after it are known."""
+    """Number of known events after it."""
     next_is_agent: bool
-    """An agent speaks next."""
+    """The next event is an agent's."""
     next_settles: bool
-    """and tells that something is done, or will be."""
+    """The next event reports that something is done, or will be."""
     next_same_speaker: bool
-    """Whoever says it speaks next too."""
+    """The next event is by the same speaker."""
     next_asks: bool
-    """What is said next asks."""
+    """The next event asks a question."""
     next_log_pause: float
-    """ln of the minutes until then."""
+    """ln of the minutes until the next event."""
     next_length: float
-    """ln(1 + words of it)."""
+    """ln(1 + words of the next event)."""
     later_recent_share: float
-    """Share of what comes after that was said just before the message."""
+    """Share of the later words that were used just before the message."""
     later_topic_share: float
-    """Share of it that was said in this topic, and not in the message."""
+    """Share of the later words that were used in this topic, but not in the message."""
     next_user_replies: bool
-    """The next user's message opens with an answer,"""
+    """The next message of a user opens with an answer."""
     next_user_shifts: bool
-    """turns to something else,"""
+    """The next message of a user opens with a phrase such as "by the way"."""
     next_user_tells_news: bool
-    """or tells news."""
+    """The next message of a user begins with news."""
 
 
 class Weights(NamedTuple):
-    """What the score is made of."""
+    """Weights and bias of the score."""
 
     of_cues: tuple[float, ...]
     """In the order of `Cues`."""
@@ -167,7 +167,7 @@ class Weights(NamedTuple):
 
 @functools.cache
 def load_weights() -> Weights:
-    """From weights.json, where each has its cue's name."""
+    """Read weights.json, where each weight has the name of its cue."""
     found = json.loads((Path(__file__).parent / "weights.json").read_text(encoding="utf-8"))
     return Weights(tuple(found["weights"][name] for name in Cues._fields), found["bias"])
 
@@ -175,7 +175,7 @@ def load_weights() -> Weights:
 def continues_topic(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
-    """Whether `message` goes on with the topic of the events `before` it, as those `after` show."""
+    """Whether `message` continues the topic of the events `before`, as the events `after` show."""
     if not before:
         return True
     weights, bias = load_weights()
@@ -185,7 +185,7 @@ def continues_topic(
 def compute_cues(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> Cues:
-    """What `goes_on` weighs; `before` holds an event at least."""
+    """The cues of `continues_topic`; `before` has at least one event."""
     last, text = before[-1], message.text
     recent_stems, message_stems, later_stems = (
         _stems_of_events(before[-_RECENT_EVENTS:]),
@@ -238,7 +238,7 @@ def compute_cues(
 def _stems_of_events(
     events: Sequence[PromptEvent], allowed: frozenset[str] | None = None
 ) -> frozenset[str]:
-    """Stems of what was said; `allowed`: of these alone, which a long run has many others than."""
+    """Stems of the events' texts; with `allowed`, only those: a long run has many others."""
     stem_sets = (_stems_of(item.text) for item in events)
     return frozenset[str]().union(
         *(stem_sets if allowed is None else (item & allowed for item in stem_sets))
@@ -247,14 +247,14 @@ def _stems_of_events(
 
 @functools.lru_cache(maxsize=512)
 def _stems_of(text: str) -> frozenset[str]:
-    """What is open in a lane is looked at again for each message: 500 texts at most."""
+    """Cached for 500 texts, because each message is compared with its lane's open events."""
     return frozenset(iter_stems(text))
 
 
 def _rarity(stems_found: Iterable[str]) -> float:
     return sum(
         _RARITY_BY_BAND[frequency_band(stem)] for stem in sorted(stems_found)
-    )  # sums of floats are told by order
+    )  # the order changes a sum of floats
 
 
 def _settles(event: PromptEvent) -> bool:
@@ -291,7 +291,7 @@ def _has_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
 
 
 def _log_pause(earlier: PromptEvent, later: PromptEvent) -> float:
-    """Between two events; clocks that go back show no time."""
+    """ln of the minutes between two events; a clock that goes back counts as no time."""
     return math.log(
         _JITTER_MINUTES + max(0.0, (later.said_at - earlier.said_at).total_seconds() / 60)
     )

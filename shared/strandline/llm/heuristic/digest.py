@@ -1,4 +1,4 @@
-"""A run of events in short: the sentences that matter, what they are about, how much it matters."""
+"""Digests a run of events: its important sentences, its topic and its importance."""
 
 import math
 import re
@@ -21,15 +21,15 @@ SUMMARY_CHARACTERS = 700
 MERGED_CHARACTERS = 1400
 _SENTENCE_CHARACTERS = 240
 _MAX_EVENT_CHARACTERS = 4000
-"""Characters of an event that are looked at."""
+"""Characters of an event that are read."""
 _MAX_PROSE_LINES = 20
-"""A text of more lines is a log or a table: it is named, not told."""
+"""A text with more lines is a log or a table: only its first line is used."""
 _MAX_PHRASE_WORDS = 4
-"""Words of a phrase at most."""
+"""Most words of a phrase."""
 _MAX_WORD_CHARACTERS = 48
-"""A longer word is an address, a code or a key, and names no topic."""
+"""A longer word is an address, a code or a key, and not part of a topic."""
 _MIN_STOP_WORD_SHARE = 0.2
-"""Share of words that say nothing, below which a text is not taken for English."""
+"""A text with a smaller share of stop words is not considered English."""
 
 _DECIDES = re.compile(
     r"\b(?:decided?|decision|agreed?|approved?|approvals?|go(?:ing)? (?:with|for)|settled|chosen?|"
@@ -51,11 +51,11 @@ _IS_WEIGHTY = re.compile(
 )
 _FIGURE = re.compile(r"\d")
 _MARKS = re.compile(r"(?<![.,:;!?()\"“”…\n—–])[.,:;!?()\"“”…\n—–]+(?:\s|$)")  # noqa: RUF001
-"""What ends a phrase. It begins where marks begin: a run of them is read once."""
+"""The end of a phrase. A match begins where marks begin, so a run of marks is read once."""
 
 
 class _Line(NamedTuple):
-    """A sentence, its place, and what it is worth."""
+    """A sentence with its position and score."""
 
     position: int
     speaker: str
@@ -64,7 +64,7 @@ class _Line(NamedTuple):
 
 
 def summarise(events: Sequence[PromptEvent]) -> str:
-    """The weightiest sentences in order, with who said them, in at most SUMMARY_CHARACTERS."""
+    """The best sentences in order, with their speakers, in at most SUMMARY_CHARACTERS."""
     lines = list(_score_lines(events))
     narrative = _join_lines(_select_lines(lines, SUMMARY_CHARACTERS))
     first_words = next(
@@ -75,7 +75,7 @@ def summarise(events: Sequence[PromptEvent]) -> str:
 
 
 def merge_summaries(earlier: str, later: str) -> str:
-    """Two summaries as one, in at most MERGED_CHARACTERS: what is said twice is kept once."""
+    """Two summaries as one, in at most MERGED_CHARACTERS, without repeated sentences."""
     parts = [part for text in (earlier, later) for part in split_sentences(text)]
     weights = Counter(token for part in parts for token in set(iter_stems(part)))
     lines = [
@@ -86,13 +86,13 @@ def merge_summaries(earlier: str, later: str) -> str:
 
 
 def score_importance(events: Sequence[PromptEvent]) -> float:
-    """From 0 to 1: one minus the product of what each sign leaves open (docs/chains.md)."""
+    """Importance from 0 to 1: one minus the product of (1 - each sign) (docs/chains.md)."""
     texts = [_readable_text(event) for event in events if event.type != "thought"]
     is_question = [text.rstrip().endswith("?") for text in texts]
     answered_count = sum(asks and not next_asks for asks, next_asks in pairwise(is_question))
     cap_two, cap_three = (
         max(1, min(cap, len(texts))) for cap in (2, 3)
-    )  # of one event one is enough
+    )  # for a single event one is enough
     signs = (
         (0.35, sum(bool(_DECIDES.search(text)) for text in texts) / cap_two),
         (0.25, sum(len(_FIGURE.findall(text)) > 1 for text in texts) / cap_three),
@@ -105,7 +105,7 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
 
 
 def name_topic(events: Sequence[PromptEvent]) -> str:
-    """What a run is about, as a phrase from it of at most six words or so."""
+    """The topic of a run, as a phrase from it of about six words at most."""
     texts = [text for item in events if item.type != "thought" and (text := _readable_text(item))]
     words = [word for text in texts for word in WORD.findall(text)]
     if sum(
@@ -144,7 +144,7 @@ def _score_lines(events: Sequence[PromptEvent]) -> Iterator[_Line]:
 
 
 def _score_sentence(sentence: str, weights: Counter[str], trust: float) -> float:
-    """Of a sentence: its words' share in the run, and what it decides, promises and counts."""
+    """The score of a sentence: its words' share in the run; decisions, promises and figures."""
     tokens = set(iter_stems(sentence))
     if not tokens:
         return 0.0
@@ -183,7 +183,7 @@ def _speaker_name(event: PromptEvent) -> str:
 
 
 def _readable_text(event: PromptEvent) -> str:
-    """What is said; of a log or a table its first line."""
+    """The text of an event; of a log or a table, its first line."""
     is_table = event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
     return (
         event.text.strip().split("\n", 1)[0][:80]
@@ -193,14 +193,14 @@ def _readable_text(event: PromptEvent) -> str:
 
 
 def _stem_weights(texts: Sequence[str]) -> Counter[str]:
-    """How much a stem says about the run: the events that hold it, the first of them twice."""
+    """Weight of each stem: the number of events that contain it; the first event counts twice."""
     weights = Counter(token for text in texts for token in set(iter_stems(text)))
     weights.update(set(iter_stems(texts[0])) if texts else ())
     return weights
 
 
 def _find_phrases(text: str, excluded: set[str]) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Runs of words that can stand in a name for a topic, and whether an article leads them."""
+    """Runs of words that can be part of a topic, and whether an article precedes them."""
     for part in _MARKS.split(text):
         run: list[str] = []
         previous = ""
@@ -214,8 +214,7 @@ def _find_phrases(text: str, excluded: set[str]) -> Iterator[tuple[tuple[str, ..
 
 
 def _is_topic_word(word: str) -> bool:
-    """A word that can be part of a topic's name: as far as its form shows, a noun or what describes
-    one."""
+    """Whether a word can be part of a topic: by its form, a noun or an attribute of one."""
     bare_word = strip_genitive(word)
     return (
         2 < len(bare_word) <= _MAX_WORD_CHARACTERS
@@ -229,7 +228,7 @@ def _is_topic_word(word: str) -> bool:
 
 
 def _format_topic(ranked: Sequence[tuple[float, tuple[str, ...]]]) -> str:
-    """The best phrase; a single word with the best that shares none with it."""
+    """The best phrase. A single word is joined with the best phrase that does not contain it."""
     if not ranked:
         return ""
     best_phrase = ranked[0][1]
@@ -249,6 +248,6 @@ def _format_phrase(phrase: Iterable[str]) -> str:
 
 
 def _first_words(texts: Sequence[str]) -> str:
-    """The first words that were said, where no phrase is found."""
+    """The first words of the run, for use without a phrase."""
     words = texts[0].split() if texts else []
     return " ".join(words[:6]).strip(".,:;!?")[:200] or "Untitled"

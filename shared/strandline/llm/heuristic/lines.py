@@ -1,4 +1,4 @@
-"""A run's sentences as words and marks, and who of its writers waits for no capital."""
+"""Splits a run into sentences of words and marks, and finds writers who use no capitals."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,24 +8,24 @@ from strandline.llm.heuristic.words import split_sentences, word_list
 from strandline.llm.types import PromptEvent
 
 _MAX_EVENT_CHARACTERS = 4000
-"""Characters of an event that are looked at."""
+"""Characters of an event that are read."""
 _MAX_PROSE_LINES = 20
-"""A text of more lines is a log or a table: what it names is not talked about."""
+"""A text with more lines is a log or a table: its names are not part of the conversation."""
 _MIN_LOWER_CASE_SHARE = 0.8
-"""Share of sentences that open with a small letter from which capitals are not to be waited for."""
+"""From this share of sentences with a small first letter, a writer counts as without capitals."""
 
 _TOKEN = re.compile(  # a title keeps its dot
     r"(?:[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[A-Z])\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
 )
 _FILE_NUMBER = re.compile(r"\b\d{1,3} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}\b")
-"""A court's or an office's number of several parts: 4 Ca 318/27."""
+"""A file number of a court or an office, in several parts: 4 Ca 318/27."""
 _PERMIT_NUMBER = re.compile(
     r"\b[A-Z]{2,4}(?: \d{2,5}/\d{2,4}| \d{2,5}(?: \d{3,6})+|(?: [A-Z]{2}|-[A-Z]) \d{2,6})\b"
 )
-"""A permit's, a claim's or a register's: ABT 118/28, LX 118 40726, LK VS 206, HR-B 20917."""
+"""The number of a permit, claim or register: ABT 118/28, LX 118 40726, LK VS 206, HR-B 20917."""
 _TITLE_WORD = r"(?:(?: (?:a|and|at|for|in|of|on|the|to))* [A-Z][\w'’-]+)"  # noqa: RUF001
 _QUOTED_TITLE = re.compile(rf"[\"“](The{_TITLE_WORD}+)[.,!?]?[\"”]")
-"""What is called so, its article with it: "The Salt Ledger"."""
+"""A title with its article: "The Salt Ledger"."""
 _WHOLE_NAMES = (_FILE_NUMBER, _QUOTED_TITLE, _PERMIT_NUMBER)
 
 
@@ -33,13 +33,13 @@ class Line(NamedTuple):
     """A sentence."""
 
     words: Sequence[str]
-    """And marks, each by itself."""
+    """Words and marks, each by itself."""
     is_lower_case: bool
-    """Of somebody who opens sentences without capitals."""
+    """Its writer opens sentences without capitals."""
 
 
 def split_lines(events: Sequence[PromptEvent]) -> list[Line]:
-    """Sentences of a run in order, without what `whole` gives."""
+    """The sentences of a run in order, without the names of `find_whole_names`."""
     hasty_speakers = _find_hasty_speakers(events)
     result: list[Line] = []
     for event in events:
@@ -52,7 +52,7 @@ def split_lines(events: Sequence[PromptEvent]) -> list[Line]:
 
 
 def find_whole_names(events: Sequence[PromptEvent]) -> Iterator[str]:
-    """Names that are told by more than their words: files' numbers, titles in quotation marks."""
+    """Names recognised as a whole: file numbers, titles in quotation marks."""
     for event in events:
         for pattern in _WHOLE_NAMES:
             yield from (
@@ -61,7 +61,7 @@ def find_whole_names(events: Sequence[PromptEvent]) -> Iterator[str]:
 
 
 def _is_amount(name: str) -> bool:
-    """Or shouted: EUR 48 000; IT IS 2028."""
+    """Whether it is an amount or emphasis: EUR 48 000; IT IS 2028."""
     if not name.isupper():
         return False
     first, second, *_ = words = re.split(r"[ -]", name.lower())
@@ -74,7 +74,7 @@ def _mask_number(match: re.Match[str]) -> str:
 
 
 def _find_hasty_speakers(events: Sequence[PromptEvent]) -> set[str]:
-    """Who opens most sentences with small letters. What is shouted says nothing."""
+    """Speakers who open most sentences with small letters. Words in capitals do not count."""
     lower_case_starts: dict[str, list[bool]] = {}
     for event in events:
         if event.role == "user" and event.speaker:
@@ -93,6 +93,6 @@ def _shows_case(word: str) -> bool:
 
 
 def _readable_text(event: PromptEvent) -> str:
-    """What is said; of logs and tables nothing."""
+    """The text of an event; empty for logs and tables."""
     is_table = event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
     return "" if is_table else event.text[:_MAX_EVENT_CHARACTERS]

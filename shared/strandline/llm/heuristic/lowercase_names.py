@@ -1,5 +1,5 @@
-"""Names in the lines of people who write no capitals: words that are none of every day, and those
-beside them that belong to them."""
+"""Finds names in the lines of people who write no capitals: words that are not ordinary, and
+neighbours that belong to them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,32 +10,32 @@ from strandline.llm.heuristic.spelling import is_derived, is_misspelt
 from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 
 _MODEL = re.compile(r"(?!v)[a-z]{1,2}\d{1,4}")
-"""Of a make; not its version: orvig v4."""
+"""A model after a make, but not a version: orvig v4."""
 _AFTER_SHORT_IS = frozenset(
     {"a", "an", "been", "fine", "gone", "got", "just", "not", "so", "still", "there"}
 )
-"""Behind a name with a last s they say that it is short for is: femkes still there."""
+"""After a name that ends in s, these show that the s is short for "is": femkes still there."""
 _AFTER_OWNER = frozenset(
     {"best", "first", "last", "little", "new", "next", "old", "other", "own", "whole"}
 )
-"""Behind a name with a last s, before what somebody has: nunos last day."""
+"""After a name that ends in s, these show a genitive: nunos last day."""
 _PRONOUNCEABLE = re.compile(
     r"(?=.*[aeiouyà-ÿ])\w{4}|[^aeiou][aeiou][^aeiou]$|[^aeiou][aeiou]{2}$|[^aeiou]{2}[aeiou]$|[aeiou][^aeiou][aeiou]$"
 )
-"""Four letters, or three that can be said: leo, ida, tom; not btw."""
+"""Four letters, or three that can be pronounced: leo, ida, tom; not btw."""
 _POSSESSIVES = frozenset({"her", "his", "its", "my", "our", "their", "your"})
-"""Before a title they say that it is somebody's: my doctor velmo."""
+"""Before a title, these show that it is a common noun: my doctor velmo."""
 _NICKNAME_LENGTH = 3
-"""Letters of a speaker's short form."""
+"""Letters of a short form of a speaker's name."""
 _NAME_ENDS_IN_S = re.compile(r"(?:[iu]|s)s$")
-"""A last s that is rather the name's own than of who has what follows: Marcus, Doris, Kloss."""
+"""A final s that is probably part of the name and no genitive: Marcus, Doris, Kloss."""
 
 
 def find_lower_case_names(
     lines: Sequence[Line], speakers: set[str], capital_words: set[str]
 ) -> Iterator[str]:
-    """Names of the small lines. Of `capital_words`, which are other names' words, none is a
-    slip."""
+    """Names in the lines without capitals. `capital_words` are words of other names: none of them
+    counts as misspelt."""
     for line in lines:
         if line.is_lower_case:
             yield from _LowerCaseNames(line.words, speakers, capital_words).find()
@@ -44,7 +44,7 @@ def find_lower_case_names(
 
 
 class _LowerCaseNames:
-    """What is strange in a sentence."""
+    """Finds unknown words in a sentence."""
 
     def __init__(self, words: Sequence[str], speakers: set[str], capital_words: set[str]) -> None:
         self._words = words
@@ -52,10 +52,10 @@ class _LowerCaseNames:
         self._capital_words = capital_words
 
     def find(self) -> Iterator[str]:
-        """Runs of strange words, each with the title, the heads and the number beside it."""
+        """Runs of unknown words, each with the title, the head noun and the number beside it."""
         index = 0
         while index < len(self._words):
-            end = index + 2 * self._opens_with_title(index)  # whatever is behind a title: mrs long
+            end = index + 2 * self._opens_with_title(index)  # any word after a title: mrs long
             while end < len(self._words) and self._is_name(end):
                 end += 1
             if end > index:
@@ -64,8 +64,8 @@ class _LowerCaseNames:
             index = max(end, index + 1)
 
     def _opens_with_title(self, index: int) -> bool:
-        """A title opens a name, whatever word follows; one that is a common noun too, only of what
-        is strange: judge rehling."""
+        """Whether a title opens a name here. Any word may follow; after a title that is also a
+        common noun, only an unknown word: judge rehling."""
         words = self._words
         title = words[index].rstrip(".").lower()
         if index + 1 >= len(words) or not (
@@ -83,7 +83,7 @@ class _LowerCaseNames:
         return not is_owned and self._is_name(index + 1)
 
     def _has_head_before(self, index: int) -> bool:
-        """What kind of thing it is, before it: studio velmo, loch orvig."""
+        """Whether the word before names the kind of thing: studio velmo, loch orvig."""
         words = self._words
         return (
             index > 0
@@ -92,8 +92,8 @@ class _LowerCaseNames:
         )
 
     def _build_name(self, start: int, end: int) -> str:
-        """Without the ending of who has what follows, which such people write without its mark:
-        nunos key; with what kind of thing it is, or its number, behind it."""
+        """The name without a genitive s, which these writers put without apostrophe (nunos key),
+        and with the kind of thing or the number that follows it."""
         words = self._words
         name = [GENITIVE.sub("", word) for word in words[start:end]]
         next_word = words[end] if end < len(words) else ""
@@ -117,7 +117,8 @@ class _LowerCaseNames:
         return " ".join(name)
 
     def _is_genitive(self, word: str, next_word: str) -> bool:
-        """The last s is of who has it, or short for is: nunos key, nunos new key, nunos 22."""
+        """Whether the last s is a genitive or short for "is": nunos key, nunos new key, nunos
+        22."""
         owner = word.removesuffix("s")
         if owner != word and (owner in self._speakers or owner in self._capital_words):
             return True
@@ -132,7 +133,8 @@ class _LowerCaseNames:
         )
 
     def _has_number(self, start: int, end: int) -> bool:
-        """A model's behind it: velmo r5. Nobody with a title has one; what comes twice counts."""
+        """Whether a model number follows: velmo r5. A person with a title has none, and a number
+        that occurs twice counts something."""
         words = self._words
         if words[start].rstrip(".") in word_list("titles") or end == len(words):
             return False
@@ -141,7 +143,7 @@ class _LowerCaseNames:
         return is_number_of(words, start, end) or bool(_MODEL.fullmatch(words[end]))
 
     def _is_name(self, index: int) -> bool:
-        """No word of every day; or a short form of who speaks."""
+        """Whether the word is not ordinary, or is a short form of a speaker."""
         word = GENITIVE.sub("", self._words[index])
         if not (word.islower() and word.replace("-", "").isalpha()):
             return False
@@ -154,7 +156,8 @@ class _LowerCaseNames:
         return word in self._capital_words or not is_misspelt(word)
 
     def _is_speaker(self, word: str) -> bool:
-        """Who speaks, or a short form of that: the is none of Theo, nor art of Arthur."""
+        """Whether it is a speaker or a short form of one. An ordinary word is not: "the" does not
+        stand for Theo, nor "art" for Arthur."""
         if word in self._speakers:
             return word not in word_list("stop")
         is_prefix = len(word) == _NICKNAME_LENGTH and any(

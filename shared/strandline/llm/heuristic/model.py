@@ -1,4 +1,4 @@
-"""The deterministic twin: a language model's tasks by rules alone, with no dice and no network."""
+"""The heuristic model: the tasks of a language model by rules, deterministic and offline."""
 
 from collections.abc import Sequence
 
@@ -7,33 +7,33 @@ from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topi
 
 
 class HeuristicModel:
-    """The same answer for the same text, always, and at once: good enough to be the default, and
-    what every other model falls back to. It knows English; of other languages it tells what their
-    letters show. `docs/chains.md` says how good it is."""
+    """The same text always gets the same answer, without waiting. It is the default model, and the
+    fallback of every other model. It knows English; of other languages it uses only what their
+    letters show. `docs/chains.md` has its figures."""
 
     name = "twin/3"
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
     ) -> Continues:
-        """Does `message` go on with the topic of `before`, as `after` shows? Yes, if nothing was
-        before."""
+        """Whether `message` continues the topic of `before`, as `after` shows. True if `before` is
+        empty."""
         return Continues(continues=cohesion.continues_topic(before, message, after))
 
     def summarise(self, events: Sequence[PromptEvent]) -> Summary:
-        """The run's weightiest sentences, each with who said it, and its importance."""
+        """The most important sentences of the run with their speakers, and its importance."""
         return Summary(summary=digest.summarise(events), importance=digest.score_importance(events))
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
-        """The weightiest sentences of both. Two runs weigh more than the weightier of them."""
+        """The most important sentences of both. Two runs are more important than either."""
         higher, lower = sorted((earlier.importance, later.importance), reverse=True)
         text = digest.merge_summaries(earlier.summary, later.summary)
         return Summary(summary=text or later.summary, importance=higher + (1 - higher) * lower / 4)
 
     def topic(self, events: Sequence[PromptEvent]) -> Topic:
-        """A phrase of the run that its words speak of most."""
+        """The phrase of the run that its words support most."""
         return Topic(topic=digest.name_topic(events))
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
-        """Who and what is named, the most mentioned first, each once under its longest name."""
+        """Who and what is named, most mentioned first, each once under its longest name."""
         return Entities(entities=names.extract_entities(events))

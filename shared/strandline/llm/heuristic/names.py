@@ -1,8 +1,9 @@
-"""Who and what a run of events names, told by how names are written: capitals, codes, paths, lists.
+"""Finds the entities of a run by how names are written: capitals, codes, paths, lists.
 
-A capital inside a sentence is a name. One that opens a sentence is a name only if something else
-says so: the same capital where none is due, a list of capitals, a genitive, an address, a verb that
-people do. Where every noun has a capital, as in German, only names of several words count.
+A capital inside a sentence marks a name. A capital at the beginning of a sentence marks a name only
+with further evidence: the same word with a capital elsewhere, a list of capitals, a genitive, an
+address, a verb of people's actions. If every noun has a capital, as in German, only names of
+several words count.
 """
 
 import re
@@ -19,15 +20,15 @@ from strandline.llm.heuristic.words import is_ordinary, word_list
 from strandline.llm.types import Entity, EntityKind, PromptEvent
 
 _MAX_ENTITIES = 40
-"""Entities given of a run."""
+"""Most entities of a run."""
 _MAX_CAPITAL_SHARE = 0.3
-"""Share of words inside sentences with a capital from which capitals say nothing."""
+"""From this share of words with a capital inside sentences, capitals mean nothing."""
 _MIN_CAPITALS = 8
-"""Of so few nothing is concluded."""
+"""So few capitals allow no conclusion."""
 
 
 def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
-    """Entities of a run, the most mentioned first, each once under its longest name."""
+    """Entities of a run, most mentioned first, each once under its longest name."""
     sentence_lines = split_lines(events)
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     counts: Counter[str] = Counter()
@@ -38,7 +39,9 @@ def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
             kinds[name] = kind
     for name_part, whole_name in find_aliases(kinds).items():
         count, kind = counts.pop(name_part), kinds[name_part]
-        if whole_name is not None:  # of several it is one of them, and nobody else
+        if (
+            whole_name is not None
+        ):  # None: it stands for one of several, and is no entity of its own
             counts[whole_name] += count
             kinds[whole_name] = kind if kinds[whole_name] == "other" else kinds[whole_name]
     return [
@@ -99,20 +102,20 @@ def _find_capital_names(
 
 
 def _is_shouted(name: str, lower_words: set[str], line: Line) -> bool:
-    """A word of every day in capitals, of which short ones may be an abbreviation, unless they are
-    of somebody who has no other use for capitals."""
+    """Whether it is an ordinary word in capitals. A short one may be an abbreviation, unless its
+    writer uses no capitals otherwise."""
     word = name.lower()
     is_long = len(name) > 3 or line.is_lower_case
     return name.isupper() and (word in lower_words or (is_long and is_ordinary(name)))
 
 
 def _is_plural(word: str) -> bool:
-    """Ordinary things, more than one: Reminders went out; Sixty-six came."""
+    """Whether it is an ordinary plural: Reminders went out; Sixty-six came."""
     return (word.endswith("s") or "-" in word) and is_ordinary(word)
 
 
 def _is_unknown(name: str, lower_words: set[str]) -> bool:
-    """No word of every day, nor made like one: its capital is its own."""
+    """Whether it is neither an ordinary word nor derived from one: the capital marks a name."""
     word = name.lower()
     return not (word in lower_words or is_ordinary(word) or is_derived(word))
 
@@ -120,7 +123,7 @@ def _is_unknown(name: str, lower_words: set[str]) -> bool:
 def _has_sentence_capital(
     words: Sequence[str], lower_words: set[str], known_words: set[str]
 ) -> bool:
-    """The first capital is the sentence's, not the name's: Invoice Halberg."""
+    """Whether the first capital belongs to the sentence, not to the name: Invoice Halberg."""
     first, second = words[0].lower(), words[1].lower()
     if first in known_words or any(
         first in word_list(heads) for heads in ("titles", "places", "companies", "ventures")

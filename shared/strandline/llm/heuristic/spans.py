@@ -1,5 +1,5 @@
-"""Runs of words with capitals in a sentence, and what around them belongs to them or says that
-they are names."""
+"""Finds runs of words with capitals in a sentence, with the neighbours that belong to them and
+those that show that they are names."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,17 +19,17 @@ from strandline.llm.heuristic.words import (
 from strandline.llm.types import EntityKind
 
 _SAINTS = frozenset({"st", "saint"})
-"""A genitive goes on to what is called after them: St Olaf's Church."""
+"""After these words a name continues after its genitive: St Olaf's Church."""
 _MODEL = re.compile(r"[A-Z]{1,3}\d{1,4}|\d[xX]\d")
-"""Of a make: Velmo R5, Halden TX300, Velmo 4x4."""
+"""A model after a make: Velmo R5, Halden TX300, Velmo 4x4."""
 _NUMBER_WITH_LETTER = re.compile(r"[1-9]\d{0,3}[a-eA-Z]")
-"""A model's number with a letter, not of a unit: Petrel 7a, Halden 30S."""
+"""A model number with a letter that is no unit: Petrel 7a, Halden 30S."""
 _DECIMAL_NUMBER = re.compile(r"\d+\.\d+")
 _HOUSE_NUMBER = re.compile(r"[1-9]\d{0,2}[a-eA-E]?")
 _AFTER_NAME_NUMBER = frozenset({"a", "an", "and", "this", "these", "to"})
-"""Behind a figure they say that it counts nothing."""
+"""After a number, these words show that it counts nothing."""
 _SCREEN_VERBS = frozenset({"click", "clicked", "hit", "press", "select", "tap", "under"})
-"""Before a word that is on a screen: under Settings."""
+"""These words precede a label on a screen: under Settings."""
 _NO_NAME_LISTS = ("stop", "openers", "calendar", "units")
 
 
@@ -38,14 +38,14 @@ class Span(NamedTuple):
 
     words: tuple[str, ...]
     opens_sentence: bool
-    """It opens a sentence, a quotation or what follows a colon: the capital may be due there."""
+    """It opens a sentence, a quotation or the text after a colon, so any word has a capital."""
     is_marked: bool
-    """What follows says that it is a name."""
+    """The words after it show that it is a name."""
     kind: EntityKind
 
 
 def find_spans(words: Sequence[str]) -> Iterator[Span]:
-    """A sentence's runs of names' words, and what stands around them."""
+    """The spans of a sentence."""
     start = 0
     while start < len(words):
         if words[start][0].islower():
@@ -66,7 +66,7 @@ def find_spans(words: Sequence[str]) -> Iterator[Span]:
 
 
 def _is_common(words: Sequence[str], start: int, end: int) -> bool:
-    """An ordinary word by itself on a screen, or an institution without its name: the Trust."""
+    """Whether it is an ordinary word on a screen, or an institution without its name: the Trust."""
     if end - start > 1 or not start or not is_ordinary(words[start]):
         return False
     previous, word = words[start - 1].lower(), words[start].lower()
@@ -74,7 +74,8 @@ def _is_common(words: Sequence[str], start: int, end: int) -> bool:
 
 
 def _opens_street(words: Sequence[str], index: int) -> bool:
-    """A house's number before its street: 4 Cooper Cottages. Behind a name it is that one's."""
+    """Whether it is a house number before a street: 4 Cooper Cottages. A number right after a name
+    belongs to that name."""
     if not _HOUSE_NUMBER.fullmatch(words[index]) or (index and words[index - 1][0].isupper()):
         return False
     end = index + 1
@@ -84,7 +85,7 @@ def _opens_street(words: Sequence[str], index: int) -> bool:
 
 
 def _is_unfinished_title(words: Sequence[str], index: int) -> bool:
-    """The first word of a title that goes on with one that has no other use for its capital:
+    """Whether it is the first word of a title whose next word would otherwise have no capital:
     While They Sleep."""
     if index + 2 >= len(words) or not words[index].istitle():
         return False
@@ -103,8 +104,8 @@ def _is_unfinished_title(words: Sequence[str], index: int) -> bool:
 
 
 def _end_of_title(words: Sequence[str], start: int) -> int:
-    """Behind a run of capitals inside a sentence that opens with words that are no names by
-    themselves: Up With The Larks, the What's On; `start` where there is none."""
+    """The end of a title inside a sentence that begins with words which are no names by themselves:
+    Up With The Larks, the What's On; `start` if there is none."""
     if start == 0 or not words[start - 1].islower():
         return start
     end = start
@@ -115,7 +116,7 @@ def _end_of_title(words: Sequence[str], start: int) -> int:
 
 
 def _is_title_word(word: str) -> bool:
-    """Not of a date or a feast: the New Year."""
+    """Whether a word can be part of a title. Words of dates and feasts cannot: the New Year."""
     return (
         word[0].isupper()
         and word[1:].islower()
@@ -124,15 +125,15 @@ def _is_title_word(word: str) -> bool:
 
 
 def _continues_after_genitive(words: Sequence[str], start: int, index: int) -> bool:
-    """Behind a genitive, what is called after somebody: St Olaf's Church, Fenna's Bakery. A capital
-    that is no word of every day is another name: Fenna's Calorix."""
+    """Whether a name continues after a genitive: St Olaf's Church, Fenna's Bakery. A capital on a
+    word that is not ordinary is another name: Fenna's Calorix."""
     if normalize_word(words[start]).rstrip(".") in _SAINTS:
         return True
     return index < len(words) and words[index].istitle() and is_ordinary(words[index])
 
 
 def _is_last_word(words: Sequence[str], start: int, index: int) -> bool:
-    """A noun that is no name by itself and has a capital as the end of one: Perigee Night."""
+    """Whether a noun that is no name by itself ends one, with a capital: Perigee Night."""
     last = words[index]
     if index > start and last in word_list("forms"):
         return not words[index - 1].isupper()  # Velmo AS; not VELMO AS EVER
@@ -142,14 +143,17 @@ def _is_last_word(words: Sequence[str], start: int, index: int) -> bool:
 
 
 def _is_link(words: Sequence[str], index: int) -> bool:
-    """What joins two parts of a name: & and von; of, behind an ordinary word, as in Isle of Torrin;
-    and the mark of many owners, as in Drivers' Union; a day, as in Hollis Wednesday Choir."""
+    """Whether the word joins two parts of a name: & and von; "of" after an ordinary word, as in
+    Isle of Torrin; a plural genitive's apostrophe, as in Drivers' Union; a day, as in Hollis
+    Wednesday Choir."""
     if index + 1 >= len(words) or not is_name_like(words[index + 1]):
         return False
     link, before, after = words[index], words[index - 1], words[index + 1]
     if link == "of":
         return is_ordinary(before) and not _is_firm(words, index + 1)
-    if link == "and":  # of people both would be no words; of two words on each side, two are named
+    if (
+        link == "and"
+    ):  # people's names are not ordinary words; with two words on each side there are two names
         are_both_ordinary = index > 1 and is_ordinary(before) and is_ordinary(after)
         return are_both_ordinary and not (
             is_name_like(words[index - 2]) and _is_firm(words, index + 1, ())
@@ -161,7 +165,7 @@ def _is_link(words: Sequence[str], index: int) -> bool:
 
 
 def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companies",)) -> bool:
-    """A name of several words by itself, the last of which says so where lists are given."""
+    """Whether a name of several words begins here. With `lists`, its last word must be in one."""
     end = start
     while end < len(words) and is_name_like(words[end]):
         end += 1
@@ -172,8 +176,8 @@ def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companie
 
 
 def is_number_of(words: Sequence[str], start: int, index: int) -> bool:
-    """A model's, a version's or a house's number behind a name, as in Orion R5, Lantern 4.1.2, the
-    Orion 60, DIN 5008 or Mill Lane 9."""
+    """Whether the number of a model, version or house follows a name, as in Orion R5, Lantern
+    4.1.2, the Orion 60, DIN 5008 or Mill Lane 9."""
     if index == len(words):
         return False
     word, before = words[index], words[index - 1]
@@ -184,7 +188,7 @@ def is_number_of(words: Sequence[str], start: int, index: int) -> bool:
         return is_own_number and before.lower() not in word_list("numbered")
     after = normalize_word(words[index + 1]) if index + 1 < len(words) else "."
     counts_something = after[0].isalnum() and after not in word_list("behind")
-    if _DECIMAL_NUMBER.fullmatch(word):  # of a standard
+    if _DECIMAL_NUMBER.fullmatch(word):  # the number of a standard
         return is_acronym(before) and (not counts_something or after in word_list("does"))
     if not re.fullmatch(r"[1-9]\d{0,4}", word) or _continues_in_digits(words, index):
         return False
@@ -194,7 +198,7 @@ def is_number_of(words: Sequence[str], start: int, index: int) -> bool:
 
 
 def _is_lettered(words: Sequence[str], start: int, index: int) -> bool:
-    """A gate or a block, by its letter: Gate F. Before a dot it is an initial's."""
+    """Whether a letter names a gate or a block: Gate F. Before a dot the letter is an initial."""
     after = words[index + 1] if index + 1 < len(words) else ""
     is_kind = index == start + 1 and is_ordinary(words[start])
     stands_alone = not after or after[0].islower() or after in ",;:!?)"
@@ -202,8 +206,9 @@ def _is_lettered(words: Sequence[str], start: int, index: int) -> bool:
 
 
 def _is_named_by_number(words: Sequence[str], start: int, index: int, counted_word: str) -> bool:
-    """Other figures count something, are part of an amount, or are readings of what is named, one
-    after the other. Behind an article one thing is called so: the Orion 60 manual."""
+    """Whether a plain number belongs to the name. Other numbers count something, are part of an
+    amount, or are successive readings. After an article it names one thing: the Orion 60
+    manual."""
     has_article = start > 0 and normalize_word(words[start - 1]) in word_list("articles")
     before = words[index - 1]
     is_street = before.lower() in word_list("places") and index - start > 1
@@ -235,13 +240,13 @@ def _is_inside(words: Sequence[str], start: int, punctuation: str = "") -> bool:
 
 
 def _continues_in_digits(words: Sequence[str], index: int) -> bool:
-    """As 2,000 does, 11:30 and 3-4."""
+    """Whether the number continues, as in 2,000, 11:30 and 3-4."""
     return index + 2 < len(words) and words[index + 2][0].isdigit() and words[index + 1] in ",.:-–"  # noqa: RUF001
 
 
 def _is_prefix(words: Sequence[str], index: int) -> bool:
-    """A word that is no name by itself, and part of the one behind it: a title, or any whose
-    capital is not due, as in The Silver Ebb and Two Herons."""
+    """Whether a word that is no name by itself is part of the name after it: a title, or any word
+    with a capital inside a sentence, as in The Silver Ebb and Two Herons."""
     if index == len(words) - 1 or not is_name_like(words[index + 1]):
         return False
     word = words[index]
@@ -275,8 +280,8 @@ def _make_span(words: Sequence[str], start: int, end: int) -> Span:
 
 
 def _is_sentence_start(words: Sequence[str], start: int, end: int) -> bool:
-    """A sentence or what is quoted opens here. Behind a colon one may, and several capitals are a
-    name; what is alone between brackets is one: one cat (Velmo)."""
+    """Whether a sentence or quotation begins here. After a colon one may, but several capitals are
+    a name; a word alone between brackets is a name: one cat (Velmo)."""
     if not start:
         return True
     before = words[start - 1]
@@ -298,7 +303,7 @@ def _classify(name: Sequence[str], before: str, is_person: bool) -> EntityKind:
 
 
 def is_name_like(word: str) -> bool:
-    """A word with a capital that is no ordinary word, date or code."""
+    """Whether a word has a capital and is no ordinary word, date or code."""
     if not word[:1].isupper():
         return False
     name, plain_word, bare_word = GENITIVE.sub("", word), normalize_word(word), strip_genitive(word)

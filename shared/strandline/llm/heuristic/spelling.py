@@ -1,4 +1,4 @@
-"""Words that no list has and that are ordinary all the same: derived from listed ones, misspelt."""
+"""Recognises ordinary words that no list has: derived from listed ones, or misspelt."""
 
 import re
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ _PREFIX = re.compile(
 )
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MIN_ROOT_LETTERS = 4
-"""Letters that an ending needs before it: Aldous has three."""
+"""Fewest letters before an ending: Aldous has only three."""
 _MAX_BAND_BY_LENGTH = {4: 10, 5: 20}
-"""The band up to which a word of so many letters and one more is common enough to be meant; longer
-ones of any band are, shorter ones are all alike."""
+"""By length of the misspelt word: the highest band of a word with one letter more that may be
+meant. For longer words any band may be; shorter words are too similar to each other."""
 _VOWELS = "aeiou"
 _MAX_COMMON_BAND = 20
-"""The band up to which a word is common enough to be written in haste."""
+"""The highest band of words that count as common."""
 _RARE_BAND = 99
 _MAX_LETTERS = 64
-"""Letters that no listed word has, nor any that is a slip away from one."""
+"""No listed word, and no misspelling of one, has more letters."""
 
 
 def is_derived(word: str) -> bool:
-    """Made like words of every day from a listed one's beginning: rebooking, tweetable; and what is
-    no word at all: aaaah."""
+    """Whether a word is built from the beginning of a listed one, as rebooking and tweetable are,
+    or is no word at all: aaaah."""
     word = word.lower()
     if re.search(r"(.)\1\1", word):
         return True
@@ -43,8 +43,8 @@ def is_derived(word: str) -> bool:
 
 
 def is_misspelt(word: str) -> bool:
-    """A small word that a common one becomes by a letter left out, said twice or cut off (goin), or
-    by two that changed places."""
+    """Whether a lower-case word is a common one with a letter omitted, doubled or cut off (goin),
+    or with two letters swapped."""
     if not min(_MAX_BAND_BY_LENGTH) <= len(word) <= _MAX_LETTERS:
         return False
     if not (word.isascii() and word.isalpha() and word.islower()):
@@ -60,7 +60,7 @@ def _is_common(word: str) -> bool:
 
 
 def _undo_doubling(word: str) -> Iterator[str]:
-    """Words of which a letter is not doubled, or is, and whose ending lacks its last."""
+    """The words without a doubled letter, with one, or with the missing g of -ing."""
     for index in range(1, len(word)):
         if word[index] == word[index - 1]:
             yield word[:index] + word[index + 1 :]
@@ -71,8 +71,8 @@ def _undo_doubling(word: str) -> Iterator[str]:
 
 
 def _undo_slip(word: str) -> Iterator[str]:
-    """Words without the slip. The last letter is seldom forgotten, and is what names lack: Meridia.
-    Of four letters only a vowel is: Hans is no hand."""
+    """The words without the slip. A last letter is seldom forgotten, and names often look as if one
+    were: Meridia. In words of four letters only a vowel is restored: Hans is not "hand"."""
     for index in range(len(word) - 1):
         yield word[:index] + word[index + 1] + word[index] + word[index + 2 :]
     for index in range(1, len(word)):

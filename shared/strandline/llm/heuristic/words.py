@@ -1,5 +1,4 @@
-"""Words as the twin sees them: tokens, stems, sentences, how common they are, and lists of what
-some words are for."""
+"""Words for the heuristic model: tokens, stems, sentences, frequency bands and word lists."""
 
 import functools
 import re
@@ -9,35 +8,37 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
-WORD = re.compile(r"[^\W_](?:[^\W_]|[-'’./_](?=[^\W_]))*")  # noqa: RUF001 -- the mark that is typed
+WORD = re.compile(r"[^\W_](?:[^\W_]|[-'’./_](?=[^\W_]))*")  # noqa: RUF001 -- the apostrophe that people type
 GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
-_SENTENCE = re.compile(  # the dot of a title ends none
+_SENTENCE = re.compile(  # the dot after a title ends no sentence
     r"(?<=[.!?…])(?<!\b[Dd]r\.)(?<!\b[Mm]r\.)(?<!\b[Mm]rs\.)(?<!\b[Mm]s\.)(?<!\b[Pp]rof\.)"
     r"(?<!\b[Ss]t\.)(?<!\s[A-Z]\.)"
     r"[\"'”’)\]]*\s+|(?<=[。！？])|\n+"  # noqa: RUF001
 )
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-"""Letters of scripts that put no space between words."""
+"""Letters of scripts without spaces between words."""
 
 _ENDING = re.compile(
     r"(?:s|d|ing|er|est|ly|ful|less|ness|ment|ion|[ai]ble|ity|ive|is[mt]|ous|[ae]nce|age|ship)$"
 )
-"""Of another form of a word. What has another ending, and the same stem, may be a name: Dominic."""
+"""Endings of other forms of a word. A word with another ending and the same stem may be a name,
+such as Dominic."""
 
 _CHANGED_LETTERS = {"i": "y", "e": "i", "l": "i", "y": "i"}
-"""A stem's last letter, and what it was in some of its words: apply, closing, ability, skies."""
+"""The last letter of a stem, and the letter that some of its words have there: apply, closing,
+ability, skies."""
 _LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
-"""Letters that words have behind a stem of so many; behind longer ones, ten."""
+"""By length of the stem: most letters after it. After longer stems, ten."""
 
 _MIN_STEM_LETTERS = 4
-"""Letters of a word whose other forms are told by their stem alone."""
+"""From so many letters on, the stem alone shows that words are forms of one another."""
 
 _MAX_LISTED_LETTERS = 64
-"""Letters that no listed word has: longer ones are not remembered, which would take megabytes."""
+"""No listed word has more letters. Longer words are not cached, which would take megabytes."""
 
 
 class _Stemmer(Protocol):
-    """The one method used of snowballstemmer's, which have no types."""
+    """The one method of snowballstemmer that is used; the package has no types."""
 
     def stemWord(self, word: str) -> str: ...
 
@@ -53,13 +54,13 @@ def normalize_word(word: str) -> str:
 
 
 def strip_genitive(word: str) -> str:
-    """A word in lower case and without its genitive."""
+    """A word in lower case, without a genitive."""
     return normalize_word(word).removesuffix("'s")
 
 
 def iter_stems(text: str) -> Iterator[str]:
-    """Stems of the words that carry a topic, in order. Where words are written without spaces, as
-    in Chinese, each pair of letters counts as one."""
+    """Stems of the words that carry a topic, in order. In scripts without spaces, such as Chinese,
+    each pair of letters counts as a word."""
     stop_words = word_list("stop")
     for token in map(strip_genitive, WORD.findall(text)):
         if _UNSPACED.search(token):
@@ -78,7 +79,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """An English word without its endings; words with other letters as they are."""
+    """An English word without its endings; a word with other letters is returned unchanged."""
     if not word.isascii():
         return word
     return _stem_cached(word) if len(word) <= _MAX_LISTED_LETTERS else _get_stemmer().stemWord(word)
@@ -93,10 +94,10 @@ _thread_local = threading.local()
 
 
 def _get_stemmer() -> _Stemmer:
-    """This thread's: a stemmer keeps the word that it is at in itself."""
+    """This thread's stemmer: a stemmer keeps its current word as state."""
     stemmer = cast("_Stemmer | None", getattr(_thread_local, "english", None))
     if stemmer is None:
-        import snowballstemmer  # 30 languages at once: not before a text is there
+        import snowballstemmer  # loads 30 languages: only when a text is there
 
         stemmer = cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
         _thread_local.english = stemmer
@@ -104,7 +105,7 @@ def _get_stemmer() -> _Stemmer:
 
 
 def is_ordinary(word: str) -> bool:
-    """Whether it is a word of everyday English, in any of its forms, and so no name."""
+    """Whether it is a word of everyday English in any form, and so no name."""
     word = strip_genitive(word)
     return _is_ordinary_form(word) or all(_is_ordinary_form(part) for part in word.split("-"))
 
@@ -116,13 +117,13 @@ def _is_ordinary_form(word: str) -> bool:
         return False
     root = stem(word)
     same_stem = _words_with_stem(root) if len(root) <= _MAX_LISTED_LETTERS else ()
-    # Of so few letters any may be the stem of a name: Agnes.
+    # So few letters may be the stem of a name: Agnes.
     return any(len(other) >= _MIN_STEM_LETTERS or word == other + "s" for other in same_stem)
 
 
 def frequency_band(word: str) -> int | None:
-    """How common a word of English is: the lowest band (10, 20, 35 or 40) of any listed word with
-    the same stem; None where there is none."""
+    """How common an English word is: the lowest band (10, 20, 35 or 40) of the listed words with
+    the same stem; None if there is none."""
     root = stem(strip_genitive(word))
     if len(root) > _MAX_LISTED_LETTERS:
         return None
@@ -131,15 +132,16 @@ def frequency_band(word: str) -> int | None:
 
 
 def exact_frequency_band(word: str) -> int | None:
-    """The band of this very word, and of no other of its stem; the least common of lexicon.txt's
-    that words.txt has not, such as email; of days, which it has not either, the most common."""
+    """The band of exactly this word, not of others with its stem. Words of lexicon.txt that
+    words.txt lacks, such as email, have the least common band; days, which it lacks too, the most
+    common."""
     if word in word_list("calendar"):
         return 10
     return _band_by_word().get(word) or (40 if word in _everyday_words() else None)
 
 
 def is_word_beginning(prefix: str) -> bool:
-    """Whether any listed word begins so."""
+    """Whether any listed word has this prefix."""
     words = _sorted_words()
     index = bisect_left(words, prefix)
     return index < len(words) and words[index].startswith(prefix)
@@ -147,9 +149,9 @@ def is_word_beginning(prefix: str) -> bool:
 
 @functools.lru_cache(maxsize=50_000)
 def _words_with_stem(root: str) -> tuple[str, ...]:
-    """Listed words whose stem it is. To stem all of them takes a second and more: only those are
-    that begin as it does, or as it did before a last letter was turned (flies, fli; hoping, hope).
-    """
+    """Listed words with this stem. Stemming all words would take over a second, so only those are
+    stemmed that begin with the stem, or with the stem before its last letter changed (flies, fli;
+    hoping, hope)."""
     prefixes = (root, *(root[:-1] + letter for letter in _CHANGED_LETTERS.get(root[-1:], "")))
     return tuple(
         word for prefix in prefixes for word in _words_with_prefix(prefix) if stem(word) == root
@@ -157,7 +159,7 @@ def _words_with_stem(root: str) -> tuple[str, ...]:
 
 
 def _words_with_prefix(prefix: str) -> Iterator[str]:
-    """Listed words that begin so, but for those too long to be of the same stem."""
+    """Listed words with this prefix, except those too long to have the same stem."""
     words = _sorted_words()
     for index in range(bisect_left(words, prefix), len(words)):
         word = words[index]
@@ -171,13 +173,13 @@ def _words_with_prefix(prefix: str) -> Iterator[str]:
 def _sorted_words() -> Sequence[str]:
     bands = (
         _band_by_word()
-    )  # whose words are in four runs already: sorted anew it takes twice as long
+    )  # its words are four sorted runs: sorting the whole set takes twice as long
     return sorted([*bands, *sorted(_everyday_words() - bands.keys())])
 
 
 @functools.cache
 def _band_by_word() -> dict[str, int]:
-    """Words of words.txt, each with its band."""
+    """The words of words.txt, each with its band."""
     band_by_word: dict[str, int] = {}
     for number, words in _read_lists("words.txt").items():
         band_by_word |= dict.fromkeys(words, int(number))
@@ -191,7 +193,7 @@ def _everyday_words() -> frozenset[str]:
 
 
 def word_list(name: str) -> frozenset[str]:
-    """A list of lexicon.txt by its name, such as `stop`. Raises KeyError for another."""
+    """A list of lexicon.txt by its name, such as `stop`. Raises KeyError for an unknown name."""
     return _word_lists()[name]
 
 
@@ -201,7 +203,7 @@ def _word_lists() -> dict[str, frozenset[str]]:
 
 
 def _read_lists(file: str) -> dict[str, list[str]]:
-    """A file's lists: each begins with its name and a colon, further lines of it are indented."""
+    """The lists of a file: each begins with its name and a colon; further lines are indented."""
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     lists: dict[str, list[str]] = {}
     name = ""

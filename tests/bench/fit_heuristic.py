@@ -1,12 +1,13 @@
-"""Fit the twin's weights: `make twin` prints how weights that were fitted to all conversations but
-one do on that one, and writes those that were fitted to all into weights.json beside cohesion.py.
+"""Fit the heuristic model's weights: `make fit-heuristic`. It prints how weights fitted to all
+conversations but one do on that one, and writes weights fitted to all of them into weights.json
+beside cohesion.py.
 
-A logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user message
-of each topic as people marked it, each conversation of equal weight; the bias is then moved by
-`SHIFT`: a boundary found too often costs less than one missed. Both are by what they gave on
-held-out conversations, where half and twice as much gave the same within 0.02. Every message is
-fitted once more, at the weight `CUT_SHORT`, with less after it than the fold waits for: a session
-may end there, and a tenant may wait for less.
+The fit is a logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user
+message, against the topics that people marked. Each conversation has the same weight. The bias is
+then moved by `SHIFT`, because a boundary found too often costs less than one missed. `RIDGE` and
+`SHIFT` were chosen on held-out conversations; half and twice as much gave the same within 0.02.
+Every message is fitted once more, at the weight `CUT_SHORT`, with fewer events after it than the
+fold waits for: a session may end there, and a tenant may wait for fewer.
 """
 
 import json
