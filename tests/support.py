@@ -179,7 +179,7 @@ class Gateway:
 
         if not step("plan", tenant=tenant)["shards"]:
             return {}
-        for shard in handler.resources.blobs.shards(run_id):
+        for shard in handler.resources.blobs.read_shards(run_id):
             with contextlib.suppress(ShardFailed):
                 step("shard", **shard)
         return step("finish")

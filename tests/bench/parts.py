@@ -32,12 +32,12 @@ COUNTED = {
     "pg_stat_statements.track": "all",
 }
 PARTS: tuple[tuple[Any, str, str], ...] = (
-    (Request, "admit", "who asks"),
-    (app, "parse", "the body's JSON"),
-    (append, "validated", "the body's shape"),
-    (event_builder, "draft", "canonical form"),
-    (event_builder, "finish", "CID, fingerprint"),
-    (log_store, "append", "the database call"),
+    (Request, "authorize", "who asks"),
+    (app, "parse_json", "the body's JSON"),
+    (append, "validate", "the body's shape"),
+    (event_builder, "build_draft", "canonical form"),
+    (event_builder, "build_event", "CID, fingerprint"),
+    (log_store, "append_events", "the database call"),
     (log_routes_write, "append", "the service function, with those between"),
     (logger, "info", "the log line"),
 )

@@ -38,14 +38,14 @@ ROUNDS = 300
 """Interleavings of two citations, a sweep, the end of an upload's time and a careless store."""
 REFUSALS = {"upload_missing", "upload_mismatch", "blob_not_found"}
 STEPS: list[tuple[object, str]] = [
-    (BlobStore, "uploaded"),
-    (BlobStore, "head_text"),
-    (BlobStore, "adopt"),
+    (BlobStore, "inspect_upload"),
+    (BlobStore, "read_text_prefix"),
+    (BlobStore, "store_upload"),
     (BlobStore, "remove_uploads"),
-    (store_uploads, "known"),
-    (store_uploads, "due"),
-    (store_uploads, "forget"),
-    (log_store, "append"),
+    (store_uploads, "look_up_payloads"),
+    (store_uploads, "list_expired"),
+    (store_uploads, "delete_uploads"),
+    (log_store, "append_events"),
 ]
 """Everything that is done outside of the process, one by one."""
 
@@ -204,7 +204,10 @@ def delete_all(aws: LocalAws) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("name", ["known", "uploaded", "head_text", "adopt", "append"])
+@pytest.mark.parametrize(
+    "name",
+    ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
+)
 def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
@@ -232,7 +235,10 @@ def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("name", ["known", "uploaded", "head_text", "adopt", "append"])
+@pytest.mark.parametrize(
+    "name",
+    ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
+)
 def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
@@ -248,7 +254,7 @@ def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
     assert (world.left(), world.wrong()) == ((0, 0), [])
     orphaned = f"{TENANT}/{begun['cid']}" in objects(world.aws)
     stored = world.base.rows("select count(*) from events") == [(1,)]
-    copied = (name, when) in {("adopt", "after"), ("append", "before")}
+    copied = (name, when) in {("store_upload", "after"), ("append_events", "before")}
     assert orphaned == (copied or stored), "the one kind of orphan: copied, never committed"
 
 

@@ -108,7 +108,7 @@ def test_its_server_is_beside_it() -> None:
 def test_it_is_the_same_at_every_start(repository: Path) -> None:
     code = (
         "import functions.admin.handler as h; from types import SimpleNamespace as S;"
-        "print(h.ROUTES['GET /openapi.json'].serve(S())['body'])"
+        "print(h.ROUTES['GET /openapi.json'].handler(S())['body'])"
     )
     every_way = {
         "DATABASE_URL": "x",

@@ -116,7 +116,12 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: Worker) -> Non
 
 @pytest.mark.parametrize(
     ("module", "rule"),
-    [(digest, "topic"), (digest, "summary"), (digest, "importance"), (names, "named")],
+    [
+        (digest, "name_topic"),
+        (digest, "summarise"),
+        (digest, "score_importance"),
+        (names, "extract_entities"),
+    ],
 )
 @pytest.mark.parametrize("error", [ValueError, RecursionError, AssertionError, IndexError])
 def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_replaces(
@@ -156,7 +161,7 @@ def test_a_message_that_cannot_be_judged_goes_on(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        break_on_poison(broken, cohesion, "goes_on", ValueError)
+        break_on_poison(broken, cohesion, "continues_topic", ValueError)
         scope.say("the mooring", "aye", "the berth", "aye", POISON, POISON, "aye", "aye")
         process_due(worker)
     assert scope.folded() == (8, 8)
