@@ -480,7 +480,7 @@ def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: st
     vars(request)["_principal"] = Principal("ops", None, frozenset({"operator"}))
     for viewer, access in (
         (0, request.connect_operator("acme")),
-        (1, service.database.access(Caller.background("acme"))),
+        (1, service.database.connect_as(Caller.background("acme"))),
     ):
         with access.transaction():
             assert access.execute("select from events", {}) == viewer

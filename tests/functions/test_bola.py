@@ -306,7 +306,7 @@ def test_a_route_that_forgets_the_view_is_found(
         return json_response(log_read.get_event(access, request.path_id("event_id")))
 
     name = "GET /api/v1/events/{event_id}"
-    monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], serve=careless))
+    monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], handler=careless))
     with pytest.raises(AssertionError, match="another user at GET /api/v1/events"):
         try_everywhere(world, {name: operations()[name]})
 

@@ -127,7 +127,7 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
     and keeps its tenant for as long as it takes."""
     assert plan(tools) == 2
     assert plan(tools, NOW + timedelta(minutes=4)) == 0
-    access = tools.database.access(Caller.background("acme"))
+    access = tools.database.connect_as(Caller.background("acme"))
     ((run,),) = scratch_db.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
         held = jobs_store.lease_shard(access, "archiver", run, 0, NOW)

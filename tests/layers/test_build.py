@@ -188,7 +188,7 @@ def test_what_comes_without_its_licence_is_given_it_or_refused(
     assert "Apache License" in (folder / "LICENSE").read_text()
     (folder / "LICENSE").unlink()
     (folder / "METADATA").write_text("Name: planted\nLicense-Expression: MIT\n\n")
-    with pytest.raises(SystemExit, match="without its licence"):
+    with pytest.raises(SystemExit, match="without the text of its licence"):
         contents.add_licences(tmp_path, repository / "LICENSE")
 
 

@@ -196,7 +196,7 @@ def disorderly(
         one()
     place.time_passes()
     service = place.handler.resources
-    process_due(make_worker(service.database, service.blobs, service.embedder, service.reasoner))
+    process_due(make_worker(service.database, service.blobs, service.embedder, service.llm))
     return replace_ids(place.base, dump_state(place.base)), deaths
 
 

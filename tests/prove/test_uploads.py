@@ -412,7 +412,7 @@ def test_a_citation_without_verification_would_be_found_out(
         class Believed:
             remove_uploads = store.remove_uploads
 
-            def uploaded(
+            def inspect_upload(
                 self, tenant: str, upload_id: Any, deadline: float
             ) -> UploadedObject | None:
                 there = store.inspect_upload(tenant, upload_id, deadline)
@@ -438,7 +438,7 @@ def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
 
     def careless(self: Any, tenant: str, upload_id: Any, cid: str, etag: str) -> bool:
         del etag
-        there = self.uploaded(tenant, upload_id, time.monotonic() + 10)
+        there = self.inspect_upload(tenant, upload_id, time.monotonic() + 10)
         return there is not None and real(self, tenant, upload_id, cid, there.etag)
 
     real: Callable[..., bool] = BlobStore.store_upload
@@ -455,7 +455,7 @@ def test_a_sweep_that_forgets_first_would_be_found_out(
 
     def row_first(access: Any, blobs: BlobStore, due: Any) -> int:
         store_uploads.delete_uploads(access, due)
-        return len(blobs.remove_uploads(access.asker.tenant, due))
+        return len(blobs.remove_uploads(access.caller.tenant, due))
 
     monkeypatch.setattr(log_uploads, "_remove_uploads", row_first)
     data = b"never cited"

@@ -525,8 +525,8 @@ def test_a_lease_that_counts_nothing_is_noticed(
 ) -> None:
     real = llm_store.lease_calls
 
-    def lavish(*given: Any, most: int, **how: Any) -> llm_store.CallLease:
-        return replace(real(*given, max_calls=most, **how), granted=most)
+    def lavish(*given: Any, max_calls: int, **how: Any) -> llm_store.CallLease:
+        return replace(real(*given, max_calls=max_calls, **how), granted=max_calls)
 
     monkeypatch.setattr(llm_store, "lease_calls", lavish)
     one = make(llm_calls_per_minute=5)

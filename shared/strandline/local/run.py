@@ -95,8 +95,8 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}`make demo` in another terminal stores a whole conversation. Ctrl-C stops
-everything.
+{certificate_example}`make demo` in another terminal stores a whole conversation.
+Ctrl-C stops everything.
 """
 
 

@@ -99,6 +99,11 @@ def _log_loss(message: str) -> None:
     logger.critical("%s", message)
 
 
+def _path_names(tls_files: tls.TlsFiles | None) -> dict[str, str] | None:
+    """The paths of the certificates, for commands of other processes."""
+    return {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
+
+
 @contextmanager
 def run_local_service(
     directory: Path,
@@ -150,13 +155,8 @@ def run_local_service(
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
         address = f"{scheme}://{HOST}:{listener.getsockname()[1]}"
-        # For commands of other processes, which send run requests.
-        client_environment = environment | aws.environment()
-        paths = {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
-        _write_private(
-            key_file(requested_directory),
-            {"url": address, "key": key.token, "environment": client_environment, "tls": paths},
-        )
+        client = {"url": address, "key": key.token, "environment": environment | aws.environment()}
+        _write_private(key_file(requested_directory), client | {"tls": _path_names(tls_files)})
         yield LocalService(address, key.token, directory, postgres, warnings, tls_files, key.notice)
 
 

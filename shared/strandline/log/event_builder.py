@@ -240,10 +240,7 @@ def build_event(
         key_channel=draft.key and draft.key[0],
         source_event_key=draft.key and draft.key[1],
         fingerprint=draft.key and draft.compute_fingerprint(),
-        edges=[
-            {"event_id": event_id and str(event_id), "cid": cid, "weight": edge.weight}
-            for edge, (event_id, cid) in zip(request.edges, targets, strict=True)
-        ],
+        edges=_edge_rows(request, targets),
         label=display_name(draft.speaker) if draft.speaker else None,
         pieces=_index_pieces(draft.text)
         if draft.text is not None
@@ -258,6 +255,16 @@ def build_event(
     event.cid = block_cid(encode_block(event, edges))
     event.bytes = _stored_bytes(event)
     return event
+
+
+def _edge_rows(
+    request: AppendRequest, targets: Sequence[tuple[UUID | None, str | None]]
+) -> list[dict[str, object]]:
+    """The edges as the database takes them."""
+    return [
+        {"event_id": event_id and str(event_id), "cid": cid, "weight": edge.weight}
+        for edge, (event_id, cid) in zip(request.edges, targets, strict=True)
+    ]
 
 
 def _stored_bytes(event: NewEvent) -> int:

@@ -45,7 +45,7 @@ def begin_session(
         existing_session = store.lock_and_find(access, name, scope_id)
         if existing_session is None:
             metadata = json.dumps(request.metadata or {})
-            session = store.create_session(access, name, scope_id, members, metadata)
+            session = store.insert_session(access, name, scope_id, members, metadata)
             return _to_session_out(session), False
     if existing_session.scope_id != scope_id:
         raise Invalid(

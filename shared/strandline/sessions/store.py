@@ -93,7 +93,7 @@ def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session 
     return rows[0] if rows else None
 
 
-def create_session(
+def insert_session(
     access: TenantDb,
     session_id: str,
     scope_id: UUID,

@@ -57,7 +57,7 @@ def told(error: BaseException) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        "import strandline.models.choice",
+        "import strandline.embeddings.choice, strandline.llm.choice",
         "import strandline.embeddings.minilm as l; l.LocalEmbedder()",
     ],
 )

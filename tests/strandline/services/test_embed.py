@@ -325,10 +325,10 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
     settle = store_work.release_leases
 
-    def late(access: Any, scope_ids: Sequence[UUID], space: str, *, moved: bool) -> int:
+    def late(access: Any, scope_ids: Sequence[UUID], space: str, *, made_progress: bool) -> int:
         if missing(scratch_db) == 0 and scratch_db.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
-        return settle(access, scope_ids, space, made_progress=moved)
+        return settle(access, scope_ids, space, made_progress=made_progress)
 
     monkeypatch.setattr(store_work, "release_leases", late)
     assert process_scopes(worker, "acme", [scope]) == 0
@@ -344,7 +344,7 @@ def test_one_tenants_trouble_stops_no_other(
     name = store_work.enqueue_unfinished
 
     def trouble(access: Any, space: str) -> int:
-        if access.asker.tenant == "acme":
+        if access.caller.tenant == "acme":
             raise Unavailable
         return name(access, space)
 

@@ -77,9 +77,9 @@ def test_a_new_space_is_filled_by_the_sweep(
     assert scratch_db.rows(
         "select totals ->> 'chains_embedded' from jobs order by created_at desc"
     )[0] == ("2",)
-    seen = len(other.seen)
+    seen = len(other.embedded_texts)
     gateway.sweep()
-    assert len(other.seen) == seen, "once is enough"
+    assert len(other.embedded_texts) == seen, "once is enough"
 
 
 def test_a_look_that_ended_early_is_still_due(

@@ -187,11 +187,8 @@ def compute_cues(
 ) -> Cues:
     """The cues of `continues_topic`; `before` has at least one event."""
     last, text = before[-1], message.text
-    recent_stems, message_stems, later_stems = (
-        _stems_of_events(before[-_RECENT_EVENTS:]),
-        _stems_of_events([message]),
-        _stems_of_events(after),
-    )
+    recent_stems = _stems_of_events(before[-_RECENT_EVENTS:])
+    message_stems, later_stems = _stems_of_events([message]), _stems_of_events(after)
     topic_stems = _stems_of_events(before, message_stems | later_stems)
     later_rarity = _MIN_LATER_RARITY + _rarity(later_stems)
     first_words = _first_words(text)
