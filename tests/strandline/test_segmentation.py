@@ -254,7 +254,7 @@ def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
 
 
 def test_nothing_that_is_not_judged_is_closed() -> None:
-    with pytest.raises(AssertionError, match="lost"):
+    with pytest.raises(AssertionError, match="would lose"):
         close_lane(Lane().with_turn(turn(1)), "idle")
 
 
