@@ -8,7 +8,7 @@ from typing import Any
 from moto.s3.models import s3_backends
 
 from strandline.aws.run_requests import MIN_SPACING
-from strandline.chains import store_garbage
+from strandline.chains import store_archiving
 from strandline.db.database import Database
 from strandline.jobs import store_due
 from strandline.jobs.table import GARBAGE_PERIOD
@@ -144,7 +144,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
             if n < 8:
                 scratch_db.rows(LATE, now)
             elif now in wished:
-                assert store_garbage.list_tenants(connection, now, hour) == ["acme"], (
+                assert store_archiving.list_tenants(connection, now, hour) == ["acme"], (
                     "come for nothing"
                 )
                 scratch_db.rows("update blob_passes set ended_at = %s", now)

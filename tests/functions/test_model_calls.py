@@ -47,7 +47,7 @@ def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int]
         task = TaskContext(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
         said = [PromptEvent(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
         fell = [service.llm.topic(task, said).fallback_reason for _ in range(times)]
-        service.llm.write_calls(service.database.connect_as(Caller.background(tenant)))
+        service.llm.store_call_records(service.database.connect_as(Caller.background(tenant)))
         return fell
 
     yield ask

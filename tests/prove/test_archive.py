@@ -23,7 +23,7 @@ import pytest
 from moto.s3.models import s3_backends
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import store_garbage
+from strandline.chains import store_archiving
 from strandline.db.database import Caller, TenantDb
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID
@@ -179,7 +179,7 @@ class Stage:
 
     def cited(self) -> set[str]:
         rows = self.gateway.database.connect_as(Caller.background(self.tenant)).fetch(
-            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_archiving._Cid,  # pyright: ignore[reportPrivateUsage]
             "select distinct blob_cid as cid from events where blob_cid is not null",
             {},
         )
@@ -295,12 +295,12 @@ def test_a_removal_that_does_not_look_again_is_found(
 
     def careless(access: TenantDb, cids: Sequence[str]) -> list[str]:
         marked = access.fetch(
-            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_archiving._Cid,  # pyright: ignore[reportPrivateUsage]
             "select cid from blob_removals where cid = any (%(cids)s)",
             {"cids": list(cids)},
         )
         uncited = access.fetch(
-            store_garbage._Cid,  # pyright: ignore[reportPrivateUsage]
+            store_archiving._Cid,  # pyright: ignore[reportPrivateUsage]
             "insert into blob_removals (tenant_id, cid) select current_tenant(), c.cid"
             " from unnest(%(cids)s::text[]) c (cid) where not exists (select from events e"
             " where e.blob_cid = c.cid) on conflict do nothing returning cid",
@@ -309,7 +309,7 @@ def test_a_removal_that_does_not_look_again_is_found(
         del uncited
         return [row.cid for row in marked]
 
-    monkeypatch.setattr(store_garbage, "begin_removal", careless)
+    monkeypatch.setattr(store_archiving, "begin_removal", careless)
     assert play(stage, range(500))[0] > 0
 
 
@@ -370,7 +370,7 @@ def test_a_removal_waits_for_an_append_that_stores(
         def remove() -> list[str]:
             access = gateway.database.connect_as(Caller.background("acme"))
             with access.transaction():
-                return store_garbage.begin_removal(access, [marked])
+                return store_archiving.begin_removal(access, [marked])
 
         removing = threads.submit(remove)
         with pytest.raises(TimeoutError):
@@ -388,13 +388,13 @@ def test_an_append_waits_for_a_removal_and_comes_again(
     go_on.set()
     with ThreadPoolExecutor(1) as threads:
         with access.transaction():
-            assert store_garbage.begin_removal(access, [marked]) == [marked]
+            assert store_archiving.begin_removal(access, [marked]) == [marked]
             appending = threads.submit(_append, scratch_db, begun, go_on, True)
             with pytest.raises(TimeoutError):
                 appending.result(0.3)
         assert appending.result(20) == "come again"
         with access.transaction():
-            store_garbage.end_removal(access, [marked])
+            store_archiving.end_removal(access, [marked])
         assert _append(scratch_db, begun, go_on, True) == "come again"
         scratch_db.rows("update blob_removals set removing_until = now() - interval '1 second'")
         assert _append(scratch_db, begun, go_on, True) == "stored"

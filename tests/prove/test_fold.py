@@ -20,7 +20,7 @@ import pytest
 from psycopg.errors import UniqueViolation
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold, fold_recalls, store_garbage, store_lanes, store_recalls
+from strandline.chains import fold, fold_recalls, store_archiving, store_lanes, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
@@ -319,7 +319,7 @@ def use(base: ScratchDatabase, worker: Worker, dice: random.Random) -> None:
     fold_recalls.fold(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
-            store_garbage.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
+            store_archiving.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
 
 
 def replayed(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.run_requests import JobQueue
-from strandline.chains import store_garbage
+from strandline.chains import store_archiving
 from strandline.db.database import Caller
 from strandline.deployment import DAILY_SWEEP_SCHEDULE
 from strandline.jobs import store_due
@@ -165,13 +165,13 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
         dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, said)[1:]]
         stage.advance_to(said + 100 * MINUTE)
     looked = list[tuple[datetime, list[str]]]()
-    real = store_garbage.list_tenants
+    real = store_archiving.list_tenants
 
     def look(*asked: Any) -> list[str]:
         looked.append((stage.clock(), real(*asked)))
         return looked[-1][1]
 
-    monkeypatch.setattr(store_garbage, "list_tenants", look)
+    monkeypatch.setattr(store_archiving, "list_tenants", look)
     stage.advance_to(said + timedelta(days=2))
     periods = {at for at, _ in dues if not (at + MINUTE - EPOCH) % GARBAGE_PERIOD}
     assert len(periods) in (1, 2)

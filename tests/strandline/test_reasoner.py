@@ -144,7 +144,7 @@ def test_every_task_goes_to_the_model(
         f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
     ]
     assert len(provider.requests) == 5
-    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"
     assert scratch_db.rows(row)[0] == (
@@ -302,7 +302,7 @@ def test_what_does_not_validate_is_repaired_once(
     assert (fell(done), done.value.topic) == (None, "The launch")
     assert "could not be used" in provider.shown()
     assert "mallory" not in provider.shown()
-    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert [row[1] for row in written(scratch_db)] == ["invalid_output", "ok"]
     assert reasoner.take_metrics() == {
         "ModelCalls": 2,
@@ -349,7 +349,7 @@ def test_what_goes_wrong_leaves_the_twins_answer_and_a_row(
     done = reasoner.topic(task(), TALK)
     assert (fell(done), done.value) == (why, HeuristicModel().topic(TALK))
     assert len(provider.requests) == 1
-    reasoner.write_calls(database.connect_as(Caller.background("acme")))
+    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert [row[1] for row in written(scratch_db)] == [outcome]
     tokens = written(scratch_db)[0][2]
     assert (tokens > 0) == (outcome != "unavailable"), "what may be billed is counted"
@@ -392,7 +392,7 @@ def test_a_refused_format_is_remembered_by_all_processes(
     for reasoner in (make(), make()):
         assert fell(reasoner.topic(task(), TALK)) is None
         assert fell(reasoner.topic(task(), TALK)) is None
-        reasoner.write_calls(database.connect_as(Caller.background("acme")))
+        reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert provider.ways() == ["json_schema", "json_object_schema"] + ["json_object"] * 4
     assert [row[1] for row in written(scratch_db)] == ["format_refused"] * 2 + ["ok"] * 4
     assert scratch_db.rows("select tenant_id, way, failures from model_states") == [
@@ -556,7 +556,7 @@ def test_a_budget_that_ends(
     assert found == sorted(found, key=lambda why: why is not None), "once spent it stays so"
     assert found[-1] == "budget_spent"
     access = database.connect_as(Caller.background("acme"))
-    one.write_calls(access)
+    one.store_call_records(access)
     spent = llm_store.read_monthly_spend(access)
     assert 0 < spent.cost_usd <= 0.02
     assert (spent.calls, spent.tokens_in) == (found.count(None), 100 * found.count(None))
@@ -603,7 +603,7 @@ def test_two_tenants_share_nothing(
     assert found.count(None) == 5, "3 were leased to the process of before"
     for tenant, calls in (("acme", 5), ("globex", 5)):
         access = database.connect_as(Caller.background(tenant))
-        one.write_calls(access)
+        one.store_call_records(access)
         assert llm_store.read_monthly_spend(access).calls == calls
         assert len(llm_store.list_newest(access, None, 100)) == calls
 
@@ -644,10 +644,10 @@ def test_calls_that_the_database_did_not_take_are_kept(
 
     with monkeypatch.context() as broken:
         broken.setattr(llm_store, "record_calls", away)
-        reasoner.write_calls(access)
+        reasoner.store_call_records(access)
     assert written(scratch_db) == []
-    reasoner.write_calls(access)
-    reasoner.write_calls(access)
+    reasoner.store_call_records(access)
+    reasoner.store_call_records(access)
     assert len(written(scratch_db)) == 1
 
 
@@ -667,8 +667,8 @@ def test_a_call_written_down_twice_is_there_and_paid_once(
 
     with monkeypatch.context() as broken:
         broken.setattr(llm_store, "record_calls", doubtful)
-        reasoner.write_calls(access)
-    reasoner.write_calls(access)
+        reasoner.store_call_records(access)
+    reasoner.store_call_records(access)
     assert len(written(scratch_db)) == 1
     assert scratch_db.rows("select calls, tokens_in from model_spend") == [(1, 100)]
 
@@ -692,10 +692,10 @@ def test_old_calls_can_be_removed_and_their_sum_stays(
     for _ in range(5):
         reasoner.topic(task(), TALK)
     access = database.connect_as(Caller.background("acme"))
-    reasoner.write_calls(access)
+    reasoner.store_call_records(access)
     scratch_db.rows("update model_calls set at = at - interval '31 days' where outcome = 'ok'")
     reasoner.topic(task(), TALK)
-    reasoner.write_calls(access)
+    reasoner.store_call_records(access)
     before = datetime.now(UTC) - timedelta(days=30)
     for removed in (3, 2, 0):
         with access.transaction():

@@ -38,11 +38,11 @@ def next_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:
 class JobQueue:
     """The queue of run requests. Without a URL no run is requested."""
 
-    def __init__(self, work_queue_url: str, spacing: Mapping[str, timedelta] = MIN_SPACING) -> None:
+    def __init__(self, job_queue_url: str, spacing: Mapping[str, timedelta] = MIN_SPACING) -> None:
         self.spacing = spacing
-        self._url = work_queue_url
+        self._url = job_queue_url
         # The daily sweep finds what no request named.
-        self._sqs: Any = clients.best_effort_sqs_client() if work_queue_url else None
+        self._sqs: Any = clients.best_effort_sqs_client() if job_queue_url else None
         self._requests_sent: set[tuple[str, datetime]] = set()
 
     def start_run(self, job: str, tenant: str, run: str) -> None:

@@ -19,7 +19,7 @@ from strandline.log import store_uploads, store_work
 from strandline.log import uploads as log_uploads
 from strandline.observability import logger
 from strandline.tenants import recount_usage
-from strandline.tenants.store import read_tuning
+from strandline.tenants.store_due import read_tuning
 
 name = "sweeper"
 _ROWS_PER_COMMIT = 1000

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from strandline.chains import store_garbage
+from strandline.chains import store_archiving
 from strandline.config import get_settings
 from strandline.jobs.runner import JobResources, Lease, Shard
 
@@ -20,7 +20,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     if tenant is not None:
         return [Shard(tenant)]
     grace = timedelta(seconds=get_settings().blob_grace_seconds)
-    tenants = store_garbage.list_tenants(resources.database.connection(), now, grace)
+    tenants = store_archiving.list_tenants(resources.database.connection(), now, grace)
     return [Shard(tenant) for tenant in tenants]
 
 
@@ -46,7 +46,7 @@ def _archive_chains(lease: Lease, now: datetime) -> int:
     archived_count = 0
     while not lease.is_out_of_time():
         with lease.transaction():
-            batch_count = store_garbage.archive_cold_chains(lease.access, now, _CHAINS_PER_COMMIT)
+            batch_count = store_archiving.archive_cold_chains(lease.access, now, _CHAINS_PER_COMMIT)
         archived_count += batch_count
         if batch_count < _CHAINS_PER_COMMIT:
             break
@@ -58,7 +58,7 @@ def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> in
     many were removed."""
     removed_count = 0
     with lease.transaction():
-        position = store_garbage.begin_scan(lease.access)
+        position = store_archiving.begin_scan(lease.access)
     grace = timedelta(seconds=get_settings().blob_grace_seconds)
     while not lease.is_out_of_time():
         page = resources.blobs.list_payloads(lease.tenant, position)
@@ -66,7 +66,7 @@ def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> in
         removed_count += _remove_payloads(resources, lease, old_cids)
         position = page[-1].cid if page else ""
         with lease.transaction():
-            store_garbage.advance_scan(lease.access, position, now)
+            store_archiving.advance_scan(lease.access, position, now)
         if not page:
             break
     return removed_count
@@ -79,10 +79,10 @@ def _remove_payloads(resources: JobResources, lease: Lease, old_cids: Sequence[s
     if not old_cids:
         return 0
     with lease.transaction():
-        removable_cids = store_garbage.begin_removal(lease.access, old_cids)
+        removable_cids = store_archiving.begin_removal(lease.access, old_cids)
     if not removable_cids:
         return 0
     removed_cids = resources.blobs.remove(lease.tenant, removable_cids)
     with lease.transaction():
-        store_garbage.end_removal(lease.access, removed_cids)
+        store_archiving.end_removal(lease.access, removed_cids)
     return len(removed_cids)

@@ -126,7 +126,7 @@ class Fold:
         self.commit()
         if deferral is not None:
             self.worker.tally.deferrals[self.state.scope_id] = deferral
-            self.worker.llm.write_calls(self.access)  # not used, but paid for
+            self.worker.llm.store_call_records(self.access)  # not used, but paid for
         return reached_end
 
     def _fold_event(self, event: LoggedTurn) -> bool:
@@ -453,7 +453,7 @@ class Fold:
             )
             store_work.renew_lease(self.access, self.state.scope_id)
         self.worker.renew()
-        self.worker.llm.write_calls(self.access)
+        self.worker.llm.store_call_records(self.access)
         self.worker.tally.counters["EventsFolded"] += self.current_seq - self.committed_seq
         self.fold_no, self.committed_seq = self.fold_no + 1, self.current_seq
         self.changed_lanes.clear()

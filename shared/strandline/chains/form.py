@@ -170,7 +170,7 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
         except ConcurrentUpdate:
             continue
         except Deferred as deferral:
-            worker.llm.write_calls(access)
+            worker.llm.store_call_records(access)
             raise Unavailable(
                 f"The model cannot be called yet ({deferral.reason}). Try again later."
             ) from None

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import Connection, TenantDb
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 from strandline.tuning import Tuning
 
 

@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.cursors import Position
 from strandline.db.database import Connection, TenantDb, translate_errors
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 
 type JobState = Literal["queued", "running", "done", "failed"]
 

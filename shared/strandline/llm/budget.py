@@ -262,7 +262,7 @@ class LlmBudget:
             account.unwritten_calls.append(call)
         logger.info("model call", extra={"tenant": task.tenant, "call": vars(call)})
 
-    def write_calls(self, access: TenantDb) -> None:
+    def store_call_records(self, access: TenantDb) -> None:
         """Write the calls of the caller's tenant; outside of any transaction. If the database is
         unavailable they are kept for the next time, with a warning in the log."""
         account = self._account(access.caller.tenant)

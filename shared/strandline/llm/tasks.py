@@ -117,11 +117,11 @@ class LlmTasks:
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
 
-    def write_calls(self, access: TenantDb) -> None:
+    def store_call_records(self, access: TenantDb) -> None:
         """Write the calls made for the caller's tenant, when its work is done; outside of any
         transaction. If the database is unavailable they are kept for the next time."""
         if self._provider is not None:
-            self._budget.write_calls(access)
+            self._budget.store_call_records(access)
 
     def take_metrics(self) -> Mapping[str, int]:
         """Metrics of this thread's calls since the last call of this method, by their names in

@@ -33,7 +33,7 @@ class PostgresSupervisor:
         self, postgres: EmbeddedPostgres, files: Sequence[Path], on_loss: Callable[[str], None]
     ) -> None:
         self._postgres, self._on_loss = postgres, on_loss
-        self._identities = {path: _identity(path) for path in (postgres.data, *files)}
+        self._identities = {path: _file_identity(path) for path in (postgres.data, *files)}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
@@ -60,7 +60,8 @@ class PostgresSupervisor:
         or if the file system does not answer, which is not a loss."""
         try:
             return next(
-                (p for p, identity in self._identities.items() if _identity(p) != identity), None
+                (p for p, identity in self._identities.items() if _file_identity(p) != identity),
+                None,
             )
         except OSError:
             return None
@@ -98,7 +99,7 @@ def summarize_error(error: BaseException) -> str:
     return lines[-1] if isinstance(error, _FAILURES) else f"{type(error).__name__}: {lines[-1]}"
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file or directory; None if it does not exist."""
     try:
         status = path.stat()

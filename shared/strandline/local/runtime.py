@@ -28,7 +28,7 @@ from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
-from strandline.local import directory_checks, postgres_home, tls
+from strandline.local import postgres_home, sync_detection, tls
 from strandline.local.admin_key import load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
@@ -122,7 +122,7 @@ def run_local_service(
     )
     for folder in (requested_directory, directory):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    warnings = directory_checks.find_risks(directory)
+    warnings = sync_detection.find_risks(directory)
     with ExitStack() as stack:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)

@@ -9,7 +9,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.db.database import Connection, TenantDb
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from strandline.db.database import Connection, TenantDb
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 
 STUCK_ATTEMPTS = 5
 """A scope's work is stuck after this many attempts in a row without progress: an operator must look

@@ -79,7 +79,7 @@ def get_topics(request: Request) -> Response:
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
     response = context.list_topics(view, llm, subject=subject, deadline=request.deadline)
-    llm.write_calls(view.access)
+    llm.store_call_records(view.access)
     request.metrics |= llm.take_metrics()
     return json_response(response)
 

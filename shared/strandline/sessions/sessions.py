@@ -219,11 +219,13 @@ def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
     errors = [(n, result.error) for n, result in enumerate(results) if result.error is not None]
     for n, error in errors:
         if not isinstance(error, BatchRefused):
-            return _rename_fields(error, _INTERACTION_FIELDS[n] | {"occurred_at": "timestamp"})
+            return _rename_error_fields(
+                error, _INTERACTION_FIELDS[n] | {"occurred_at": "timestamp"}
+            )
     return errors[0][1] if errors else None
 
 
-def _rename_fields(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
+def _rename_error_fields(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
     """The error with its fields renamed, in message and details. Safe for messages: they contain
     field names, but no text of the caller."""
     field_pattern = re.compile(rf"\b({'|'.join(names)})\b")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from strandline.db.database import Connection, TenantDb
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 
 type Quota = Literal["requests", "appends", "stored_bytes"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.local.directory_checks import find_risks
+from strandline.local.sync_detection import find_risks
 
 NO_MOUNTS = Path("/no/such/file")
 

@@ -90,7 +90,7 @@ class RandomTasks:
         names = [Entity(name=f"n{rng.randrange(9)}") for _ in range(rng.randrange(4))]
         return self._make_result("entities", Entities(entities=names))
 
-    def write_calls(self, access: object) -> None:
+    def store_call_records(self, access: object) -> None:
         """Nothing is recorded."""
 
     def take_metrics(self) -> dict[str, int]:

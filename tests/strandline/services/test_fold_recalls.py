@@ -26,7 +26,7 @@ from strandline.chains.heat import (
     compute_promote_until,
 )
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.tenants import store as tenants_store
+from strandline.tenants import store_due
 from strandline.tuning import DEFAULTS
 from tests.strandline.services.laid_chains import CREATED_AT, insert_chains
 from tests.support import ScratchDatabase
@@ -340,12 +340,12 @@ def test_whoever_has_something_due_is_named(
     prune(acme, NOW + HOUR, 5)
     assert named(NOW + RETENTION + HOUR) == []
     with acme.transaction():
-        tenants_store.set_overrides(acme, {"window_events": 5})
+        store_due.set_overrides(acme, {"window_events": 5})
     assert named() == []
     with acme.transaction():
-        tenants_store.set_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
+        store_due.set_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
     assert named() == ["acme"]
-    through(acme, 5, tenants_store.read_tuning(acme, DEFAULTS))
+    through(acme, 5, store_due.read_tuning(acme, DEFAULTS))
     assert named() == []
     slower = DEFAULTS.with_overrides({"heat_hours": 50.0})
     assert named(deployment=slower) == ["globex"]  # acme has its own

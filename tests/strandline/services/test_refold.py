@@ -12,7 +12,7 @@ import pytest
 
 from strandline import cli
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold_recalls, store_garbage, store_recalls
+from strandline.chains import fold_recalls, store_archiving, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
@@ -70,7 +70,7 @@ def scope(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, access:
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
     scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
     with access.transaction():
-        assert store_garbage.archive_cold_chains(access, NOW, 10) == 2
+        assert store_archiving.archive_cold_chains(access, NOW, 10) == 2
     assert (
         fold_recalls.recompute_heat_times(access, 10, DEFAULTS) == 3
     )  # their moments as they were

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.db.database import Connection, TenantDb
 from strandline.jobs.table import GARBAGE_PERIOD
-from strandline.tenants.store import list_tenant_ids
+from strandline.tenants.store_due import list_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
 """How long a payload stays marked before it is removed: longer than any append can run that did not
