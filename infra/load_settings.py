@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from infra.settings import SettingsError, StackSettings
 from infra.validation import CHECKS
-from strandline.config import ServiceSettings as ServiceSettings
+from strandline.config import ServiceSettings
 from strandline.embeddings.choice import require_valid_embedder
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider

@@ -205,7 +205,7 @@ def _wrap(words: str) -> str:
     return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
 
 
-def update_readme(document: str) -> str:
+def update_document(document: str) -> str:
     """The document with today's tables. Raises ValueError if its markers are missing."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -229,5 +229,5 @@ def _list_reasons(items: Sequence[Item]) -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(update_readme(DOCUMENT.read_text()))
+    DOCUMENT.write_text(update_document(DOCUMENT.read_text()))
     sys.stdout.write(f"{DOCUMENT.name} has the prices of {AS_OF}\n")

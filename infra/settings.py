@@ -11,7 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from strandline.config import ServiceSettings as ServiceSettings
+from strandline.config import ServiceSettings
 from strandline.deployment import FunctionSpec
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]

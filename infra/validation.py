@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from infra.settings import StackSettings
-from strandline.config import PREFIX
-from strandline.config import ServiceSettings as ServiceSettings
+from strandline.config import PREFIX, ServiceSettings
 from strandline.deployment import FUNCTIONS
 
 _STACK_OWNED_SETTINGS = (

@@ -11,7 +11,7 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.chains import store_archiving
 from strandline.db.database import Database
 from strandline.jobs import store_due
-from strandline.jobs.table import GARBAGE_PERIOD
+from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID
 from tests.functions.conftest import Told

@@ -13,9 +13,9 @@ from tests.infra.test_watch import alarms, stats
 
 def test_the_documents_tables_are_what_the_script_gives() -> None:
     text = DOCUMENT.read_text()
-    assert prices.update_readme(text) == text, "make prices"
+    assert prices.update_document(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
-        prices.update_readme(text.replace(prices.END, ""))
+        prices.update_document(text.replace(prices.END, ""))
 
 
 def test_the_readmes_price_is_the_tables(repository: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
     dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
-    assert prices.update_readme(text) != text
+    assert prices.update_document(text) != text
 
 
 def test_idle_by_hand() -> None:

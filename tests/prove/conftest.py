@@ -10,9 +10,18 @@ import psycopg
 import pytest
 
 from strandline.db.database import Database
+from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.prove.history import add_tenant
-from tests.support import TEMPLATE, ScratchDatabase, make_template
+from tests.strandline.services.stand_ins import WordEmbedder
+from tests.support import (
+    KEY_SECRET,
+    TEMPLATE,
+    Gateway,
+    ScratchDatabase,
+    make_template,
+    wire_handlers,
+)
 
 
 @pytest.fixture
@@ -36,3 +45,22 @@ def start_durable_server() -> Iterator[Callable[..., EmbeddedPostgres]]:
     with ExitStack() as stack:
         yield start
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def plenty(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gateway]:
+    """The service with no quota to meet, and with vectors that cost nothing."""
+    environment = {
+        "STRANDLINE_DATABASE_URL": scratch_db.url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
+        "STRANDLINE_KEY_SECRET": KEY_SECRET,
+        "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000",
+        "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000",
+    }
+    services = wire_handlers(environment, monkeypatch, WordEmbedder("words/64", 64))
+    yield gateway
+    for service in services:
+        service.database.close()

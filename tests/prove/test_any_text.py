@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.strandline.services.stand_ins import WordEmbedder
-from tests.support import KEY_SECRET, Gateway, ScratchDatabase, wire_handlers
+from tests.support import Gateway, ScratchDatabase
 
 TEXTS, LARGE = 20_000, 20
 MIB = 1024 * 1024
@@ -190,31 +189,12 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
         assert reply.status < 500, f"{path} {query[:80]!r}: {reply.text[:300]}"
 
 
-@pytest.fixture
-def quick(
-    gateway: Gateway, scratch_db: ScratchDatabase, aws: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Gateway]:
-    """The service with vectors that cost nothing: the model is not the subject."""
-    environment = {
-        "STRANDLINE_DATABASE_URL": scratch_db.url,
-        "STRANDLINE_BUCKET": aws.bucket,
-        "STRANDLINE_WORK_QUEUE_URL": aws.work_queue_url,
-        "STRANDLINE_KEY_SECRET": KEY_SECRET,
-        "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000",
-        "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000",
-    }
-    services = wire_handlers(environment, monkeypatch, WordEmbedder("words/64", 64))
-    yield gateway
-    for service in services:
-        service.database.close()
-
-
 def test_every_text_is_folded_and_read(
-    quick: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
+    plenty: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     full = bool(request.config.getoption("--full"))
     texts, larges = (TEXTS, LARGE) if full else (TEXTS // 40, 2)
-    dice, talk, key = random.Random(12), Talk(12), quick.key()
+    dice, talk, key = random.Random(12), Talk(12), plenty.key()
     began = time.monotonic()
 
     def lap(what: str) -> None:
@@ -222,14 +202,14 @@ def test_every_text_is_folded_and_read(
 
     taken = 0
     for batch in batched((text(dice) for _ in range(texts)), _BATCH, strict=False):
-        taken += _append(quick, key, [talk.event(one) for one in batch])
+        taken += _append(plenty, key, [talk.event(one) for one in batch])
     for _ in range(larges):
-        taken += _append(quick, key, [talk.event(large(dice))])
+        taken += _append(plenty, key, [talk.event(large(dice))])
     assert taken > 0.9 * texts
     lap("appended")
     unfolded = "select coalesce(sum(last_seq - folded_seq), 0)::bigint from scopes"
     for _ in range(20):
-        quick.sweep()
+        plenty.sweep()
         if scratch_db.rows(unfolded) == [(0,)]:
             break
     assert scratch_db.rows(unfolded) == [(0,)]
@@ -238,10 +218,10 @@ def test_every_text_is_folded_and_read(
     assert scratch_db.rows("select kind, reason, scope_id from jobs where state = 'failed'") == []
     seen = 0
     for number in range(_USERS):
-        bound = quick.key(user=f"user:u{number}")
-        seen += _read_all(quick, bound, f"u{number}")
+        bound = plenty.key(user=f"user:u{number}")
+        seen += _read_all(plenty, bound, f"u{number}")
         for _ in range(max(5, texts // 400)):
-            _ask(quick, bound, f"u{number}", text(dice)[:2000])
+            _ask(plenty, bound, f"u{number}", text(dice)[:2000])
     assert seen == taken
     lap("read")
     ((chains,),) = scratch_db.rows("select count(*) from chains")

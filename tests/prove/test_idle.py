@@ -21,7 +21,7 @@ from strandline.chains import store_archiving
 from strandline.db.database import Caller
 from strandline.deployment import DAILY_SWEEP_SCHEDULE
 from strandline.jobs import store_due
-from strandline.jobs.table import GARBAGE_PERIOD
+from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.llm import store as llm_store
 from strandline.local.schedule_starter import create_daily_schedule
 from strandline.resources import Resources

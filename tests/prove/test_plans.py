@@ -87,15 +87,25 @@ class Hot:
         return self.call(database.connect_as(Caller(TENANT, self.viewer, self.writer)))
 
 
-def listed(pages: int = 1, **more: Any) -> Call:
+def listed(
+    pages: int = 1,
+    filters: Mapping[str, object] | None = None,
+    scope_id: UUID | None = None,
+    text: str | None = None,
+) -> Call:
     """A list's first pages."""
 
     def call(access: TenantDb) -> object:
         place: Position | None = None
         for _ in range(pages):
-            asked = dict[str, Any](narrowing={}, scope_id=None, text=None) | more
             rows = log_store.list_newest(
-                access, after=place, limit=PAGE, page_bytes=10**7, **asked
+                access,
+                filters=filters or {},
+                scope_id=scope_id,
+                text=text,
+                after=place,
+                limit=PAGE,
+                page_bytes=10**7,
             ).rows
             last = rows[-1] if rows else None
             place = last and Position(last.pg_snapshot, last.recorded_at, last.scope_id, last.seq)
@@ -210,22 +220,22 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "list of the silent": Hot(gone, listed(), 2 * reach + 4 * view + page),
         "list of an admin": Hot((), listed(pages=3), 3 * 2 * reach),
         "list of an admin by a role of nobody": Hot(
-            (), listed(narrowing={"role": "system"}), 2 * reach + crowd.events
+            (), listed(filters={"role": "system"}), 2 * reach + crowd.events
         ),
         "list of a session": Hot(
-            wide, listed(narrowing={"session_id": "session-9"}), few + 20 * 3 * 5
+            wide, listed(filters={"session_id": "session-9"}), few + 20 * 3 * 5
         ),
         "list of a session of many": Hot(
-            wide, listed(narrowing={"session_id": "session-2"}), 2 * reach + 4 * view + page
+            wide, listed(filters={"session_id": "session-2"}), 2 * reach + 4 * view + page
         ),
-        "list of a session of nobody": Hot(wide, listed(narrowing={"session_id": "none"}), few),
+        "list of a session of nobody": Hot(wide, listed(filters={"session_id": "none"}), few),
         "list of few of a session of many": Hot(
-            narrow, listed(narrowing={"session_id": "session-0"}), 5 * 2 * page
+            narrow, listed(filters={"session_id": "session-0"}), 5 * 2 * page
         ),
         "list by a role of nobody": Hot(
-            wide, listed(narrowing={"role": "system"}), 2 * reach + view + in_view
+            wide, listed(filters={"role": "system"}), 2 * reach + view + in_view
         ),
-        "list by role": Hot(wide, listed(narrowing={"role": "agent"}), 2 * reach),
+        "list by role": Hot(wide, listed(filters={"role": "agent"}), 2 * reach),
         "list by common word": Hot(wide, listed(text=COMMON), reach + 3 * words),
         "list by rare word": Hot(wide, listed(text=RARE), reach + words),
         "list by a word of nobody": Hot(wide, listed(text="unheardof"), reach),
@@ -304,8 +314,6 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
     view, few, name = crowd.scopes // 4, 20 * PAGE, "session-0"
     scope, now = crowd.chained_scope_id, datetime.now(UTC) - timedelta(days=99)
     chains = max(60, crowd.events // crowd.scopes * 20)
-    asked: dict[str, Any] = {"question": COMMON, "space": SPACE, "least": -1.0, "limit": PAGE}
-    shown: dict[str, Any] = {"statuses": ["active"], "after": None, "limit": PAGE}
     return {
         "session": Hot((WIDE,), lambda a: sessions_store.find_by_name(a, name, scope), 40),
         "session of many": Hot(
@@ -328,11 +336,23 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
         ),
         "chains about": Hot(
             (WIDE,),
-            lambda a: store_chains.search_chains(a, scope, vector=_VECTOR, **asked),
+            lambda a: store_chains.search_chains(
+                a,
+                scope,
+                question=COMMON,
+                vector=_VECTOR,
+                space=SPACE,
+                min_similarity=-1.0,
+                limit=PAGE,
+            ),
             crowd.events // 10 + chains,
         ),
         "segments": Hot(
-            (WIDE,), lambda a: store_chains.list_session_chains(a, name, scope, **shown), 40 + few
+            (WIDE,),
+            lambda a: store_chains.list_session_chains(
+                a, name, scope, statuses=["active"], after=None, limit=PAGE
+            ),
+            40 + few,
         ),
         "begin a session": Hot(
             (), inside(lambda a: sessions_store.lock_and_find(a, "a new one", scope)), 2

@@ -206,7 +206,7 @@ def test_it_finds_what_is_planted(
         "GET /api/v1/scopes": another_shape,
     }
     for name, serve in planted.items():
-        monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], serve=serve))
+        monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], handler=serve))
     token = gateway.key(rights=("read", "admin"))
     only = [part for name in planted for part in ("--include-path", name.split()[1])]
     found = schemathesis(token, tmp_path, "fuzzing", "--max-examples", "2", *only)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.db.database import Connection, TenantDb
-from strandline.jobs.table import GARBAGE_PERIOD
+from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.tenants.store_due import list_tenant_ids
 
 _MIN_MARKED_SECONDS = 900

@@ -7,7 +7,7 @@ from strandline.config import ServiceSettings
 from strandline.db.database import Database
 from strandline.jobs import store_due
 from strandline.jobs.context import describe_error
-from strandline.jobs.table import GARBAGE_PERIOD
+from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.observability import logger
 
 _FALLBACK_DELAY = timedelta(hours=1)

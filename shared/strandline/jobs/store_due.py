@@ -7,6 +7,10 @@ from typing import Any
 
 from strandline.db.database import Connection, translate_errors
 
+GARBAGE_PERIOD = timedelta(hours=6)
+"""A tenant's payloads are scanned at most once in each such period, counted since 1970: each scan
+costs calls to the object store."""
+
 
 def find_next_runs(
     connection: Connection,

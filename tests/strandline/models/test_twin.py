@@ -262,9 +262,10 @@ def test_nothing_makes_it_fail(texts: list[str], pause: float) -> None:
     later = PromptEvent(99, "user:b", "user", "message", texts[0], NOON + timedelta(seconds=pause))
     TWIN.continues(run, later, run)
     summary = TWIN.summarise(run)
-    TWIN.merge(summary, summary)
-    TWIN.topic(run)
-    TWIN.entities(run)
+    for one in (summary, TWIN.merge(summary, summary)):
+        assert 0 <= one.importance <= 1
+    assert len(TWIN.topic(run).topic) <= 200
+    assert all(0 < len(entity.name) <= 200 for entity in TWIN.entities(run).entities)
 
 
 def _answers() -> str:
