@@ -94,6 +94,18 @@ class _On(threading.local):
 _on = _On()
 
 
+PAUSED = {
+    method.__name__
+    for method in (
+        BlobStore.put,
+        BlobStore.inspect_upload,
+        BlobStore.store_upload,
+        BlobStore.list_payloads,
+        BlobStore.remove,
+    )
+}
+
+
 class PausedBlobs(BlobStore):
     """The store, with a pause before and after every call that an actor makes."""
 
@@ -107,7 +119,7 @@ class PausedBlobs(BlobStore):
     def __getattribute__(self, name: str) -> Any:
         found = object.__getattribute__(self, name)
         actor = _on.actor
-        if actor is None or name not in ("put", "adopt", "uploaded", "stored", "remove"):
+        if actor is None or name not in PAUSED:
             return found
 
         def paused(*given: Any) -> Any:
