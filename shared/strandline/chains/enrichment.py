@@ -11,10 +11,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline.aws.blobs import is_text
-from strandline.chains import quality, store
+from strandline.chains import quality, store, store_events
 from strandline.chains.parallel import run_in_parallel
 from strandline.chains.segmentation import SegmentationRules
-from strandline.chains.store import ChainHead, RunEvent, TopicEvent
+from strandline.chains.store import ChainHead
+from strandline.chains.store_events import RunEvent, TopicEvent
 from strandline.db.database import TenantDb
 from strandline.embeddings import spaces
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
@@ -141,7 +142,7 @@ def enrich_run(
     `patience` since the newest of the events), or where too little time is left.
     """
     worker.require_time_for_run()
-    run_events = store.read_run_events(access, settings.space, event_ids)
+    run_events = store_events.read_run_events(access, settings.space, event_ids)
     if not run_events:
         return None
     age = now - max(text.recorded_at for text in run_events)
@@ -303,7 +304,7 @@ def _load_prompt_events(
     """Load these events, from the cache or the database, without those that are erased by now."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
-    rows, erased_ids = store.read_topic_events(access, missing_ids, cached_ids)
+    rows, erased_ids = store_events.read_topic_events(access, missing_ids, cached_ids)
     prompt_events = {item: event_cache[item] for item in cached_ids}
     prompt_events |= {item.event_id: _to_prompt_event(worker, task.tenant, item) for item in rows}
     if len(event_cache) > _MAX_CACHED_EVENTS:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import store, store_decisions, store_lanes
+from strandline.chains import store, store_decisions, store_lanes, store_use
 from strandline.chains.enrichment import FoldSettings, RunEnrichment, enrich_run, make_task_context
 from strandline.chains.fold import Fold, load_fold
 from strandline.chains.open_lanes import read_lanes
@@ -232,4 +232,4 @@ def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Delete what was folded in these scopes and have them folded again. The same chains come out,
     because decisions stay, with the same strength and heat, because the effect of use is kept."""
     with access.transaction():
-        store.drop_folded(access, scope_ids)
+        store_use.drop_folded(access, scope_ids)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from strandline.chains import heat, store
+from strandline.chains import heat, store, store_use
 from strandline.chains.enrichment import ChainContent, FoldSettings, RunEnrichment
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
@@ -159,7 +159,7 @@ def _restore_use(
     listed with the status of the version at hand."""
     use = None
     if scope.current_seq <= scope.state.settled_seq:
-        use = store.read_use(scope.access, version.chain_id)
+        use = store_use.read_use(scope.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:
