@@ -23,18 +23,16 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.chains import store, store_decisions, store_lanes
-from strandline.chains.enrichment import (
+from strandline.chains.content import (
     FOLD_FAILED,
     ChainContent,
-    FoldSettings,
     RunEnrichment,
-    ask_if_topic_continues,
-    enrich_run,
     make_placeholder_content,
-    make_task_context,
 )
-from strandline.chains.enrichment import embed_summary as vector_of_summary
+from strandline.chains.enrichment import embed_summary, enrich_run
+from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.open_lanes import read_lanes, to_lane_row, to_turn
+from strandline.chains.questions import ask_if_topic_continues, make_task_context
 from strandline.chains.segmentation import (
     Lane,
     TopicRun,
@@ -394,7 +392,7 @@ class Fold:
         if head is None or head.version != version - 1:
             return
         content = ChainContent.model_validate(decision.body["formed"])
-        vector = vector_of_summary(self.worker, content, waits_for_model=True)
+        vector = embed_summary(self.worker, content, waits_for_model=True)
         self.commit(revision=ChainRevision(chain_id, version, RunEnrichment(content, vector)))
 
     def _commit_run(self, run: TopicRun, enrichment: RunEnrichment | None, at_seq: int) -> None:
@@ -477,9 +475,7 @@ class Fold:
         decision = self.stored_decisions.get((last, "formed"))
         if decision is not None:
             content = ChainContent.model_validate(decision.body)
-            return RunEnrichment(
-                content, vector_of_summary(self.worker, content, waits_for_model=True)
-            )
+            return RunEnrichment(content, embed_summary(self.worker, content, waits_for_model=True))
         task = make_task_context(
             self.worker, self.access, self.state.scope_id, self.state.participants
         )

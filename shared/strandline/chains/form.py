@@ -8,9 +8,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.chains import store, store_decisions, store_lanes, store_use
-from strandline.chains.enrichment import FoldSettings, RunEnrichment, enrich_run, make_task_context
+from strandline.chains.content import RunEnrichment
+from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold import Fold, load_fold
+from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.open_lanes import read_lanes
+from strandline.chains.questions import make_task_context
 from strandline.chains.segmentation import Lane
 from strandline.chains.store_decisions import Decision
 from strandline.chains.versions import ChainRevision

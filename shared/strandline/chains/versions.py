@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from strandline.chains import heat, store, store_use
-from strandline.chains.enrichment import ChainContent, FoldSettings, RunEnrichment
+from strandline.chains.content import ChainContent, RunEnrichment
+from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
 from strandline.chains.store_decisions import Decision
