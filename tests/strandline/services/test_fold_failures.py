@@ -12,7 +12,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import embed
-from strandline.chains import content, enrichment, fold
+from strandline.chains import content, enrichment, judging
 from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
@@ -181,7 +181,7 @@ def test_what_fails_around_the_models_is_decided_too(
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(fold, "compare_topic", broken)
+        faults.setattr(judging, "compare_topic", broken)
         faults.setattr(enrichment.quality, "compute_density", broken)
         scope.say(*TALK, *TALK)
         process_due(worker)
