@@ -20,7 +20,7 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.http import app
 from strandline.http.app import Request
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.log import append, event_builder
+from strandline.log import append, event_builder, event_draft
 from strandline.log import routes_write as log_routes_write
 from strandline.log import store as log_store
 from strandline.observability import logger
@@ -35,7 +35,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (Request, "authorize", "who asks"),
     (app, "parse_json", "the body's JSON"),
     (append, "validate", "the body's shape"),
-    (event_builder, "build_draft", "canonical form"),
+    (event_draft, "build_draft", "canonical form"),
     (event_builder, "build_event", "CID, fingerprint"),
     (log_store, "append_events", "the database call"),
     (log_routes_write, "append", "the service function, with those between"),

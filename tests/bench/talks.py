@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline.chains import quality
-from strandline.chains.segmentation import (
-    Lane,
-    SegmentationRules,
-    TopicRun,
-    Turn,
-    finish_lane,
-    read_flow_ids,
-    segment_scope,
-)
+from strandline.chains.segmentation import Lane, SegmentationRules, TopicRun, Turn, read_flow_ids
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm.heuristic.model import HeuristicModel
@@ -32,6 +24,7 @@ from strandline.tuning import DEFAULTS
 from tests.bench import conversations
 from tests.bench.locomo import Conversation
 from tests.bench.scores import Expected, Found
+from tests.lanes import finish, segment
 
 _FOLDER = Path(__file__).parent / "corpus"
 CORPUS = _FOLDER / "talks.jsonl"
@@ -178,8 +171,8 @@ def fold(
         return ask([events[one.seq].said for one in lane.open_turns], message, after)
 
     turns = (_seen(event.turn, known) for event in talk.events)
-    closed, lanes = segment_scope(turns, rules, continues)
-    closed += [r for lane in lanes.values() for r in finish_lane(lane, rules, continues, "idle")]
+    closed, lanes = segment(turns, rules, continues)
+    closed += finish(lanes, rules, continues)
     return Folded(closed, [tuple(events[t.seq] for t in run.turns) for run in closed], asked)
 
 

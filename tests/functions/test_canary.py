@@ -37,7 +37,7 @@ from strandline.http.app import Route
 from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
 from strandline.local.queue_source import QueuePoller
-from strandline.log.schemas import AppendRequest, BatchRequest
+from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
@@ -437,7 +437,7 @@ def test_nor_where_something_fails(
             )
         failing(hunt)
     for place, fault in (
-        ("strandline.log.event_builder._derive_origin", refuse),
+        ("strandline.log.event_draft._derive_origin", refuse),
         ("strandline.log.store.append_events", fail),
     ):
         with monkeypatch.context() as patch:

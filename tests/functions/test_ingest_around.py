@@ -215,12 +215,12 @@ def test_a_fault_of_the_databases_is_logged_without_its_row(
     gateway: Gateway, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real one: a database error quotes the row that it is about."""
-    from strandline.log import event_builder
+    from strandline.log import event_draft
 
     def wrong(*_: object, **__: object) -> str:
         return "no-such-origin"
 
-    monkeypatch.setattr(event_builder, "_derive_origin", wrong)
+    monkeypatch.setattr(event_draft, "_derive_origin", wrong)
     reply = gateway.call("POST", PATH, telling(), key=gateway.key())
     assert reply.status == 500
     lines = log.getvalue()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.log.schemas import AppendRequest
+from strandline.log.schemas_append import AppendRequest
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 EVENTS, BATCH = "/api/v1/events", "/api/v1/events/batch"

@@ -14,11 +14,12 @@ from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Caller, Database
-from strandline.log import event_builder
+from strandline.log import event_builder, event_draft
 from strandline.log import store as log_store
-from strandline.log.append import AppendResult, append
+from strandline.log.append import append
+from strandline.log.append_batch import AppendResult
 from strandline.log.event_builder import NewEvent
-from strandline.log.schemas import AppendRequest, Receipt
+from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.schemas import validate
 from strandline.tenants.quotas import QuotaManager
 from tests.support import UNLIMITED, ScratchDatabase, user_message
@@ -202,7 +203,7 @@ def build_events(ops: Sequence[AppendOp]) -> list[NewEvent]:
     new_events: list[NewEvent] = []
     for n, op in enumerate(ops):
         body, key = op.request()
-        draft = event_builder.build_draft(WRITER, validate(_REQUEST, body), key)
+        draft = event_draft.build_draft(WRITER, validate(_REQUEST, body), key)
         new_events.append(event_builder.build_event(draft, n, []))
     return new_events
 

@@ -19,7 +19,7 @@ from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
 from strandline.jobs import store as jobs_store
-from strandline.log.schemas import Receipt
+from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
 from tests.prove.history import TENANT, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply

@@ -20,7 +20,8 @@ import pytest
 from psycopg.errors import UniqueViolation
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold, fold_recalls, store_archiving, store_lanes, store_recalls
+from strandline.chains import fold, fold_recalls, form, store_archiving, store_lanes, store_recalls
+from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
@@ -484,12 +485,12 @@ def test_topics_compared_across_lanes_are_noticed(
         return replace(turn(logged), session_id="")
 
     monkeypatch.setattr(fold, "to_turn", in_one_lane)
-    original = fold.Fold.__dict__["_fold_event"]
+    original = fold.__dict__["_fold_event"]
 
-    def take(self: Any, logged: Any) -> bool:
-        return original(self, replace(logged, session_id=""))
+    def take(state: FoldState, logged: store_lanes.LoggedTurn) -> bool:
+        return original(state, replace(logged, session_id=""))
 
-    monkeypatch.setattr(fold.Fold, "_fold_event", take)
+    monkeypatch.setattr(fold, "_fold_event", take)
     with pytest.raises(AssertionError):
         test_interleaved_sessions_fold_as_they_would_alone(server, aws, embedder)
 
@@ -508,14 +509,14 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
         sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
-        original = fold.Fold.run
+        original = form.fold_turns
 
-        def go(self: fold.Fold, turns: Any) -> bool:
-            if str(self.state.scope_id) == scopes[0]:
+        def go(state: FoldState, turns: Any) -> bool:
+            if str(state.scope.scope_id) == scopes[0]:
                 raise ZeroDivisionError
-            return original(self, turns)
+            return original(state, turns)
 
-        monkeypatch.setattr(fold.Fold, "run", go)
+        monkeypatch.setattr(form, "fold_turns", go)
         poller = QueuePoller(aws.work_queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []

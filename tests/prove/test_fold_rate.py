@@ -20,8 +20,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import embed
-from strandline.chains import store as chains_store
-from strandline.chains import store_lanes
+from strandline.chains import store_events, store_lanes
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Deferred, Worker
@@ -80,7 +79,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_lanes.read_turns, chains_store.read_topic_events
+        turns, spoken = store_lanes.read_turns, store_events.read_topic_events
 
         def looked(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -92,7 +91,7 @@ class Ledger:
             return spoken(access, unread, known)
 
         patch.setattr(store_lanes, "read_turns", looked)
-        patch.setattr(chains_store, "read_topic_events", counted)
+        patch.setattr(store_events, "read_topic_events", counted)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""

@@ -24,10 +24,11 @@ from strandline.local.aws import LocalAws, client
 from strandline.log import payloads, store_uploads
 from strandline.log import store as log_store
 from strandline.log import uploads as log_uploads
-from strandline.log.append import AppendResult, append, make_caller
+from strandline.log.append import append, make_caller
+from strandline.log.append_batch import AppendResult
 from strandline.log.cid import sha256_of_cid
-from strandline.log.event_builder import CitedPayload
-from strandline.log.schemas import UploadRequest
+from strandline.log.event_draft import CitedPayload
+from strandline.log.schemas_uploads import UploadRequest
 from strandline.log.uploads import begin_upload, remove_expired
 from strandline.tenants.quotas import QuotaManager
 from tests.prove.history import TENANT, UNLIMITED, WRITER, add_tenant, make_rng

@@ -16,7 +16,7 @@ from strandline.apidocs import openapi
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Conflict
 from strandline.http.app import STATUS, MediaType, Request, Route, json_response
-from strandline.log.schemas import AppendHeaders
+from strandline.log.schemas_append import AppendHeaders
 from strandline.schemas import PagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations

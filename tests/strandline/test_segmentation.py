@@ -21,11 +21,10 @@ from strandline.chains.segmentation import (
     close_lane,
     compare_topic,
     cosine_similarity,
-    finish_lane,
     judge_next,
     read_flow_ids,
-    segment_scope,
 )
+from tests.lanes import finish, segment
 
 RULES = SegmentationRules(
     low=0.3, high=0.7, gap=timedelta(minutes=30), max_open_events=20, lookahead=0
@@ -128,7 +127,7 @@ def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: To
 
 
 def test_a_break_closes_all_before_the_new_message() -> None:
-    found, still = segment_scope([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
+    found, still = segment([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
     assert seqs(found) == [("break", [1, 2])]
     assert [t.seq for t in still[""].open_turns] == [3]
 
@@ -144,14 +143,14 @@ def test_the_gray_are_asked_with_what_is_open() -> None:
         asked.append(([t.seq for t in lane.open_turns], lane.pending_turns[0].seq))
         return lane.pending_turns[0].seq != 3
 
-    found, _ = segment_scope([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
+    found, _ = segment([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
     assert asked == [([1], 2), ([1, 2], 3), ([3], 4)]
     assert seqs(found) == [("break", [1, 2])]
 
 
 def test_the_older_half_is_closed_by_force_and_its_last_message_still_compared() -> None:
     turns = [turn(1, 0), *(turn(n, role="agent") for n in range(2, 21)), turn(21, 180)]
-    found, still = segment_scope(turns, RULES, _never)
+    found, still = segment(turns, RULES, _never)
     assert seqs(found) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
     assert [t.seq for t in still[""].open_turns] == [21]
 
@@ -163,13 +162,13 @@ def test_a_gap_is_between_neighbours_and_only_forward() -> None:
         turn(3, minutes=-470, role="agent"),
         turn(4, minutes=-439, role="agent"),
     ]
-    found, still = segment_scope(turns, RULES, _never)
+    found, still = segment(turns, RULES, _never)
     assert seqs(found) == [("gap", [1, 2, 3])]
     assert still[""].last_user_turn is None
 
 
 def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
-    found, still = segment_scope(
+    found, still = segment(
         [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
     )
     assert seqs(found) == [("gap", [1])]
@@ -183,7 +182,7 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
 
 def test_lanes_do_not_meet() -> None:
     mixed = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
-    found, still = segment_scope(mixed, RULES, _never)
+    found, still = segment(mixed, RULES, _never)
     assert found == []
     assert {name: len(held.open_turns) for name, held in still.items()} == {"a": 5, "b": 5}
 
@@ -207,7 +206,7 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
     def by_chance(*_: object) -> bool:
         return dice.random() < 0.5
 
-    found, still = segment_scope(turns, rules, by_chance)
+    found, still = segment(turns, rules, by_chance)
     held = [t for run in found for t in run.turns]
     held += [t for ln in still.values() for t in (*ln.open_turns, *ln.pending_turns)]
     assert sorted(t.seq for t in held) == list(range(1, 80))
@@ -230,13 +229,13 @@ WAITING = replace(RULES, lookahead=2)
 
 def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
     turns = [turn(1, 0), turn(2, 180), turn(3, role="agent"), turn(4, role="agent")]
-    found, still = segment_scope(turns[:3], WAITING, _never)
+    found, still = segment(turns[:3], WAITING, _never)
     assert found == []
     assert [t.seq for t in still[""].pending_turns] == [2, 3]
-    found, still = segment_scope(turns, WAITING, _never)
+    found, still = segment(turns, WAITING, _never)
     assert seqs(found) == [("break", [1])]
     assert [t.seq for t in still[""].open_turns] == [2]
-    assert seqs(finish_lane(still[""], WAITING, _never, "idle")) == [("idle", [2, 3, 4])]
+    assert seqs(finish(still, WAITING, _never)) == [("idle", [2, 3, 4])]
 
 
 def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
@@ -247,7 +246,7 @@ def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
         return len(asked) == 1
 
     turns = [turn(n, (0, 60)[n % 2]) for n in range(1, 5)] + [turn(5, 0, minutes=99)]
-    found, still = segment_scope(turns, WAITING, answer)
+    found, still = segment(turns, WAITING, answer)
     assert asked == [([1], [2, 3, 4]), ([1, 2], [3, 4]), ([3], [4])]
     assert seqs(found) == [("break", [1, 2]), ("break", [3]), ("gap", [4])]
     assert [t.seq for t in still[""].pending_turns] == [5]
@@ -265,9 +264,8 @@ def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
     turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
 
     def ended(rules: SegmentationRules) -> list[tuple[str, list[int]]]:
-        found, still = segment_scope(turns, rules, _never)
-        rest = [r for lane in still.values() for r in finish_lane(lane, rules, _never, "idle")]
-        return sorted(seqs([*found, *rest]))
+        found, still = segment(turns, rules, _never)
+        return sorted(seqs([*found, *finish(still, rules, _never)]))
 
     assert ended(replace(RULES, lookahead=ahead)) == ended(RULES)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from strandline.errors import Invalid, Malformed
-from strandline.log.schemas import MAX_METADATA_BYTES, AppendRequest, BatchRequest
+from strandline.log.schemas_append import AppendRequest, BatchRequest
+from strandline.log.schemas_fields import MAX_METADATA_BYTES
 from strandline.schemas import MAX_BODY_BYTES, check_storable, parse_json, validate
 
 APPEND = AppendRequest

@@ -36,7 +36,7 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.http.app import STATUS, MediaType, Route
-from strandline.log.schemas import CID_PATTERN
+from strandline.log.schemas_fields import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN, Error
 
 VERSION = "0.1.0"

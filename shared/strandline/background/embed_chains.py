@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from strandline.background.embed import BATCH, embed_texts
-from strandline.chains import store as chains_store
-from strandline.chains.store import SummaryVector
+from strandline.chains import store_vectors
+from strandline.chains.store_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
 from strandline.jobs import store as jobs_store
 from strandline.jobs.context import Worker
@@ -20,7 +20,7 @@ def embed_chains(worker: Worker, tenant: str, now: datetime) -> tuple[int, bool]
     """
     access = worker.database.connect_as(Caller.background(tenant))
     space, last_chain_id, embedded_count = worker.embedder.space, None, 0
-    while unembedded := chains_store.list_unindexed(access, space, last_chain_id, BATCH):
+    while unembedded := store_vectors.list_unindexed(access, space, last_chain_id, BATCH):
         if worker.is_out_of_time():
             return embedded_count, False
         vector_by_chain = embed_texts(
@@ -45,7 +45,7 @@ def _store_vectors(
     access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
 ) -> int:
     with access.transaction():
-        stored_count = chains_store.store_vectors(access, space, vectors)
+        stored_count = store_vectors.store_vectors(access, space, vectors)
         jobs_store.resolve_failures_by_reason(
             access, "enrich", "no_vector", [item.chain_id for item in vectors], now
         )

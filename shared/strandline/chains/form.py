@@ -7,20 +7,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import store, store_decisions, store_lanes
-from strandline.chains.enrichment import FoldSettings, RunEnrichment, enrich_run, make_task_context
-from strandline.chains.fold import Fold, load_fold
+from strandline.chains import fold_writer, store, store_decisions, store_lanes, store_use
+from strandline.chains.content import RunEnrichment
+from strandline.chains.decisions import Decision
+from strandline.chains.enrichment import enrich_run
+from strandline.chains.fold import fold_turns
+from strandline.chains.fold_settings import FoldSettings
+from strandline.chains.fold_state import FoldState, load_state
 from strandline.chains.open_lanes import read_lanes
+from strandline.chains.questions import make_task_context
 from strandline.chains.segmentation import Lane
-from strandline.chains.store_decisions import Decision
 from strandline.chains.versions import ChainRevision
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
 from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker, describe_error
 from strandline.observability import logger
 
-_BATCH = 200
-"""How many events are read and committed at a time at most."""
 _MAX_ATTEMPTS = 8
 """How many times in a row a step may lose to another worker before it gives up."""
 _IDLE_LANES_PER_PAGE = 500
@@ -53,34 +55,23 @@ def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime)
     conflicts = folded_events = 0
     slice_end = time.monotonic() + worker.slice_seconds
     while conflicts < _MAX_ATTEMPTS:
-        fold, turns = _load_fold(worker, access, scope_id, now)
+        state, turns = load_state(worker, access, scope_id, now)
         try:
-            reached_end = fold.run(turns)
+            reached_end = fold_turns(state, turns)
         except ConcurrentUpdate:
-            has_moved = fold.fold_no > fold.state.fold_no
+            has_moved = state.fold_no > state.scope.fold_no
             conflicts = 1 if has_moved else conflicts + 1
             continue
         conflicts = 0
-        if reached_end and fold.committed_seq >= fold.state.last_seq:
+        if reached_end and state.committed_seq >= state.scope.last_seq:
             return True  # events appended meanwhile have their own row of work
         if not reached_end or worker.is_out_of_time():
             return False
-        folded_events += fold.committed_seq - fold.state.folded_seq
+        folded_events += state.committed_seq - state.scope.folded_seq
         if folded_events >= worker.slice_events or time.monotonic() > slice_end:
             worker.tally.unfinished_scopes.add(scope_id)
             return False
     raise Unavailable("Other workers are folding this scope. Nothing is lost: its work stays due.")
-
-
-def _load_fold(
-    worker: Worker, access: TenantDb, scope_id: UUID, now: datetime
-) -> tuple[Fold, Sequence[store_lanes.LoggedTurn]]:
-    state = store_lanes.read_fold_state(access, scope_id)
-    if state is None:
-        raise NotFound
-    space = worker.embedder.space
-    turns = store_lanes.read_turns(access, scope_id, space, state.folded_seq, _BATCH)
-    return load_fold(worker, access, state, turns, now), turns
 
 
 def close_idle_lanes(worker: Worker, tenant: str, now: datetime) -> int:
@@ -131,7 +122,7 @@ def _close_lanes(
     that dies in between leaves a decision that the next one follows."""
     if not fold_scope(worker, access, scope_id, now):
         return 0
-    fold, turns = _load_fold(worker, access, scope_id, now)
+    state, turns = load_state(worker, access, scope_id, now)
     if turns:
         return 0
     idle_sessions = [
@@ -141,12 +132,12 @@ def _close_lanes(
     for position, session_id in enumerate(idle_sessions):
         last = lane_by_session.get(session_id, Lane()).last_turn
         if last is None:  # all of it was erased
-            fold.set_lane(session_id, Lane())
+            state.set_lane(session_id, Lane())
             continue
-        body = {"session": session_id, "fold": fold.fold_no, "place": position}
-        fold.pending_decisions.append(Decision(last.event_id, "idle", 0, fold.current_seq, body))
+        body = {"session": session_id, "fold": state.fold_no, "place": position}
+        state.pending_decisions.append(Decision(last.event_id, "idle", 0, state.current_seq, body))
     try:
-        fold.commit()
+        fold_writer.commit(state)
     except ConcurrentUpdate:  # an event came, or another worker closed them
         return 0
     return len(lane_by_session) if fold_scope(worker, access, scope_id, now) else 0
@@ -180,15 +171,15 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
 def _enrich_again(
     worker: Worker, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
-    fold, _ = _load_fold(worker, access, scope_id, now)
+    state, _ = load_state(worker, access, scope_id, now)
     head = store.read_head(access, chain_id)  # after fold_no: each change moves that
     if head is None:
         raise NotFound
-    if fold.current_seq < fold.state.settled_seq:
+    if state.current_seq < state.scope.settled_seq:
         raise Unavailable("This chain's scope is being folded again. Try again later.")
-    settings = fold.settings or FoldSettings.from_tuning(worker.embedder.space, fold.tuning)
+    settings = state.settings or FoldSettings.from_tuning(worker.embedder.space, state.tuning)
     retry_worker = replace(worker, job="retry")
-    task = make_task_context(retry_worker, access, scope_id, fold.state.participants)
+    task = make_task_context(retry_worker, access, scope_id, state.scope.participants)
     event_ids = store.list_event_ids(access, chain_id)
     enrichment = enrich_run(
         retry_worker,
@@ -202,16 +193,18 @@ def _enrich_again(
     )
     if enrichment is None:
         raise NotFound
-    fold.pending_decisions.append(
-        _make_reformed_decision(access, fold, chain_id, event_ids[-1], head.version + 1, enrichment)
+    state.pending_decisions.append(
+        _make_reformed_decision(
+            access, state, chain_id, event_ids[-1], head.version + 1, enrichment
+        )
     )
-    fold.commit(revision=ChainRevision(chain_id, head.version + 1, enrichment))
+    fold_writer.commit(state, ChainRevision(chain_id, head.version + 1, enrichment))
     return head.version + 1
 
 
 def _make_reformed_decision(
     access: TenantDb,
-    fold: Fold,
+    state: FoldState,
     chain_id: UUID,
     last_event_id: UUID,
     version: int,
@@ -221,15 +214,15 @@ def _make_reformed_decision(
         "chain_id": str(chain_id),
         "version": version,
         "formed": enrichment.content.model_dump(mode="json"),
-        "fold": fold.fold_no,
+        "fold": state.fold_no,
         "place": 0,
     }
     attempt = store_decisions.count_attempts(access, last_event_id, "reformed")
-    return Decision(last_event_id, "reformed", attempt, fold.current_seq, body)
+    return Decision(last_event_id, "reformed", attempt, state.current_seq, body)
 
 
 def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Delete what was folded in these scopes and have them folded again. The same chains come out,
     because decisions stay, with the same strength and heat, because the effect of use is kept."""
     with access.transaction():
-        store.drop_folded(access, scope_ids)
+        store_use.drop_folded(access, scope_ids)

@@ -7,12 +7,14 @@ together with what came next: whether a new topic has begun shows best in the ev
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
 from uuid import UUID
+
+from strandline.chains.decisions import Decision
 
 type CloseReason = Literal["break", "force", "gap", "idle"]
 """Why a run was closed: topic break, forced by length, a gap, or an idle lane."""
@@ -172,51 +174,99 @@ def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
     return lane.last_turn is not None and turn.said_at - lane.last_turn.said_at > rules.gap
 
 
-type ContinuesPredicate = Callable[[Lane], bool]
-"""Whether a lane's topic continues at its first pending event."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether the topic ends before a lane's first pending event, and the decisions made to find
+    out."""
+
+    ends_topic: bool
+    new_decisions: Sequence[Decision] = ()
+    is_costly: bool = False
+    """A model was called, so the decisions are committed before anything else is done with them:
+    the next step may be deferred. The heuristic model gives the same answer again at no cost."""
 
 
-def segment_scope(
-    turns: Iterable[Turn], rules: SegmentationRules, continues: ContinuesPredicate
-) -> tuple[list[TopicRun], dict[str, Lane]]:
-    """Segment a whole scope at once, its events in order of seq. Returns the closed runs in the
-    order of their closing, and the open lanes by session id. `continues` decides where the verdict
-    is gray; a missing vector is not waited for."""
-    lanes: dict[str, Lane] = {}
-    closed_runs: list[TopicRun] = []
-    for turn in turns:
-        lane = lanes.get(turn.session_id, Lane())
-        if is_after_gap(lane, turn, rules):
-            closed_runs += finish_lane(lane, rules, continues, "gap")
-            lane = Lane()
-        lane, newly_closed = _judge_pending(lane.with_turn(turn), rules, continues, rules.lookahead)
-        closed_runs += newly_closed
-        lanes[turn.session_id] = lane
-    return closed_runs, lanes
+@dataclass(frozen=True, slots=True)
+class LaneStep:
+    """A lane after one step, the run that the step closed, if any, and the decisions behind it."""
+
+    lane: Lane
+    closed_run: TopicRun | None = None
+    new_decisions: Sequence[Decision] = ()
+
+
+type Judge = Callable[[Lane], Judgement | None]
+"""Judges a lane's first pending event. Returns None where no verdict is possible yet."""
+
+
+def add_turn(
+    lanes: Mapping[str, Lane], turn: Turn, rules: SegmentationRules, judge: Judge
+) -> Iterator[LaneStep]:
+    """The steps by which an event comes into its lane. `lanes` holds the open lanes by session id:
+    the caller puts each step's lane there before it takes the next step.
+
+    Only the last step's lane contains the event. Where `judge` returns None, the steps end before
+    that one.
+    """
+    while must_judge_before(lane := lanes.get(turn.session_id, Lane()), turn, rules):
+        step = _judge_step(lane, rules, judge)
+        if step is None:
+            return
+        yield step
+    if is_after_gap(lane, turn, rules):
+        yield _restart_lane(lane, turn, rules)
+        return
+    lane = lane.with_turn(turn)
+    is_due = len(lane.pending_turns) > rules.lookahead
+    step = _judge_step(lane, rules, judge) if is_due else LaneStep(lane)
+    if step is not None:
+        yield step
 
 
 def finish_lane(
-    lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, closed_by: CloseReason
-) -> list[TopicRun]:
-    """Judge and close a lane without waiting for further events. Returns its last runs."""
-    lane, closed_runs = _judge_pending(lane, rules, continues, 0)
-    _, last = close_lane(lane, closed_by)
-    return [*closed_runs, *([last] if last else [])]
+    lanes: Mapping[str, Lane],
+    session_id: str,
+    rules: SegmentationRules,
+    judge: Judge,
+    closed_by: CloseReason,
+) -> Iterator[LaneStep]:
+    """The steps by which a lane is judged to its end, without waiting for further events, and
+    closed. `lanes` and `judge` are as for `add_turn`; the last step's lane is empty."""
+    while (lane := lanes.get(session_id, Lane())).pending_turns:
+        step = _judge_step(lane, rules, judge)
+        if step is None:
+            return
+        yield step
+    yield LaneStep(*close_lane(lane, closed_by))
 
 
-def _judge_pending(
-    lane: Lane, rules: SegmentationRules, continues: ContinuesPredicate, lookahead: int
-) -> tuple[Lane, Sequence[TopicRun]]:
-    """Judge a lane's pending events until `lookahead` are left. Returns the new lane and the closed
-    runs."""
-    closed_runs: list[TopicRun] = []
-    while len(lane.pending_turns) > lookahead:
-        verdict = compare_topic(lane, rules).verdict
-        is_gray = verdict is TopicVerdict.GRAY
-        breaks = not continues(lane) if is_gray else verdict is TopicVerdict.BREAK
-        lane, closed_run = judge_next(lane, rules, breaks=breaks)
-        closed_runs += [closed_run] if closed_run else []
-    return lane, closed_runs
+def must_judge_before(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
+    """Whether the lane's first pending event is judged before `turn` comes in: no event waits
+    across a gap, nor for more events than `rules` say, which may have changed."""
+    max_pending = 0 if is_after_gap(lane, turn, rules) else rules.lookahead
+    return len(lane.pending_turns) > max_pending
+
+
+def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep | None:
+    """Judge the lane's first pending event; None where that must wait."""
+    judgement = judge(lane)
+    if judgement is None:
+        return None
+    if any(decision.kind == "vector_given_up" for decision in judgement.new_decisions):
+        turn, *later_turns = lane.pending_turns
+        turn = replace(turn, vector_given_up=turn.vector is None)
+        lane = replace(lane, pending_turns=(turn, *later_turns))
+    lane, closed_run = judge_next(lane, rules, breaks=judgement.ends_topic)
+    return LaneStep(lane, closed_run, judgement.new_decisions)
+
+
+def _restart_lane(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
+    """Close a lane whose events are all judged, and begin it again with the event after the gap."""
+    lane, closed_run = close_lane(lane, "gap")
+    lane = lane.with_turn(turn)
+    if not rules.lookahead:
+        lane, _ = judge_next(lane, rules, breaks=False)
+    return LaneStep(lane, closed_run)
 
 
 def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:

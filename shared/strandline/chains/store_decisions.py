@@ -1,29 +1,14 @@
-"""SQL for decisions: what a fold decided from anything but the events. They outlive all derived
-rows."""
+"""SQL for the decisions of folds."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
+from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One decision, and the event it is about."""
-
-    event_id: UUID
-    kind: str
-    """One of the kinds that `chains.fold` lists."""
-    attempt: int
-    """From 0; only a repeated `reformed` decision has more than one attempt."""
-    at_seq: int
-    """The scope's `folded_seq` at which it takes effect."""
-    body: dict[str, Any]
 
 
 def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:

@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class FoldState:
+class ScopeProgress:
     """How far a scope is folded, read at one moment."""
 
     scope_id: UUID
@@ -28,10 +28,10 @@ class FoldState:
     """The body of the latest `settings` decision."""
 
 
-def read_fold_state(access: TenantDb, scope_id: UUID) -> FoldState | None:
-    """A scope's fold state; None for a scope that does not exist."""
+def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
+    """A scope's progress; None for a scope that does not exist."""
     rows = access.fetch(
-        FoldState,
+        ScopeProgress,
         """
         select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.settled_seq, s.last_seq,
             t.tuning, (

@@ -1,4 +1,5 @@
-"""Write chain versions: of a new chain, of a merge, or with new content for the same events."""
+"""Write chain versions: of a new chain, of a merge, or with new content for the same events. The
+scope's `folded_seq` was moved before, in the same transaction."""
 
 import hashlib
 import json
@@ -6,31 +7,24 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.chains import heat, store
-from strandline.chains.enrichment import ChainContent, FoldSettings, RunEnrichment
+from strandline.chains import heat, store, store_use
+from strandline.chains.content import ChainContent, RunEnrichment
+from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
-from strandline.chains.store_decisions import Decision
-from strandline.chains.store_lanes import FoldState
-from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.jobs import store as jobs_store
-from strandline.jobs.context import ConcurrentUpdate, Worker
-from strandline.tuning import Tuning
+from strandline.jobs.context import ConcurrentUpdate
 
 
-class FoldContext(Protocol):
-    """A scope whose `folded_seq` was just moved, in the current transaction."""
+class EnrichedRun(NamedTuple):
+    """A closed run, and the content of the chain that it becomes."""
 
-    worker: Worker
-    access: TenantDb
-    state: FoldState
-    tuning: Tuning
-    settings: FoldSettings | None
-    current_seq: int
+    run: TopicRun
+    enrichment: RunEnrichment
 
 
 class ChainRevision(NamedTuple):
@@ -41,60 +35,41 @@ class ChainRevision(NamedTuple):
     enrichment: RunEnrichment
 
 
-def write_run(scope: FoldContext, run: TopicRun, enrichment: RunEnrichment) -> None:
+def write_run(state: FoldState, enriched_run: EnrichedRun) -> None:
     """Write a run as a new chain, or as a new version of the chain that it is merged into."""
-    content, counts = enrichment.content, scope.worker.tally.counters
-    target = store.read_head(scope.access, content.joins) if content.joins else None
-    base = _first_head(scope, run, content) if target is None else _next_head(target, run)
-    version = _make_version(scope, content, base, run.turns[0].session_id)
-    version, enrichment = _restore_use(scope, version, enrichment)
+    run, enrichment = enriched_run
+    content, counts = enrichment.content, state.worker.tally.counters
+    target = store.read_head(state.access, content.joins) if content.joins else None
+    base = _first_head(state, run, content) if target is None else _next_head(target, run)
+    version = _make_version(state, content, base, run.turns[0].session_id)
+    version, enrichment = _restore_use(state, version, enrichment)
     links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
-    earlier_ids = store.list_event_ids(scope.access, version.chain_id) if target else []
+    earlier_ids = store.list_event_ids(state.access, version.chain_id) if target else []
     _store_version(
-        scope, version, links, [*earlier_ids, *(link.event_id for link in links)], enrichment
+        state, version, links, [*earlier_ids, *(link.event_id for link in links)], enrichment
     )
     metric = "ChainsFormed" if target is None else "ChainsMerged"
     counts["ChainsRejected" if content.rejected is not None else metric] += 1
 
 
-def write_revision(scope: FoldContext, revision: ChainRevision) -> None:
+def write_revision(state: FoldState, revision: ChainRevision) -> None:
     """Write a chain's next version, with the same events. Raises NotFound for a chain that no
     longer exists, and ConcurrentUpdate where its next version is not the one that was decided."""
     chain_id, enrichment = revision.chain_id, revision.enrichment
-    head = store.read_head(scope.access, chain_id)
+    head = store.read_head(state.access, chain_id)
     if head is None:
         raise NotFound
     if head.version + 1 != revision.version:
         raise ConcurrentUpdate
     next_head = replace(head, version=revision.version, closed_by="retry")
     version = _make_version(
-        scope, enrichment.content, next_head, head.session_id, accessed_at=head.accessed_at
+        state, enrichment.content, next_head, head.session_id, accessed_at=head.accessed_at
     )
     if head.status == "archived":
         version = replace(version, status="archived", archived_at=version.formed_at)
         enrichment = enrichment._replace(vector=None)
-    version, enrichment = _restore_use(scope, version, enrichment)
-    _store_version(scope, version, [], store.list_event_ids(scope.access, chain_id), enrichment)
-
-
-def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision]) -> None:
-    """Where the heuristic model judged topics instead of the configured model, record one visible
-    failure of the scope."""
-    reasons = [
-        decision.body.get("fell_back") for decision in new_decisions if decision.kind == "continues"
-    ]
-    reason = next((candidate for candidate in reversed(reasons) if candidate), None)
-    if reason is not None:
-        jobs_store.record_failure(
-            scope.access,
-            kind=jobs_store.CONTINUES_KIND,
-            scope_id=scope.state.scope_id,
-            participants=scope.state.participants,
-            reason=reason,
-            advice="The heuristic model judged where topics end. That is decided and is not"
-            " judged again. Check the model, so that it judges the next messages.",
-            ref=scope.state.scope_id,
-        )
+    version, enrichment = _restore_use(state, version, enrichment)
+    _store_version(state, version, [], store.list_event_ids(state.access, chain_id), enrichment)
 
 
 def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
@@ -107,12 +82,12 @@ def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
     return uuid.UUID(int=number | (8 << 76) | (2 << 62))
 
 
-def _first_head(scope: FoldContext, run: TopicRun, content: ChainContent) -> ChainHead:
+def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> ChainHead:
     """The head of a new chain of this run, without content."""
     first, last, times = run.turns[0], run.turns[-1], [turn.said_at for turn in run.turns]
-    scope_id = scope.state.scope_id
+    scope_id = state.scope.scope_id
     return ChainHead(
-        chain_id=make_chain_id(scope.access.caller.tenant, scope_id, first.event_id),
+        chain_id=make_chain_id(state.access.caller.tenant, scope_id, first.event_id),
         scope_id=scope_id,
         session_id=first.session_id,
         version=1,
@@ -152,26 +127,26 @@ def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
 
 
 def _restore_use(
-    scope: FoldContext, version: ChainVersion, enrichment: RunEnrichment
+    state: FoldState, version: ChainVersion, enrichment: RunEnrichment
 ) -> tuple[ChainVersion, RunEnrichment]:
     """In a replay, restore the effect of use on a chain: its strength, and its archived status at
     its last version. Until its last version is folded again, it is
     listed with the status of the version at hand."""
     use = None
-    if scope.current_seq <= scope.state.settled_seq:
-        use = store.read_use(scope.access, version.chain_id)
+    if state.current_seq <= state.scope.settled_seq:
+        use = store_use.read_use(state.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:
         last_access = max(version.accessed_at, use.accessed_at)
-        state = heat.HeatState(version.importance, version.density, use.strength, last_access)
+        heat_state = heat.HeatState(version.importance, version.density, use.strength, last_access)
         version = replace(
             version,
             strength=use.strength,
             accessed_at=last_access,
             boosted_at=use.boosted_at,
-            cold_at=heat.compute_cold_at(state, scope.tuning),
-            promote_until=heat.compute_promote_until(state, scope.tuning),
+            cold_at=heat.compute_cold_at(heat_state, state.tuning),
+            promote_until=heat.compute_promote_until(heat_state, state.tuning),
         )
     if version.version == use.version and use.archived_at is not None:
         version = replace(version, status="archived", archived_at=use.archived_at)
@@ -180,7 +155,7 @@ def _restore_use(
 
 
 def _make_version(
-    scope: FoldContext,
+    state: FoldState,
     content: ChainContent,
     base: ChainHead,
     lane: str,
@@ -189,16 +164,16 @@ def _make_version(
     """Build the version that holds this content. Its heat starts at the content's `at`, by the
     server's clock, or at `accessed_at` where that is given."""
     last_access = accessed_at or max(base.accessed_at, content.at)
-    state = heat.HeatState(content.importance, content.density, base.strength, last_access)
-    assert scope.settings is not None, "a fold has decided its settings"
+    heat_state = heat.HeatState(content.importance, content.density, base.strength, last_access)
+    assert state.settings is not None, "a fold has decided its settings"
     return ChainVersion(
         chain_id=base.chain_id,
         version=base.version,
         scope_id=base.scope_id,
-        participants=scope.state.participants,
+        participants=state.scope.participants,
         session_id=base.session_id,
         lane=lane,
-        made_at_seq=scope.current_seq,
+        made_at_seq=state.current_seq,
         closed_by=base.closed_by,
         merged=base.merged,
         first_seq=base.first_seq,
@@ -215,7 +190,7 @@ def _make_version(
         quality=content.quality,
         rejected=content.rejected,
         # A setting that earlier releases did not have is left out while it has its default.
-        settings=scope.settings.model_dump(mode="json", exclude_defaults=True),
+        settings=state.settings.model_dump(mode="json", exclude_defaults=True),
         models=content.models,
         content_hash=b"",
         status="active" if content.rejected is None else "rejected",
@@ -224,13 +199,13 @@ def _make_version(
         accessed_at=last_access,
         boosted_at=None,
         archived_at=None,
-        cold_at=heat.compute_cold_at(state, scope.tuning),
-        promote_until=heat.compute_promote_until(state, scope.tuning),
+        cold_at=heat.compute_cold_at(heat_state, state.tuning),
+        promote_until=heat.compute_promote_until(heat_state, state.tuning),
     )
 
 
 def _store_version(
-    scope: FoldContext,
+    state: FoldState,
     version: ChainVersion,
     links: Sequence[ChainEvent],
     event_ids: Sequence[UUID],
@@ -238,13 +213,13 @@ def _store_version(
 ) -> None:
     hashed_version = replace(version, content_hash=_hash_content(version, event_ids))
     store.add_version(
-        scope.access, hashed_version, links, scope.worker.embedder.space, enrichment.vector
+        state.access, hashed_version, links, state.worker.embedder.space, enrichment.vector
     )
     listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
     reason = enrichment.content.fallback_reason or ("no_vector" if listed_without_vector else None)
     if reason is not None and enrichment.is_new:
         jobs_store.record_failure(
-            scope.access,
+            state.access,
             kind="enrich",
             scope_id=hashed_version.scope_id,
             participants=hashed_version.participants,

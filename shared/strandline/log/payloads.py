@@ -11,8 +11,8 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StrandlineError, TooLarge, Unavailable
 from strandline.log import store_uploads
 from strandline.log.cid import sha256_of_cid
-from strandline.log.event_builder import CitedPayload, EventDraft, VerifiedUpload
-from strandline.log.schemas import AppendRequest
+from strandline.log.event_draft import CitedPayload, EventDraft, VerifiedUpload
+from strandline.log.schemas_append import AppendRequest
 from strandline.log.store_uploads import PayloadStatus
 from strandline.log.words_index import INDEXED_CHARS
 from strandline.schemas import MAX_BODY_BYTES

@@ -15,7 +15,6 @@ from strandline.log import store, store_scopes
 from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block
 from strandline.log.schemas import (
     PAGE_BYTES,
-    BlobOut,
     EventOut,
     EventPage,
     EventQuery,
@@ -27,6 +26,7 @@ from strandline.log.schemas import (
     ScopeOut,
     ScopePage,
 )
+from strandline.log.schemas_fields import BlobOut
 from strandline.log.store import Event
 
 

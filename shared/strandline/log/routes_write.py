@@ -5,18 +5,17 @@ from collections.abc import Sequence
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Invalid
 from strandline.http.app import Request, Response, Route, error_body, json_response, status_of
-from strandline.log.append import AppendResult, append, make_caller
-from strandline.log.schemas import (
+from strandline.log.append import append, make_caller
+from strandline.log.append_batch import AppendResult
+from strandline.log.schemas_append import (
     AppendHeaders,
     AppendRequest,
     BatchAnswer,
     BatchItem,
     BatchRequest,
     Receipt,
-    UploadOut,
-    UploadRequest,
-    UploadStored,
 )
+from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStored
 from strandline.log.uploads import begin_upload
 from strandline.schemas import Refusal, validate
 

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 from strandline.errors import Conflict, Forbidden, StateConflict
 from strandline.http.app import Request, Response, Route, json_response
-from strandline.log.append import AppendResult, make_caller
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendResult
 from strandline.log.routes_write import append_bodies, idempotency_key
-from strandline.log.schemas import AppendHeaders, Receipt
+from strandline.log.schemas_append import AppendHeaders, Receipt
 from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (

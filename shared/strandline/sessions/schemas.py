@@ -7,15 +7,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.log.schemas import (
-    Channel,
-    EventFields,
-    EventOut,
-    Metadata,
-    Origin,
-    Receipt,
-    SessionId,
-)
+from strandline.log.schemas import EventOut
+from strandline.log.schemas_append import EventFields, Receipt
+from strandline.log.schemas_fields import Channel, Metadata, Origin, SessionId
 from strandline.schemas import (
     Count,
     Participant,

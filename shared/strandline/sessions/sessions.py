@@ -22,8 +22,9 @@ from strandline.errors import (
     StateConflict,
     StrandlineError,
 )
-from strandline.log.append import SESSION_ENDED_MESSAGE, AppendResult
+from strandline.log.append_batch import AppendResult
 from strandline.log.read import fit_to_page
+from strandline.log.refusals import SESSION_ENDED_MESSAGE
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session

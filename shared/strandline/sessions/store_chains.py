@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
+from strandline.chains.store import ChainHead
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.fulltext import sanitize_for_parser
@@ -17,35 +18,15 @@ _CANDIDATES = 200
 
 
 @dataclass(frozen=True)
-class ChainView:
-    """A chain, with the fields of one of its versions."""
+class ChainView(ChainHead):
+    """A chain with the fields of one of its versions, and what readers see beside them."""
 
-    chain_id: UUID
-    scope_id: UUID
     participants: list[str]
-    session_id: str
-    status: str
     created_at: datetime
-    importance: float
-    density: float
-    strength: float
-    accessed_at: datetime
     boosted_at: datetime | None
     cold_at: datetime
     promote_until: datetime
     archived_at: datetime | None
-    version: int
-    closed_by: str
-    merged: bool
-    first_seq: int
-    last_seq: int
-    event_count: int
-    started_at: datetime
-    last_event_at: datetime
-    topic: str
-    summary: str
-    entities: list[dict[str, Any]]
-    coherence: float | None
     quality: float
     rejected: str | None
     models: dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background.embed_chains import embed_chains
-from strandline.chains import store as chains_store
+from strandline.chains import store_vectors
 from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
@@ -138,12 +138,12 @@ def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
 ) -> None:
     formed(gateway, scratch_db, worker, "harbour mooring")
     access = worker.database.connect_as(Caller.background("acme"))
-    (lacking,) = chains_store.list_unindexed(access, "other", None, 9)
-    old = chains_store.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
+    (lacking,) = store_vectors.list_unindexed(access, "other", None, 9)
+    old = store_vectors.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
     with access.transaction():
-        assert chains_store.store_vectors(access, "other", [old]) == 0
+        assert store_vectors.store_vectors(access, "other", [old]) == 0
     scratch_db.rows("update chains set status = 'archived', archived_at = now()")
-    gone = chains_store.SummaryVector(lacking.chain_id, lacking.version, "[1]")
+    gone = store_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
     with access.transaction():
-        assert chains_store.store_vectors(access, "other", [gone]) == 0
+        assert store_vectors.store_vectors(access, "other", [gone]) == 0
     assert spaces(scratch_db) == [("words/64", 1)]

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import embed
-from strandline.chains import enrichment, fold
+from strandline.chains import content, enrichment, judging
 from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
@@ -181,7 +181,7 @@ def test_what_fails_around_the_models_is_decided_too(
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(fold, "compare_topic", broken)
+        faults.setattr(judging, "compare_topic", broken)
         faults.setattr(enrichment.quality, "compute_density", broken)
         scope.say(*TALK, *TALK)
         process_due(worker)
@@ -284,7 +284,7 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
     worker.embedder.before_embed = broken
-    formed = enrichment.make_placeholder_content(START, 3, failure)
+    formed = content.make_placeholder_content(START, 3, failure)
     formed = formed.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
         enrichment.embed_summary(worker, formed, waits_for_model=True)

@@ -11,8 +11,9 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold as chains_fold
+from strandline.chains import form as chains_form
 from strandline.chains import store as chains_store
+from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
@@ -392,17 +393,17 @@ def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.background.embed.fold_scope", not_folded)
         process_due(worker)
-    go = chains_fold.Fold.run
+    go = chains_form.fold_turns
 
-    def overtaken(self: chains_fold.Fold, turns: Any) -> bool:
-        through = go(self, turns[:1])
+    def overtaken(state: FoldState, turns: Any) -> bool:
+        through = go(state, turns[:1])
         if len(turns) > 1:
             raise ConcurrentUpdate
         return through
 
-    monkeypatch.setattr(chains_fold.Fold, "run", overtaken)
+    monkeypatch.setattr(chains_form, "fold_turns", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(chains_fold.Fold, "run", _overtaken)
+    monkeypatch.setattr(chains_form, "fold_turns", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)

@@ -8,6 +8,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
+from strandline.chains import fold_writer
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.jobs.context import Deferred, Worker
@@ -102,17 +103,17 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
         log.say(text)
     process_due(worker)
     assert log.chains() == []
-    commit, made = chains_fold.Fold.commit, 0
+    commit, made = fold_writer.commit, 0
 
-    def dying(self: chains_fold.Fold, *given: Any, **more: Any) -> None:
+    def dying(*given: Any) -> None:
         nonlocal made
         made += 1
         if made == deaths:
             raise ZeroDivisionError
-        commit(self, *given, **more)
+        commit(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold.Fold, "commit", dying)
+        patch.setattr(fold_writer, "commit", dying)
         close_idle_lanes(worker, "acme", NOW)
     close_idle_lanes(worker, "acme", NOW)
     expected = [("break", [1]), ("break", [2]), ("break", [3]), ("idle", [4])]
@@ -185,7 +186,7 @@ def same_when_folded_again(
     expected, before = log.chains(), hashes(log.base)
     for batch in batches:
         other, model = asked_ahead(worker)
-        monkeypatch.setattr("strandline.chains.form._BATCH", batch)
+        monkeypatch.setattr("strandline.chains.fold_state._BATCH", batch)
         drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
         fold(other, log)
         assert log.chains() == expected
@@ -274,7 +275,7 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
     log.base.rows(
         "update events set erased_at = now(), content = null, cid = null where seq = 5 returning 1"
     )
-    monkeypatch.setattr("strandline.chains.form._BATCH", 1)
+    monkeypatch.setattr("strandline.chains.fold_state._BATCH", 1)
     fold(worker, log)
     log.say(BREAD)
     again(worker, log)

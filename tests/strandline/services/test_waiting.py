@@ -11,7 +11,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background.embed import process_scopes
-from strandline.chains import enrichment
+from strandline.chains import questions
 from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichment
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
@@ -233,7 +233,7 @@ def test_the_end_of_our_time_decides_nothing(
     log.say(HARBOUR)
     log.say(BREAD)
     provider.script = [Says(b"", hold=stay_silent)]
-    monkeypatch.setattr(enrichment, "_MARGIN_SECONDS", 16.5)
+    monkeypatch.setattr(questions, "_MARGIN_SECONDS", 16.5)
     worker = make(50, seconds=18)
     access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:

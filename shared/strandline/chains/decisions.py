@@ -1,0 +1,37 @@
+"""Decisions: what a fold decided from anything but the events. They outlive all derived rows.
+
+A replay follows them and asks no model. Kinds of decisions:
+
+- `settings`: the fold's settings from this event on;
+- `continues`: whether the topic continues at this user message, judged once the later events that
+  it waits for have come. Stored where the topic broke, where a model was asked, and where judging
+  the message failed and would fail again (the topic then continues);
+- `vector_given_up`: this user message is compared with nothing, as it has no vector;
+- `formed`: the content of the run that ends at this event, and the chain it was merged into. Where
+  deciding it failed and would fail again, a placeholder, until a retry (`reformed`);
+- `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
+- `reformed`: the new content of the chain whose last event this is.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision, and the event it is about."""
+
+    event_id: UUID
+    kind: str
+    """One of the kinds that this module lists."""
+    attempt: int
+    """From 0; only a repeated `reformed` decision has more than one attempt."""
+    at_seq: int
+    """The scope's `folded_seq` at which it takes effect."""
+    body: dict[str, Any]
+
+
+def give_up_vector(event_id: UUID, at_seq: int, reason: str) -> Decision:
+    """Decide that a user message's vector is not waited for: it was refused, or it is late."""
+    return Decision(event_id, "vector_given_up", 0, at_seq, {"why": reason})

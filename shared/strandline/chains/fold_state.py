@@ -1,0 +1,119 @@
+"""The state of one scope's fold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from strandline.chains import store_decisions, store_lanes
+from strandline.chains.decisions import Decision
+from strandline.chains.fold_settings import FoldSettings
+from strandline.chains.open_lanes import read_lanes
+from strandline.chains.segmentation import Lane
+from strandline.chains.store_lanes import LoggedTurn, ScopeProgress
+from strandline.db.database import TenantDb
+from strandline.errors import NotFound
+from strandline.jobs.context import Worker
+from strandline.llm.types import PromptEvent
+from strandline.tuning import Tuning
+
+_BATCH = 200
+"""How many events are read and committed at a time at most."""
+
+
+@dataclass
+class FoldState:
+    """What a fold read about its scope, and what it has not committed yet."""
+
+    worker: Worker
+    access: TenantDb
+    scope: ScopeProgress
+    now: datetime
+    stored_decisions: Mapping[tuple[UUID, str], Decision]
+    """Decisions that are stored already, by event and kind."""
+    decisions_by_seq: Mapping[int, Sequence[Decision]]
+    """The stored `idle` and `reformed` decisions by the `folded_seq` at which they take effect, in
+    order."""
+    lanes: dict[str, Lane]
+    """The open lanes by session id."""
+    tuning: Tuning
+    settings: FoldSettings | None
+    """The settings of the latest `settings` decision."""
+    fold_no: int
+    current_seq: int
+    """The seq up to which events are folded, committed or not."""
+    committed_seq: int
+    """`current_seq` as it stands in the database."""
+    changed_lanes: set[str] = field(default_factory=set[str])
+    pending_decisions: list[Decision] = field(default_factory=list[Decision])
+    event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
+    """Events that were already loaded for questions to the model."""
+
+    @property
+    def model_patience(self) -> timedelta:
+        """How long a decision waits for a model that is unavailable."""
+        return timedelta(minutes=self.tuning.model_patience_minutes)
+
+    def get_lane(self, session_id: str) -> Lane:
+        """A session's lane; empty where nothing of it is open."""
+        return self.lanes.get(session_id, Lane())
+
+    def set_lane(self, session_id: str, lane: Lane) -> None:
+        """Replace a lane, to be saved by the next commit."""
+        self.lanes[session_id] = lane
+        self.changed_lanes.add(session_id)
+
+    def seq_with(self, lane: Lane) -> int:
+        """The seq up to which events are folded once this lane is set: its newest event's, if that
+        event has just come in."""
+        return max(self.current_seq, lane.last_turn.seq if lane.last_turn else 0)
+
+
+def load_state(
+    worker: Worker, access: TenantDb, scope_id: UUID, now: datetime
+) -> tuple[FoldState, Sequence[LoggedTurn]]:
+    """Load the state of a scope's fold, and the scope's next events. Raises NotFound."""
+    scope, space = store_lanes.read_progress(access, scope_id), worker.embedder.space
+    if scope is None:
+        raise NotFound
+    turns = store_lanes.read_turns(access, scope_id, space, scope.folded_seq, _BATCH)
+    last_seq = turns[-1].seq if turns else scope.folded_seq
+    decisions = store_decisions.list_between(access, scope_id, scope.folded_seq, last_seq)
+    sessions = {turn.session_id for turn in turns}
+    sessions |= {item.body["session"] for item in decisions if item.kind == "idle"}
+    lanes = read_lanes(access, scope_id, space, sorted(sessions))
+    # Decisions about open events may have taken effect at a lower seq: under a release or a tuning
+    # that did not wait for later events, before an awaited event was erased, or at a retry.
+    open_event_ids = [
+        turn.event_id for lane in lanes.values() for turn in (*lane.open_turns, *lane.pending_turns)
+    ]
+    earlier_decisions = store_decisions.list_about(
+        access, scope_id, open_event_ids, ("continues", "formed")
+    )
+    state = FoldState(
+        worker,
+        access,
+        scope,
+        now,
+        stored_decisions={
+            (item.event_id, item.kind): item for item in (*decisions, *earlier_decisions)
+        },
+        decisions_by_seq=_group_scheduled(decisions),
+        lanes=lanes,
+        tuning=worker.tuning.with_overrides(scope.tuning),
+        settings=FoldSettings.model_validate(scope.settings) if scope.settings else None,
+        fold_no=scope.fold_no,
+        current_seq=scope.folded_seq,
+        committed_seq=scope.folded_seq,
+    )
+    return state, turns
+
+
+def _group_scheduled(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
+    """The `idle` and `reformed` decisions by the seq at which they take effect, in the order in
+    which they were made."""
+    scheduled = [item for item in decisions if item.kind in ("idle", "reformed")]
+    decisions_by_seq: dict[int, list[Decision]] = {}
+    for item in sorted(scheduled, key=lambda item: (item.body["fold"], item.body["place"])):
+        decisions_by_seq.setdefault(item.at_seq, []).append(item)
+    return decisions_by_seq

@@ -1,0 +1,103 @@
+"""The one place where a fold writes: everything since its last commit, in one transaction."""
+
+from collections.abc import Sequence
+
+from strandline.chains import store_decisions, store_lanes
+from strandline.chains.decisions import Decision
+from strandline.chains.fold_state import FoldState
+from strandline.chains.open_lanes import to_lane_row
+from strandline.chains.store_lanes import LaneRow
+from strandline.chains.versions import ChainRevision, EnrichedRun, write_revision, write_run
+from strandline.jobs import store as jobs_store
+from strandline.jobs.context import ConcurrentUpdate
+from strandline.log import store_work
+
+
+def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None) -> None:
+    """Commit everything since the last commit, and with it a closed run or a chain's new content,
+    in one transaction. Raises ConcurrentUpdate; then nothing was committed."""
+    has_changes = (
+        state.current_seq > state.committed_seq or state.changed_lanes or state.pending_decisions
+    )
+    if version is None and not has_changes:
+        return
+    with state.access.transaction():
+        _advance_scope(state)
+        if isinstance(version, EnrichedRun):
+            write_run(state, version)
+        elif version is not None:
+            write_revision(state, version)
+        _save_lanes(state)
+        store_work.renew_lease(state.access, state.scope.scope_id)
+    state.worker.renew()
+    state.worker.llm.store_call_records(state.access)
+    state.worker.tally.counters["EventsFolded"] += state.current_seq - state.committed_seq
+    state.fold_no, state.committed_seq = state.fold_no + 1, state.current_seq
+    state.changed_lanes.clear()
+    state.pending_decisions.clear()
+
+
+def commit_answer(state: FoldState, new_decisions: Sequence[Decision]) -> None:
+    """Commit the decisions that came from a model's answer, without the effects on the event they
+    are about. Raises ConcurrentUpdate."""
+    later_decisions = [item for item in state.pending_decisions if item.at_seq > state.current_seq]
+    drop_later_decisions(state)
+    state.pending_decisions += new_decisions
+    commit(state)
+    state.pending_decisions = later_decisions
+
+
+def drop_later_decisions(state: FoldState) -> None:
+    """Forget the pending decisions about an event that is not folded yet."""
+    state.pending_decisions = [
+        item for item in state.pending_decisions if item.at_seq <= state.current_seq
+    ]
+
+
+def _advance_scope(state: FoldState) -> None:
+    """Move the scope's `folded_seq` and store the pending decisions."""
+    access, scope = state.access, state.scope
+    if not store_lanes.advance_fold(access, scope.scope_id, state.fold_no, state.current_seq):
+        raise ConcurrentUpdate
+    store_decisions.add_decisions(
+        access, scope.scope_id, scope.participants, state.pending_decisions
+    )
+    _record_topic_fallback(state)
+
+
+def _record_topic_fallback(state: FoldState) -> None:
+    """Where the heuristic model judged topics instead of the configured model, record one visible
+    failure of the scope."""
+    reasons = [
+        decision.body.get("fell_back")
+        for decision in state.pending_decisions
+        if decision.kind == "continues"
+    ]
+    reason = next((candidate for candidate in reversed(reasons) if candidate), None)
+    if reason is not None:
+        jobs_store.record_failure(
+            state.access,
+            kind=jobs_store.CONTINUES_KIND,
+            scope_id=state.scope.scope_id,
+            participants=state.scope.participants,
+            reason=reason,
+            advice="The heuristic model judged where topics end. That is decided and is not"
+            " judged again. Check the model, so that it judges the next messages.",
+            ref=state.scope.scope_id,
+        )
+
+
+def _save_lanes(state: FoldState) -> None:
+    """Store the changed lanes, and delete those of them that are empty."""
+    open_rows: list[LaneRow] = []
+    closed_sessions: list[str] = []
+    for session_id in sorted(state.changed_lanes):
+        lane = state.lanes[session_id]
+        if lane.last_turn and state.settings:
+            open_rows.append(to_lane_row(session_id, lane, state.settings.rules))
+        else:
+            closed_sessions.append(session_id)
+    scope = state.scope
+    store_lanes.save_lanes(
+        state.access, scope.scope_id, scope.participants, open_rows, closed_sessions
+    )

@@ -1,0 +1,123 @@
+"""Judge whether a topic ends at a lane's first pending event: by a stored decision, by the cosine
+of two user messages, or by a model's answer. Nothing is written here."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from strandline.chains.content import FOLD_FAILED
+from strandline.chains.decisions import Decision, give_up_vector
+from strandline.chains.fold_settings import FoldSettings
+from strandline.chains.fold_state import FoldState
+from strandline.chains.questions import ask_if_topic_continues, make_task_context
+from strandline.chains.segmentation import Judgement, Lane, TopicVerdict, compare_topic
+from strandline.failures import is_permanent_failure
+from strandline.jobs.context import ConcurrentUpdate
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.observability import logger
+
+_VERDICT_METRICS = {
+    TopicVerdict.BREAK: "GateBreak",
+    TopicVerdict.GRAY: "GateGray",
+    TopicVerdict.CONTINUE: "GateContinue",
+}
+"""The metric that counts each verdict of a comparison."""
+
+
+def judge_topic(
+    state: FoldState, lane: Lane, settings: FoldSettings, *, is_settled: bool
+) -> Judgement | None:
+    """Judge a lane's first pending event; None while that must wait for a vector. `is_settled`: it
+    was decided before. Where judging fails and would fail again on the same data, the topic
+    continues. Raises Deferred while waiting for the model is worth it."""
+    turn = lane.pending_turns[0]
+    decision = state.stored_decisions.get((turn.event_id, "continues"))
+    if decision is not None or is_settled:
+        return Judgement(decision is not None and not decision.body["continues"])
+    try:
+        return _judge_anew(state, lane, settings)
+    except Exception as error:
+        if not is_permanent_failure(error):
+            raise
+        log_fold_failure(state, "message not judged", error)
+        body = {
+            "continues": True,
+            "by": "failure",
+            "fell_back": FOLD_FAILED,
+            "error": type(error).__name__,
+        }
+        return Judgement(False, [_decide_continues(state, lane, body)])
+
+
+def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
+    """Count and log a failure without the error's own text, which may quote memory."""
+    log_fields = {"scopes": [state.scope.scope_id], "error": type(error).__name__}
+    state.worker.tally.counters["HeuristicFailures"] += 1
+    logger.warning(message, extra=log_fields)
+
+
+def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> Judgement | None:
+    comparison = compare_topic(lane, settings.rules)
+    verdict, give_ups = comparison.verdict, list[Decision]()
+    if comparison.cosine is not None:
+        state.worker.tally.cosines.append(round(comparison.cosine, 4))
+    if verdict is TopicVerdict.WAIT:
+        give_ups = _give_up_vectors(state, lane, timedelta(hours=settings.vector_hours))
+        if not give_ups:
+            return None
+        verdict = TopicVerdict.BLIND
+    if verdict in _VERDICT_METRICS:
+        state.worker.tally.counters[_VERDICT_METRICS[verdict]] += 1
+    if verdict is TopicVerdict.GRAY:
+        return _ask_model(state, lane, settings, comparison.cosine)
+    if verdict is TopicVerdict.BREAK:
+        body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
+        return Judgement(True, [_decide_continues(state, lane, body)])
+    return Judgement(False, give_ups)
+
+
+def _decide_continues(state: FoldState, lane: Lane, body: Mapping[str, object]) -> Decision:
+    message = lane.pending_turns[0].event_id
+    return Decision(message, "continues", 0, state.seq_with(lane), dict(body))
+
+
+def _give_up_vectors(state: FoldState, lane: Lane, patience: timedelta) -> list[Decision]:
+    """Give up on the missing vectors if they are overdue; an empty list while at least one of them
+    may still come."""
+    assert lane.last_user_turn is not None, "only a comparison of two user messages waits"
+    turns = lane.last_user_turn, lane.pending_turns[0]
+    missing_turns = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
+    if any(state.now - turn.recorded_at < patience for turn in missing_turns):
+        return []
+    return [give_up_vector(turn.event_id, state.seq_with(lane), "late") for turn in missing_turns]
+
+
+def _ask_model(
+    state: FoldState, lane: Lane, settings: FoldSettings, cosine: float | None
+) -> Judgement:
+    scope = state.scope
+    message, *after = lane.pending_turns[: settings.ahead_events + 1]
+    result = ask_if_topic_continues(
+        state.worker,
+        state.access,
+        make_task_context(state.worker, state.access, scope.scope_id, scope.participants),
+        [turn.event_id for turn in lane.open_turns],
+        message.event_id,
+        [turn.event_id for turn in after],
+        state.event_cache,
+        waits_for_model=state.now - lane.pending_turns[-1].recorded_at < state.model_patience,
+    )
+    if result is None:  # erased meanwhile
+        raise ConcurrentUpdate
+    body = {
+        "continues": result.value.continues,
+        "by": "model",
+        "cosine": cosine,
+        "model": result.model,
+        "prompt": result.prompt,
+        "fell_back": result.fallback_reason,
+    }
+    return Judgement(
+        not result.value.continues,
+        [_decide_continues(state, lane, body)],
+        is_costly=result.model != HeuristicModel.name or result.fallback_reason is not None,
+    )

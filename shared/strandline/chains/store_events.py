@@ -1,0 +1,91 @@
+"""SQL for the events that a chain's content is made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """An event of a run, with the columns that its chain is made from."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    chars: int
+    """Length of the whole content in characters; of a payload in bytes."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    metadata_keys: int
+    said_at: datetime
+    recorded_at: datetime
+    vector: str | None
+
+
+def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
+    """These events, by seq, with their vectors in `space`; erased ones are left out."""
+    return access.fetch(
+        RunEvent,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
+            e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            v.embedding::text as vector
+        from events e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+        where e.event_id = any (%(event_ids)s) and e.erased_at is null
+        order by e.seq
+        """,
+        {"space": space, "event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class TopicEvent:
+    """An event, with the columns that a question about its topic needs."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    said_at: datetime
+    erased: bool
+
+
+def read_topic_events(
+    access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]
+) -> tuple[Sequence[TopicEvent], set[UUID]]:
+    """Read the `unread` events. Returns those that are not erased, and the ids of all erased ones
+    among `unread` and `known`."""
+    rows = access.fetch(
+        TopicEvent,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+        from events e where e.event_id = any (%(unread)s)
+        union all
+        select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
+            e.recorded_at, true
+        from events e where e.event_id = any (%(known)s) and e.erased_at is not null
+        """,
+        {"unread": list(unread), "known": list(known)},
+    )
+    present = [row for row in rows if not row.erased]
+    return present, {row.event_id for row in rows if row.erased}

@@ -1,0 +1,70 @@
+"""SQL to drop folded chains, and to keep their use until they are folded again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+
+
+@dataclass(frozen=True)
+class ChainUse:
+    """The effect of recalls and archiving on a chain, kept while the chain is dropped and folded
+    again."""
+
+    version: int
+    """The chain's newest version when it was dropped: folded again up to it, the chain is restored.
+    """
+    strength: float
+    accessed_at: datetime
+    boosted_at: datetime | None
+    archived_at: datetime | None
+
+
+def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
+    """The kept use of a chain that was dropped and is not folded again up to its last version; else
+    None."""
+    rows = access.fetch(
+        ChainUse,
+        "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
+        " where chain_id = %(chain_id)s",
+        {"chain_id": chain_id},
+    )
+    return rows[0] if rows else None
+
+
+def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+    """Delete everything that was folded in these scopes, and make them due. Decisions, recalls and
+    the use of each chain stay. `fold_no` is raised, so that a fold in progress notices."""
+    params: dict[str, object] = {"scope_ids": list(scope_ids)}
+    access.execute(  # in the order in which append locks scopes
+        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+        " for no key update",
+        params,
+    )
+    for statement in _DROP_STATEMENTS:
+        access.execute(statement, params)
+
+
+_DROP_STATEMENTS = (
+    # An existing row names a later version: the chain was still being folded up to it.
+    """
+    insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,
+        accessed_at, boosted_at, archived_at)
+    select tenant_id, chain_id, scope_id, participants, version, strength, accessed_at, boosted_at,
+        archived_at
+    from chains where scope_id = any (%(scope_ids)s)
+    on conflict (tenant_id, chain_id) do update set strength = excluded.strength,
+        accessed_at = excluded.accessed_at, boosted_at = excluded.boosted_at
+    """,
+    "delete from chain_vectors where scope_id = any (%(scope_ids)s)",
+    "delete from chain_events where scope_id = any (%(scope_ids)s)",
+    "delete from chain_versions where scope_id = any (%(scope_ids)s)",
+    "delete from chains where scope_id = any (%(scope_ids)s)",
+    "delete from lanes where scope_id = any (%(scope_ids)s)",
+    "update scopes set folded_seq = 0, fold_no = fold_no + 1 where scope_id = any (%(scope_ids)s)",
+    "insert into scope_work (tenant_id, scope_id, participants, due_at)"
+    " select tenant_id, scope_id, participants, now() from scopes"
+    " where scope_id = any (%(scope_ids)s) order by scope_id on conflict do nothing",
+)

@@ -1,0 +1,228 @@
+"""Build a draft of an event from a request: canonical form, permission checks, fingerprint. Without
+I/O."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+from uuid import UUID
+
+from strandline.auth.principals import Principal
+from strandline.errors import Forbidden, Invalid
+from strandline.log.cid import INLINE_BYTES, Part, blob_cid, cid_bytes
+from strandline.log.schemas_append import AppendRequest, PartIn
+from strandline.participants import derive_scope_id, normalize, normalize_set
+
+HTTP_CHANNEL = "http"
+"""The channel in which an Idempotency-Key counts as a source event key."""
+TEXT_TYPE = "text/plain; charset=utf-8"
+"""The media type of content that became a payload."""
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class VerifiedUpload:
+    """An upload that was verified but not yet copied to its CID."""
+
+    upload_id: UUID
+    size: int
+    etag: str
+    """The object's ETag: it identifies the bytes that were verified."""
+
+
+@dataclass(frozen=True)
+class CitedPayload:
+    """A payload that a request cites, with what the database and the store know of it."""
+
+    cid: str
+    mime_type: str | None
+    file_name: str | None
+    """`mime_type` and `file_name` apply where the request names none."""
+    text: str | None = None
+    """The first characters of a text payload, for the index."""
+    upload: VerifiedUpload | None = None
+    """The upload to copy the payload from, if it is not stored yet."""
+
+
+@dataclass(frozen=True)
+class EventDraft:
+    """A request in canonical form. The targets of its edges are not resolved yet: that needs the
+    log."""
+
+    request: AppendRequest
+    participants: list[str]
+    speaker: str | None
+    text: str | None
+    parts: list[Part]
+    payload: bytes | None
+    """Content that is too large for the log, to be uploaded to the payload store."""
+    payload_cid: str | None
+    origin: str
+    scope_id: UUID
+    key: tuple[str, str] | None
+    """(channel, source_event_key)."""
+    cited_payload: CitedPayload | None = None
+    """The payload that the request cites, once it was looked up."""
+
+    def canonical_fields(self) -> dict[str, object]:
+        """All fields of the request in one canonical form. The fingerprint covers them, and a
+        conflict compares them."""
+        request = self.request
+        return {
+            "participants": self.participants,
+            "role": request.role,
+            "type": request.type,
+            "content": None if self.payload_cid else self.text,
+            "parts": [list(part) for part in self.parts],
+            "blob": self.payload_cid,
+            "mime_type": self.mime_type,
+            "name": request.name,
+            "speaker": self.speaker,
+            "session_id": request.session_id,
+            "channel": request.channel,
+            "occurred_at": request.occurred_at and request.occurred_at.isoformat(),
+            "metadata": normalize_json(request.metadata),
+            "stop_reason": request.stop_reason,
+        }
+
+    @property
+    def mime_type(self) -> str | None:
+        """The media type of the request; plain text for content that became a payload."""
+        return self.request.mime_type or (TEXT_TYPE if self.payload is not None else None)
+
+    def compute_fingerprint(self) -> str:
+        """The SHA-256 of the canonical fields and edges, in hex."""
+        edges = sorted(
+            [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
+        )
+        document = _CANONICAL.encode([self.canonical_fields(), edges])
+        return hashlib.sha256(document.encode()).hexdigest()
+
+
+def build_draft(
+    principal: Principal, request: AppendRequest, idempotency_key: str | None
+) -> EventDraft:
+    """Convert a request to canonical form and check that this credential may write it.
+
+    Raises Invalid, which names the field, or Forbidden.
+    """
+    principal.require_own_ids(request.tenant_id, request.user_id)
+    members = normalize_set(request.participants)
+    if principal.user and principal.user not in members:
+        raise Forbidden(
+            "participants: must include this credential's own user",
+            field="participants",
+        )
+    speaker = _resolve_speaker(principal, request, members)
+    _check_consistency(request)
+    text, parts = _content(request)
+    payload = None
+    if text is not None and len(text) * 4 > INLINE_BYTES:
+        data = text.encode()
+        payload = data if len(data) > INLINE_BYTES else None
+    cited_cid = request.blob.cid if request.blob else None
+    if cited_cid:
+        cid_bytes(cited_cid, "blob.cid")
+    return EventDraft(
+        request=request,
+        participants=members,
+        speaker=speaker,
+        text=text,
+        parts=parts,
+        payload=payload,
+        payload_cid=blob_cid(payload) if payload is not None else cited_cid,
+        origin=_derive_origin(principal, request, speaker),
+        scope_id=derive_scope_id(principal.tenant, members),
+        key=_event_key(request, idempotency_key),
+    )
+
+
+def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
+    """The text and its parts by model. Raises Invalid unless exactly one of content, parts and blob
+    is given."""
+    sources = [n for n in ("content", "parts", "blob") if getattr(request, n) is not None]
+    if len(sources) != 1:
+        raise Invalid(
+            "content: give exactly one of content, parts and blob"
+            + (f", not {' and '.join(sources)}" if sources else ""),
+            field="content",
+        )
+    parts = request.parts
+    if request.model is not None:
+        if request.content is None:
+            raise Invalid("model: goes with content only; a part names its own", field="model")
+        parts = [PartIn(content=request.content, model=request.model)]
+    if parts is None:
+        return request.content, []
+    if request.role != "agent" or request.type == "observation":
+        name = "parts" if request.model is None else "model"
+        raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
+    text = "".join(part.content for part in parts)
+    return text, [Part(len(part.content), part.model) for part in parts]
+
+
+def _check_consistency(request: AppendRequest) -> None:
+    """Refuse fields that would be accepted but not stored. Raises Invalid."""
+    if request.stop_reason is not None and request.role != "agent":
+        raise Invalid("stop_reason: only for the role `agent`", field="stop_reason")
+    for n, edge in enumerate(request.edges):
+        if edge.event_id is None and edge.cid is None:
+            raise Invalid(f"edges.{n}: give event_id or cid", field=f"edges.{n}")
+
+
+def _resolve_speaker(
+    principal: Principal, request: AppendRequest, members: list[str]
+) -> str | None:
+    """The speaker: as given, or the only participant that fits the role. A bound credential speaks
+    as its user or as an agent, never as another user. Raises Invalid or Forbidden."""
+    role, agents = request.role, [m for m in members if m.startswith("agent:")]
+    users = [principal.user] if principal.user else [m for m in members if m.startswith("user:")]
+    if request.speaker is not None:
+        speaker = normalize(request.speaker, "speaker")
+        if speaker not in members:
+            raise Invalid("speaker: must be one of the participants", field="speaker")
+    else:
+        possible = {"user": users, "agent": agents, "system": []}[role]
+        speaker = possible[0] if len(possible) == 1 else None
+    is_agent = speaker is not None and speaker.startswith("agent:")
+    if speaker is not None and is_agent != (role == "agent"):
+        raise Invalid(
+            "speaker: an agent needs the role `agent`, and that role needs an agent",
+            field="speaker",
+        )
+    if principal.user and role == "agent" and not is_agent:
+        raise Invalid("speaker: name the agent that speaks", field="speaker")
+    if principal.user and not is_agent and speaker not in (None, principal.user):
+        raise Forbidden(
+            "speaker: this credential may speak only as its own user or as an agent",
+            field="speaker",
+        )
+    return speaker
+
+
+def _derive_origin(principal: Principal, request: AppendRequest, speaker: str | None) -> str:
+    """The event's origin, which decides how far it is trusted. No field of the request sets it."""
+    if principal.user:
+        return "agent" if speaker is not None and speaker.startswith("agent:") else "user"
+    return {"observation": "tool", "upload": "document"}.get(request.type, request.role)
+
+
+def _event_key(request: AppendRequest, idempotency_key: str | None) -> tuple[str, str] | None:
+    if idempotency_key is None:
+        return (request.source_event_key and (request.channel, request.source_event_key)) or None
+    if request.source_event_key is not None:
+        raise Invalid(
+            "source_event_key: the request also has an Idempotency-Key; send only one of them",
+            field="source_event_key",
+        )
+    return HTTP_CHANNEL, idempotency_key
+
+
+def normalize_json(value: Any) -> Any:
+    """JSON values as the database returns them: 1.0 is 1, and 1e3 is 1000."""
+    if isinstance(value, dict):
+        return {name: normalize_json(item) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [normalize_json(item) for item in cast("list[Any]", value)]
+    return int(Decimal(repr(value))) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,151 @@
+"""Requests and answers of appends."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field, GetJsonSchemaHandler
+
+from strandline.log.schemas_fields import (
+    BlobOut,
+    Channel,
+    Cid,
+    EventType,
+    IdempotencyKey,
+    Metadata,
+    MimeType,
+    RoleIn,
+    SessionId,
+    SourceKey,
+    StopReason,
+)
+from strandline.schemas import (
+    Participant,
+    Participants,
+    Refusal,
+    RequestModel,
+    ResponseModel,
+    TimestampFields,
+)
+
+MAX_BATCH = 500
+MAX_EDGES = 64
+MAX_PARTS = 256
+
+
+class PartIn(RequestModel):
+    """A part of an agent's message, written by one model."""
+
+    content: str
+    model: str | None = Field(default=None, max_length=200)
+
+
+class EdgeIn(RequestModel):
+    """A link to a supporting event, by id or by CID, with a weight from 0 to 1."""
+
+    event_id: UUID | None = None
+    cid: Cid | None = None
+    weight: float = Field(default=1.0, ge=0, le=1, strict=True)
+
+
+class BlobIn(RequestModel):
+    """A reference to a payload that is already stored or uploaded."""
+
+    cid: Cid
+
+
+class EventFields(TimestampFields):
+    """The fields of an event, common to every route that appends one."""
+
+    role: RoleIn
+    """`assistant` is accepted as a synonym of `agent`."""
+    type: EventType = "message"
+    content: str | None = None
+    """The text. Text over 64 KiB is stored as a payload and is searchable up to 1 MiB."""
+    parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
+    """Instead of `content`: the parts of an agent's message that several models wrote."""
+    model: str | None = Field(default=None, max_length=200)
+    """The model that wrote an agent's `content`. Shorthand for a single part."""
+    blob: BlobIn | None = None
+    """Instead of `content`: a payload, by its CID."""
+    mime_type: MimeType | None = None
+    """The media type of the payload or of `content`, stored with the event."""
+    name: str | None = Field(default=None, max_length=1024)
+    """A file name for the payload."""
+    speaker: Participant | None = None
+    """The participant who speaks. May be left out where only one participant fits the role."""
+    channel: Channel = "http"
+    source_event_key: SourceKey | None = None
+    """The caller's own key for this event. The same (channel, key) is stored only once."""
+    metadata: Metadata = Field(default_factory=dict)
+    edges: list[EdgeIn] = Field(default_factory=list[EdgeIn], max_length=MAX_EDGES)
+    stop_reason: StopReason | None = None
+    tenant_id: str | None = None
+    """The credential's tenant, if given. Any other value is refused."""
+    user_id: str | None = None
+    """The credential's user, if given. Any other value is refused."""
+
+
+class AppendRequest(EventFields):
+    """An event to append."""
+
+    participants: Participants
+    """Everybody who took part. The exact set determines the scope."""
+    session_id: SessionId | None = None
+
+
+class _BatchItemSchema:
+    """The JSON schema of a batch item. Each item is validated on its own, so that one invalid item
+    does not fail the others; the API description still shows its type."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, _core: object, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(AppendRequest.__pydantic_core_schema__)
+
+
+class BatchRequest(RequestModel):
+    """Up to 500 events, stored in one transaction. Each succeeds or fails on its own, unless
+    `atomic`."""
+
+    events: list[Annotated[Any, _BatchItemSchema]] = Field(min_length=1, max_length=MAX_BATCH)
+    atomic: bool = Field(default=False, strict=True)
+    """Store either all events or none."""
+
+
+class AppendHeaders(RequestModel):
+    """Headers of an append."""
+
+    idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
+    """A source event key in channel `http` for this request. In a batch, item i has the key
+    `<key>#i`."""
+
+
+class Receipt(ResponseModel):
+    """The acknowledgement of an append. A replay returns the same receipt."""
+
+    event_id: UUID
+    cid: str | None
+    scope_id: UUID
+    seq: int
+    recorded_at: datetime
+    blob: BlobOut | None
+
+
+class BatchItem(ResponseModel):
+    """The result of one item. `status` is the HTTP status that a single append would have
+    returned."""
+
+    status: int
+    event: Receipt | None = None
+    error: Refusal | None = None
+
+
+class BatchAnswer(ResponseModel):
+    """The results of a batch, in the order of its items."""
+
+    stored: int
+    """The number of items that are in the log now, including replays."""
+    failed: int
+    results: list[BatchItem]

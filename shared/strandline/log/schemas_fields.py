@@ -1,0 +1,87 @@
+"""Types of the fields of events, and their checks."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from strandline.schemas import ResponseModel
+
+MAX_METADATA_BYTES = 16 * 1024
+MAX_KEY_BYTES = 1024
+"""Together with tenant, writer and channel, a key must fit into one row of a B-tree index: 2,704
+bytes."""
+
+type Role = Literal["user", "agent", "system"]
+type EventType = Literal["message", "thought", "action", "observation", "upload"]
+type Origin = Literal["user", "agent", "tool", "document", "system"]
+type RoleIn = Annotated[
+    Role,
+    BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
+    WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
+]
+"""A role in a request. `assistant` is accepted as a synonym of `agent`."""
+_ROLES: Mapping[str, str] = {"assistant": "agent"}
+type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
+
+
+def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"is {size} bytes as JSON, at most {MAX_METADATA_BYTES}")
+    return value
+
+
+def _check_key(value: str) -> str:
+    size = len(value.encode())
+    if size > MAX_KEY_BYTES:
+        raise ValueError(f"is {size} bytes as UTF-8, at most {MAX_KEY_BYTES}")
+    return value
+
+
+_MIME_TYPE = re.compile(
+    r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}(; ?[\w!#$&^.+-]+=([\w!#$&^.+-]+|\"[ !#-\[\]-~]*\"))*",
+    re.ASCII,
+)
+
+
+def _check_mime_type(value: str) -> str:
+    """Check a media type by RFC 6838: it is sent as a header when the payload is downloaded."""
+    if not _MIME_TYPE.fullmatch(value):
+        raise ValueError("must be like text/plain or text/plain; charset=utf-8")
+    return value
+
+
+CID_PATTERN = "^b[a-z2-7]{58}$"
+"""The pattern of a CIDv1 with sha2-256 in base32. `cid.cid_bytes` does the full check."""
+# The JSON schema in the API description, for a check that a pattern alone cannot express.
+_MIME_SCHEMA = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": f"^{_MIME_TYPE.pattern.replace(r'\w', 'A-Za-z0-9_')}$",
+}
+
+type MimeType = Annotated[
+    str, Field(max_length=255), AfterValidator(_check_mime_type), WithJsonSchema(_MIME_SCHEMA)
+]
+type Metadata = Annotated[dict[str, Any], BeforeValidator(_check_metadata)]
+type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_key)]
+type Cid = Annotated[
+    str,
+    Field(min_length=8, max_length=128),
+    WithJsonSchema({"type": "string", "pattern": CID_PATTERN}),
+]
+type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
+type Channel = Annotated[str, Field(min_length=1, max_length=64)]
+type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+
+
+class BlobOut(ResponseModel):
+    """The payload of an event: CID, size in bytes, media type and file name."""
+
+    cid: str
+    size: int
+    mime_type: str | None
+    name: str | None
