@@ -22,7 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.settings import StackSettings
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 from strandline.observability import METRIC_NAMESPACE, METRICS
 
 RUNBOOK = "docs/runbook.md"
@@ -233,11 +233,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     succeeded_runs = _metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
     says = "No job has succeeded for a day, not even the daily sweep."
     yield AlarmSpec("no-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True)
-    parts = [
-        _job_metric(resources, "Failures", fn.name, "Sum")
-        for fn in FUNCTIONS
-        if fn.min_spacing_minutes
-    ]
+    parts = [_job_metric(resources, "Failures", job.name, "Sum") for job in JOBS]
     yield AlarmSpec(
         "failed-parts", "Shards of a job failed finally.", _sum_metrics(parts), _SHARD_ATTEMPTS
     )

@@ -263,6 +263,8 @@ def _operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
     text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
+    for placeholder, value in route.placeholders.items():
+        text = text.replace(f"{{{placeholder}}}", value)
     summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", text, count=1).partition("\n")
     operation: dict[str, Any] = {
         "tags": [_tag(name)],

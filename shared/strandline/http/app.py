@@ -273,6 +273,8 @@ class Route:
     audits_refusals_only: bool = False
     """It shows counts and times, nothing that anybody said. A served call leaves no row in the
     audit trail, because a scraper's calls would bury the others; a refused call does."""
+    placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What replaces `{name}` in the handler's docstring, for words that come from a table."""
     response_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of its answers, by name with a description; all but Content-Type."""
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from strandline.aws.run_requests import JobQueue
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
+from strandline.deployment import JOBS
 from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.jobs import store
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
@@ -14,7 +15,7 @@ from strandline.jobs.store import Job
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
-JOB_NAMES = ("archiver", "sweeper")
+JOB_NAMES = tuple(job.name for job in JOBS)
 """The jobs that can be started."""
 _RETRY_JOB = "sweeper"
 """The job that retries failures of models."""

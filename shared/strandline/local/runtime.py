@@ -25,7 +25,7 @@ from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, FunctionSpec, route_table
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
 from strandline.local import postgres_home, sync_detection, tls
@@ -168,7 +168,7 @@ def _start_background(
     clock: Clock,
 ) -> None:
     """Make queues, schedules and the state machine invoke the functions that they invoke in AWS."""
-    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.min_spacing_minutes})
+    machine.serve({job.name: handlers[job.name] for job in JOBS})
     loops = (
         QueuePoller(aws.work_queue_url, handlers["worker"]),
         QueuePoller(aws.job_queue_url, handlers["scheduler"]),
