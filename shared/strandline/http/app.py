@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from strandline.auth.credentials import AuthRequest
 from strandline.auth.principals import Principal, Right
 from strandline.config import get_settings
+from strandline.config_quotas import Quota
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import (
     BatchRefused,
@@ -37,7 +38,6 @@ from strandline.observability import emf_fields, logger, trace_context, trace_id
 from strandline.resources import Resources
 from strandline.schemas import MAX_BODY_BYTES, NoBody, NoQuery, check_storable, parse_json, validate
 from strandline.tenants.store_audit import AuditContext
-from strandline.tenants.store_quotas import Quota
 
 # An error's status is that of the first class here that it is an instance of, so narrower classes
 # come first.

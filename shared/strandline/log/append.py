@@ -11,6 +11,7 @@ from typing import Any
 from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
+from strandline.config_quotas import Quota
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.errors import (
     BatchRefused,
@@ -28,7 +29,6 @@ from strandline.log.event_builder import CitedPayload, EventDraft, NewEvent
 from strandline.log.schemas import AppendRequest, BlobOut, Receipt
 from strandline.schemas import check_storable, validate
 from strandline.tenants.quotas import QuotaManager
-from strandline.tenants.store_quotas import Quota
 
 _STORED_OUTCOMES = ("created", "replayed")
 _REFUSAL_MESSAGES = {
