@@ -78,9 +78,7 @@ def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelC
 
 def _to_quota_use(use: store_quotas.QuotaUsage) -> QuotaUse:
     spec = QUOTA_BY_NAME[use.quota]
-    refilled_at = (
-        datetime.now(UTC) + timedelta(seconds=use.refill_seconds) if spec.is_rate else None
-    )
+    refill_time = timedelta(seconds=use.refill_seconds)
     remaining = max(0, use.at_once - use.taken)
     retry_after = math.ceil(60 / use.limit) if spec.is_rate and use.limit else 60
     return QuotaUse(
@@ -91,6 +89,6 @@ def _to_quota_use(use: store_quotas.QuotaUsage) -> QuotaUse:
         used=use.taken,
         remaining=remaining,
         retry_after=0 if remaining else retry_after,
-        resets_at=refilled_at,
+        resets_at=datetime.now(UTC) + refill_time if spec.is_rate else None,
         leased=use.leased,
     )
