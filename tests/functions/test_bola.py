@@ -22,7 +22,7 @@ from strandline.apidocs import openapi
 from strandline.apidocs.openapi import Example
 from strandline.db.database import Caller
 from strandline.http.app import Request, Response, json_response
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_runs
 from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
@@ -138,7 +138,7 @@ def world(gateway: Gateway) -> World:
         access, AuditContext("a test"), subject="CN=alice,O=Acme", user=ALICE
     )
     with access.transaction():
-        job_id = jobs_store.enqueue(access, "archiver", "a run", datetime.now(UTC))
+        job_id = store_runs.enqueue(access, "archiver", "a run", datetime.now(UTC))
 
     def used(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""

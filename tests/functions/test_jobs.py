@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 from strandline import deployment
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.scheduler import RunStarter
-from strandline.jobs import control
-from strandline.jobs import store as jobs_store
+from strandline.jobs import control, store_failures
 from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
@@ -264,6 +263,6 @@ def test_what_changes_nothing_is_refused_by_its_name(
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
     assert {*KINDS} == {
-        *(*control.JOB_NAMES, "enrich", jobs_store.CONTINUES_KIND),
-        *(jobs_store.FOLD_KIND, jobs_store.EMBED_KIND),
+        *(*control.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
+        *(store_failures.FOLD_KIND, store_failures.EMBED_KIND),
     }

@@ -14,7 +14,7 @@ from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused, Unavailable
 from strandline.failures import is_permanent_failure
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures
 from strandline.jobs.context import (
     EMBED_SECONDS,
     Deferred,
@@ -141,8 +141,8 @@ def _process_leases(
             else 0
         )
         if recovered_scopes:
-            jobs_store.resolve_failures(
-                access, jobs_store.FOLD_KIND, recovered_scopes, worker.clock()
+            store_failures.resolve_failures(
+                access, store_failures.FOLD_KIND, recovered_scopes, worker.clock()
             )
         for scope_id, deferral in deferrals.items():
             seconds = max(1, math.ceil(deferral.seconds))
@@ -216,9 +216,9 @@ def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
     """Record a visible failure for each scope with events whose vector will never come by
     itself."""
     for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
-        jobs_store.record_failure(
+        store_failures.record_failure(
             access,
-            kind=jobs_store.EMBED_KIND,
+            kind=store_failures.EMBED_KIND,
             scope_id=vector.event.scope_id,
             participants=vector.event.participants,
             reason="embedding_refused",
@@ -318,8 +318,8 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
     better reason, and counts it."""
     stuck = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck:
-        noted_scopes = jobs_store.list_known_failures(
-            access, jobs_store.FOLD_KIND, [lease.scope_id for lease in stuck]
+        noted_scopes = store_failures.list_known_failures(
+            access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck]
         )
         _record_stuck(
             access, [lease for lease in stuck if str(lease.scope_id) not in noted_scopes], {}
@@ -336,9 +336,9 @@ def _record_stuck(
             continue
         reason = reasons.get(lease.scope_id) or lease.last_error or "worker_ended"
         with access.transaction():
-            jobs_store.record_failure(
+            store_failures.record_failure(
                 access,
-                kind=jobs_store.FOLD_KIND,
+                kind=store_failures.FOLD_KIND,
                 scope_id=lease.scope_id,
                 participants=lease.participants,
                 reason=reason,

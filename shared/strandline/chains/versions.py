@@ -17,7 +17,7 @@ from strandline.chains.store_decisions import Decision
 from strandline.chains.store_lanes import FoldState
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures
 from strandline.jobs.context import ConcurrentUpdate, Worker
 from strandline.tuning import Tuning
 
@@ -85,9 +85,9 @@ def record_topic_fallback(scope: FoldContext, new_decisions: Sequence[Decision])
     ]
     reason = next((candidate for candidate in reversed(reasons) if candidate), None)
     if reason is not None:
-        jobs_store.record_failure(
+        store_failures.record_failure(
             scope.access,
-            kind=jobs_store.CONTINUES_KIND,
+            kind=store_failures.CONTINUES_KIND,
             scope_id=scope.state.scope_id,
             participants=scope.state.participants,
             reason=reason,
@@ -243,7 +243,7 @@ def _store_version(
     listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
     reason = enrichment.content.fallback_reason or ("no_vector" if listed_without_vector else None)
     if reason is not None and enrichment.is_new:
-        jobs_store.record_failure(
+        store_failures.record_failure(
             scope.access,
             kind="enrich",
             scope_id=hashed_version.scope_id,
