@@ -6,13 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import (
-    Field,
-    Json,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, Json, ValidationError, ValidationInfo, field_validator
 
 from strandline.config_quotas import QuotaSettings
 from strandline.errors import Misconfigured

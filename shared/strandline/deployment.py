@@ -32,11 +32,6 @@ class FunctionSpec:
     timeout: int
     """Seconds."""
     needs: frozenset[FunctionNeed]
-    actions: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]], hash=False
-    )
-    """What it may do beyond others with the same needs: IAM action → resources, as
-    infra/permissions.py names them."""
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
     queue: Literal["", "work_queue", "job_queue"] = ""
@@ -47,6 +42,11 @@ class FunctionSpec:
     """Names from layers/build.py, lowest first."""
     reserved_concurrency: int = 0
     """The most instances at once, each with its own database connection; 0: not limited."""
+    actions: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]], hash=False
+    )
+    """What it may do beyond others with the same needs: IAM action → resources, as
+    infra/permissions.py names them."""
 
     @property
     def max_connections(self) -> int:

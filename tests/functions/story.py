@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
-from strandline.apidocs.openapi import Example
+from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
 from strandline.jobs import store_runs
 from tests.support import Gateway, Reply

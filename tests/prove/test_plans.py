@@ -19,7 +19,8 @@ from strandline.auth import store_keys
 from strandline.chains import fold_recalls, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
-from strandline.db.database import NOBODY, Caller, Connection, Database, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
 from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index

@@ -3,12 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.schemas import TENANT_PATTERN, RequestModel, ResponseModel

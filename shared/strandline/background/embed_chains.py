@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from strandline.background.embed import BATCH, embed_texts
+from strandline.background.embed import BATCH
+from strandline.background.vectors import embed_texts
 from strandline.chains import store as chains_store
 from strandline.chains.store import SummaryVector
 from strandline.db.database import Caller, TenantDb

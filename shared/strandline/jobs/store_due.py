@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from strandline.db.database import Connection, translate_errors
+from strandline.db.connection import Connection, translate_errors
 from strandline.deployment import JOBS
 
 GARBAGE_PERIOD = timedelta(hours=6)

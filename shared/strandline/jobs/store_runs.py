@@ -9,7 +9,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.db.database import Connection, TenantDb, translate_errors
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
 from strandline.jobs.store import JobId
 
 LEASE_SECONDS = 300

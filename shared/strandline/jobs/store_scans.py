@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 

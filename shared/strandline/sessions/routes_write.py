@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from strandline.errors import Conflict, Forbidden, StateConflict
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import AppendResult, make_caller
 from strandline.log.routes_write import append_bodies, idempotency_key
 from strandline.log.schemas import AppendHeaders, Receipt

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import LiteralString
 
 from strandline.config_quotas import QUOTAS, Quota
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 type Limits = Mapping[str, float | None]
