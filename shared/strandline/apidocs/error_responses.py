@@ -20,7 +20,7 @@ from strandline.http.app import STATUS
 from strandline.http.routing import Route
 
 JSON = "application/json"
-GATEWAY_ERRORS = {
+_GATEWAY_ERRORS = {
     429: ("TooManyRequests", "More requests than the deployment accepts now."),
     500: ("InternalError", "`internal_error`: something failed on our side."),
     502: ("BadGateway", "The function returned no usable answer. From the gateway."),
@@ -63,18 +63,24 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     return frozenset(errors)
 
 
+def list_error_statuses(name: str, route: Route) -> set[int]:
+    """The statuses of a route's errors, with those that the gateway and our own faults give."""
+    return {_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
+
+
 def path_parameters(name: str) -> list[str]:
     """The names of the parameters in a route's path."""
     return re.findall(r"{(\w+)\+?}", name)
 
 
-def status_of_class(kind: type[StrandlineError]) -> int:
+def _status(kind: type[StrandlineError]) -> int:
     return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
 
 
 def error_name(status: int) -> str:
+    """The name of a status's answer among the document's components."""
     by_status = {status: kind.__name__ for kind, status in STATUS.items()}
-    return GATEWAY_ERRORS[status][0] if status in GATEWAY_ERRORS else by_status[status]
+    return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
 
 
 def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
@@ -85,10 +91,10 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
     descriptions: dict[int, str] = {}
     for kind in (*STATUS, *narrower):
         words = f"`{kind.code}`: {inspect.getdoc(kind)}"
-        descriptions[status_of_class(kind)] = " ".join(
-            filter(None, [descriptions.get(status_of_class(kind)), words])
+        descriptions[_status(kind)] = " ".join(
+            filter(None, [descriptions.get(_status(kind)), words])
         )
-    descriptions |= {status: words for status, (_, words) in GATEWAY_ERRORS.items()}
+    descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
     responses: dict[str, Any] = {}
     for status in sorted(descriptions):
         response: dict[str, Any] = {

@@ -13,13 +13,11 @@ from typing import Any
 
 from strandline.apidocs.error_responses import (
     ERROR_HEADERS,
-    GATEWAY_ERRORS,
     JSON,
     describe_errors,
     error_name,
-    list_errors,
+    list_error_statuses,
     path_parameters,
-    status_of_class,
 )
 from strandline.apidocs.examples import Example
 from strandline.apidocs.json_schemas import build_schemas
@@ -296,9 +294,6 @@ def _responses(
             headers = {"Retry-After": ERROR_HEADERS["Retry-After"]}
         if headers:
             responses[status]["headers"] = headers
-    error_statuses = {
-        status_of_class(kind) for kind in list_errors(name, route)
-    } | GATEWAY_ERRORS.keys()
-    for status in sorted(error_statuses - responses.keys()):
+    for status in sorted(list_error_statuses(name, route) - responses.keys()):
         responses[status] = {"$ref": f"#/components/responses/{error_name(status)}"}
     return {str(status): responses[status] for status in sorted(responses)}
