@@ -14,12 +14,10 @@ from infra.nag_suppressions import acknowledge
 from infra.roles import allow, service_role
 from infra.settings import StackSettings
 from infra.storage import Storage
-from strandline.deployment import FUNCTIONS, FunctionSpec
+from strandline.deployment import RUNNABLE, FunctionSpec
 
 DEFINITION = Path(__file__).parent / "job.asl.json"
 """The definition of the state machine. `make run` executes the same file."""
-JOB_FUNCTIONS = tuple(fn for fn in FUNCTIONS if fn.min_spacing_minutes or "owner" in fn.needs)
-"""The functions that the state machine calls: the jobs, and `migrate` for long migrations."""
 ALIAS = "live"
 """The alias that callers use. The definition of the state machine contains it too."""
 
@@ -45,7 +43,7 @@ class Jobs(Construct):
         self.machine = self._machine(settings, storage)
         self.scheduler_role = self._scheduler_role()
         group = scheduler.CfnScheduleGroup(self, "WakeUps", name=self.group)
-        for fn in JOB_FUNCTIONS:
+        for fn in RUNNABLE:
             if fn.schedule:
                 self._schedule(fn).add_resource_dependency(group)
 
@@ -93,7 +91,7 @@ class Jobs(Construct):
                 resource_name=f"{function_prefix(settings)}{fn.name}:{ALIAS}",
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
-            for fn in JOB_FUNCTIONS
+            for fn in RUNNABLE
         ]
         # The guide of AWS names both forms: for an execution and for a map run.
         map_executions = [

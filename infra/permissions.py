@@ -85,43 +85,10 @@ _BY_NEED: Mapping["FunctionNeed", Actions] = {
     "state_machine": {"states:StartExecution": ("state_machine",)},
     "schedules": {"scheduler:CreateSchedule": ("schedules",), "iam:PassRole": ("scheduler_role",)},
 }
-"""What every function with a need may do."""
+"""What every function with a need may do. What one may do beyond that is in its row's `actions`."""
 
 _CONSUME = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """What Lambda does, with the function's role, to the queue that feeds the function."""
-
-_BY_FUNCTION: Mapping[str, Actions] = {
-    "ingest": {
-        "s3:PutObject": ("bucket/*",),  # payloads; the URLs of uploads are signed by this role
-        "s3:GetObject": ("bucket/*",),  # checks an upload and copies it
-        "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
-        "s3:ListBucket": ("bucket",),  # without it a missing upload is a 403, not a 404
-        "sqs:SendMessage": ("work_queue",),
-    },
-    "query": {
-        "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
-        "s3:ListBucket": ("bucket",),  # health: HeadBucket
-        "sqs:GetQueueAttributes": ("work_queue",),  # health
-    },
-    "worker": {
-        "s3:GetObject": ("bucket/*",),
-        "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
-    },
-    "archiver": {
-        "s3:PutObject": ("bucket/_jobs/*",),
-        "s3:GetObject": ("bucket/_jobs/*",),
-        "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
-        "s3:ListBucket": ("bucket",),
-    },
-    "sweeper": {
-        "s3:PutObject": ("bucket/_jobs/*",),
-        "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
-        "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
-        "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
-        "sqs:SendMessage": ("work_queue",),
-    },
-}
-"""What single functions may do beyond others with the same needs."""
 
 _CONDITIONS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "iam:PassRole": {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
@@ -203,7 +170,7 @@ def _allowed_actions(fn: "FunctionSpec") -> dict[str, set[str]]:
     allowed: dict[str, set[str]] = {}
     queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
     tables = [_BY_NEED.get(need, {}) for need in fn.needs]
-    for table in (*tables, _BY_FUNCTION.get(fn.name, {}), queue_actions):
+    for table in (*tables, fn.actions, queue_actions):
         for action, names in table.items():
             allowed.setdefault(action, set()).update(names)
     return allowed

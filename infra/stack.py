@@ -8,7 +8,8 @@ from infra.api import Api
 from infra.compute import Assets, Compute, StackParts
 from infra.database import Database
 from infra.jobs import Jobs, function_prefix
-from infra.monitoring import MonitoredResources, Monitoring
+from infra.metrics import MonitoredResources
+from infra.monitoring import Monitoring
 from infra.network import Network
 from infra.release import Release
 from infra.settings import StackSettings

@@ -99,7 +99,7 @@ class Storage(Construct):
         return bucket
 
     def _lifecycle(self, settings: StackSettings) -> list[s3.LifecycleRule]:
-        """Removes what the archiver and the jobs should have removed, if they did not."""
+        """Removes what the jobs should have removed, if they did not."""
         grace = -(-settings.service_settings.upload_grace_seconds // 86_400)
         return [
             s3.LifecycleRule(

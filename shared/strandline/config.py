@@ -6,15 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import (
-    Field,
-    Json,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, Json, ValidationError, ValidationInfo, field_validator
 
-from strandline.config_auth import AuthSettings
+from strandline.config_quotas import QuotaSettings
 from strandline.errors import Misconfigured
 from strandline.tuning import DEFAULTS, Tuning
 
@@ -22,9 +16,9 @@ PREFIX = "STRANDLINE_"
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
-class ServiceSettings(AuthSettings):
+class ServiceSettings(QuotaSettings):
     """One process's settings. `STRANDLINE_<FIELD NAME>` in the environment sets a field. The
-    settings of authentication are in `config_auth`."""
+    settings of authentication are in `config_auth`, those of quotas in `config_quotas`."""
 
     database_url: str
     """The database that the application role connects to: a libpq URL or key=value string."""
@@ -106,19 +100,6 @@ class ServiceSettings(AuthSettings):
     daily sweep."""
     sweep_seconds: int = Field(default=300, ge=1, le=86_400)
     """The least time between two sweeps that are requested because something is due, in seconds."""
-    tenant_requests_per_minute: int = Field(default=6000, ge=0, le=10**9)
-    """Requests per minute of a tenant, unless an operator set another limit for it; 0 allows
-    nothing. 6,000 are 100 a second: at 100 ms each they occupy ten Lambda instances, of the 1,000
-    that an account begins with."""
-    tenant_appends_per_minute: int = Field(default=60_000, ge=0, le=10**9)
-    """Events per minute that a tenant may append, unless an operator set another limit. 60,000 are
-    ten for each request it may make."""
-    tenant_stored_bytes: int = Field(default=100 * 2**30, ge=0, le=2**62)
-    """Bytes of events and payloads that a tenant may store, unless an operator set another limit;
-    100 GiB."""
-    tenant_burst_seconds: float = Field(default=10.0, ge=0, le=3600)
-    """How many seconds' worth of a rate a tenant may use at once, and at least one unit. In any
-    minute it can use a minute's worth plus this."""
 
     tuning: Json[Tuning] = DEFAULTS
     """Thresholds of memory's formation that differ from their defaults, as a JSON object by name

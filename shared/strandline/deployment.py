@@ -1,14 +1,20 @@
-"""The table of functions: one row per Lambda. A new function is a folder, a row, an event and a
-test."""
+"""The tables of functions and of jobs: one row per Lambda. A new function is a folder, a row, an
+event and a test; a new job is a module with its verbs, a row, a folder and a test.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+Pure data: infra, the one-machine runtime and every function read it, so it imports nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, LiteralString
 
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model"]
+type JobName = Literal["archiver", "sweeper"]
+"""The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
 """The one schedule at a fixed time, in UTC: the daily sweep. The database's sweep day begins at
@@ -30,15 +36,17 @@ class FunctionSpec:
     """API Gateway resources, as "METHOD /path/{parameter}"."""
     queue: Literal["", "work_queue", "job_queue"] = ""
     """The queue that invokes it."""
-    min_spacing_minutes: int = 0
-    """For a job of the state machine: the least time between two runs that start because something
-    is due; 0: not such a job."""
     schedule: str = ""
     """The expression in Scheduler's syntax, in UTC, at which it runs; "": only on request."""
     layers: tuple[Layer, ...] = ("deps", "domain")
     """Names from layers/build.py, lowest first."""
     reserved_concurrency: int = 0
     """The most instances at once, each with its own database connection; 0: not limited."""
+    actions: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]], hash=False
+    )
+    """What it may do beyond others with the same needs: IAM action → resources, as
+    infra/permissions.py names them."""
 
     @property
     def max_connections(self) -> int:
@@ -47,14 +55,83 @@ class FunctionSpec:
         return 4 if self.needs >= {"model", "job_queue"} else 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobSpec(FunctionSpec):
+    """A background job: a function whose handler runs a module with the three verbs of
+    jobs/runner.py."""
+
+    name: JobName
+    min_spacing: timedelta
+    """The least time between two runs that start because something is due."""
+    next_due: LiteralString
+    """An SQL expression: when it has work next, over all tenants, or null. Its parameters are those
+    of jobs/store_due.py."""
+
+
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
-FUNCTIONS = (
+JOBS = (
+    JobSpec(
+        name="archiver",
+        memory=1024,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/_jobs/*",),
+            "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
+            "s3:ListBucket": ("bucket",),
+        },
+        reserved_concurrency=20,
+        min_spacing=timedelta(minutes=60),
+        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(archiver_spacing)s, %(now)s)",
+    ),
+    JobSpec(
+        name="sweeper",
+        memory=1769,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
+            "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+            "sqs:SendMessage": ("work_queue",),
+        },
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        schedule=DAILY_SWEEP_SCHEDULE,
+        min_spacing=timedelta(minutes=5),
+        next_due="next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s)",
+    ),
+)
+"""Background work by tenant, in runs of the state machine."""
+
+MIGRATE = FunctionSpec(
+    "migrate",
+    memory=512,
+    timeout=600,
+    needs=frozenset({"owner", "job_queue"}),
+    # one for a deployment, while the state machine's may still run a long migration
+    reserved_concurrency=2,
+)
+
+RUNNABLE: tuple[FunctionSpec, ...] = (*JOBS, MIGRATE)
+"""What a run of the state machine may call: the jobs, and `migrate` for long migrations."""
+
+FUNCTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec(
         "ingest",
         memory=1024,
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue"}),
+        actions={
+            "s3:PutObject": ("bucket/*",),  # payloads; the URLs of uploads are signed by this role
+            "s3:GetObject": ("bucket/*",),  # checks an upload and copies it
+            "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
+            "s3:ListBucket": ("bucket",),  # without it a missing upload is a 403, not a 404
+            "sqs:SendMessage": ("work_queue",),
+        },
         reserved_concurrency=100,
         routes=(
             "POST /api/v1/events",
@@ -71,6 +148,11 @@ FUNCTIONS = (
         memory=1769,
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "model"}),
+        actions={
+            "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
+            "s3:ListBucket": ("bucket",),  # health: HeadBucket
+            "sqs:GetQueueAttributes": ("work_queue",),  # health
+        },
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
         routes=(
@@ -103,6 +185,10 @@ FUNCTIONS = (
         memory=1769,
         timeout=120,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
+        actions={
+            "s3:GetObject": ("bucket/*",),
+            "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
+        },
         reserved_concurrency=20,
         layers=MODEL_LAYERS,
         queue="work_queue",
@@ -138,24 +224,7 @@ FUNCTIONS = (
             "GET /docs/{file}",
         ),
     ),
-    FunctionSpec(
-        "archiver",
-        memory=1024,
-        timeout=900,
-        needs=frozenset({"database", "blobs", "job_queue"}),
-        reserved_concurrency=20,
-        min_spacing_minutes=60,
-    ),
-    FunctionSpec(
-        "sweeper",
-        memory=1769,
-        timeout=900,
-        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
-        reserved_concurrency=20,
-        layers=MODEL_LAYERS,
-        schedule=DAILY_SWEEP_SCHEDULE,
-        min_spacing_minutes=5,
-    ),
+    *JOBS,
     FunctionSpec(
         "scheduler",
         memory=512,
@@ -163,15 +232,14 @@ FUNCTIONS = (
         needs=frozenset({"state_machine", "schedules"}),
         queue="job_queue",
     ),
-    FunctionSpec(
-        "migrate",
-        memory=512,
-        timeout=600,
-        needs=frozenset({"owner", "job_queue"}),
-        # one for a deployment, while the state machine's may still run a long migration
-        reserved_concurrency=2,
-    ),
+    MIGRATE,
 )
+
+
+def quote_job_names(conjunction: Literal["and", "or"]) -> str:
+    """The names of all jobs for the API's document, as in "`a`, `b` and `c`"."""
+    *others, last = (f"`{job.name}`" for job in JOBS)
+    return f"{', '.join(others)} {conjunction} {last}"
 
 
 def route_table(

@@ -4,13 +4,12 @@ import functools
 import os
 import threading
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import secrets
 from strandline.aws.blobs import BlobStore
-from strandline.aws.run_requests import MIN_SPACING, JobQueue
+from strandline.aws.run_requests import JobQueue, spacing_by_job
 from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
@@ -91,8 +90,8 @@ class Resources:
 
     @lazy_property
     def job_queue(self) -> JobQueue:
-        sweep_spacing = timedelta(seconds=get_settings().sweep_seconds)
-        return JobQueue(get_settings().job_queue_url, {**MIN_SPACING, "sweeper": sweep_spacing})
+        config = get_settings()
+        return JobQueue(config.job_queue_url, spacing_by_job(config.sweep_seconds))
 
     @lazy_property
     def embedder(self) -> Embedder:

@@ -17,8 +17,8 @@ import pytest
 from strandline.auth import store_keys
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.http import app
-from strandline.http.app import Request
+from strandline.http import request as http_request
+from strandline.http.request import Request
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import append, event_builder, event_draft
 from strandline.log import routes_write as log_routes_write
@@ -33,7 +33,7 @@ COUNTED = {
 }
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (Request, "authorize", "who asks"),
-    (app, "parse_json", "the body's JSON"),
+    (http_request, "parse_json", "the body's JSON"),
     (append, "validate", "the body's shape"),
     (event_draft, "build_draft", "canonical form"),
     (event_builder, "build_event", "CID, fingerprint"),

@@ -9,7 +9,7 @@ from openapi_schema_validator import OAS31Validator, oas31_format_checker
 from functions.admin import handler as admin
 from functions.ingest import handler as ingest
 from functions.query import handler as query
-from strandline.apidocs import openapi
+from strandline.apidocs import examples, openapi
 from strandline.local.http_routes import Routes
 from tests.support import Reply
 
@@ -20,7 +20,7 @@ HANDLERS = (ingest, query, admin)
 def document() -> dict[str, Any]:
     """The document of all that is served."""
     routes = {name: route for handler in HANDLERS for name, route in handler.ROUTES.items()}
-    return openapi.build_document(routes, openapi.load_examples())
+    return openapi.build_document(routes, examples.load_examples())
 
 
 def operations() -> dict[str, Any]:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote
 
-from strandline.apidocs.openapi import Example
+from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_runs
 from tests.support import Gateway, Reply
 
 PAYLOAD = b"The buoy's chart, as bytes."
@@ -69,7 +69,7 @@ class Story:
         """What was started was not heard of for long."""
         access = self._gateway.database.connect_as(Caller.background("acme"))
         with access.transaction():
-            jobs_store.expire_leases(access, None, datetime.now(UTC) + timedelta(days=1))
+            store_runs.expire_leases(access, None, datetime.now(UTC) + timedelta(days=1))
 
     def _with_real_names(self, said: Any) -> Any:
         if isinstance(said, Mapping):

@@ -18,7 +18,7 @@ from strandline.admin.schemas_keys import KeyRight
 from strandline.admin.schemas_tenants import LimitsIn
 from strandline.auth.principals import RIGHTS, Principal
 from strandline.db.database import Caller
-from strandline.http.app import Request
+from strandline.http.request import Request
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write

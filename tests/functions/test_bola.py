@@ -18,11 +18,12 @@ import pytest
 
 from functions.query import handler as query
 from strandline.admin import certificates
-from strandline.apidocs import openapi
-from strandline.apidocs.openapi import Example
+from strandline.apidocs import error_responses, examples
+from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
-from strandline.http.app import Request, Response, json_response
-from strandline.jobs import store as jobs_store
+from strandline.http.request import Request
+from strandline.http.routing import Response, json_response
+from strandline.jobs import store_runs
 from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
@@ -138,7 +139,7 @@ def world(gateway: Gateway) -> World:
         access, AuditContext("a test"), subject="CN=alice,O=Acme", user=ALICE
     )
     with access.transaction():
-        job_id = jobs_store.enqueue(access, "archiver", "a run", datetime.now(UTC))
+        job_id = store_runs.enqueue(access, "archiver", "a run", datetime.now(UTC))
 
     def used(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""
@@ -251,7 +252,7 @@ def try_everywhere(world: World, wanted: Mapping[str, Any]) -> int:
     """Ask for A's ids and for random ones, everywhere. Gives how many pairs were compared. Raises
     AssertionError where they differ, and for an id that has no sample."""
     pairs = 0
-    first = {example.operation: example for example in reversed(openapi.load_examples())}
+    first = {example.operation: example for example in reversed(examples.load_examples())}
     for name, operation in wanted.items():
         for place in places(operation):
             assert place[-1] in world.samples, f"{name}: give a sample of {place[-1]}"
@@ -281,7 +282,7 @@ def test_another_s_id_is_as_good_as_none_everywhere(world: World) -> None:
 
 def test_what_is_asked_for_is_there(world: World) -> None:
     """Or all of it would be alike for another reason: A and the operator find what others miss."""
-    first = {example.operation: example for example in reversed(openapi.load_examples())}
+    first = {example.operation: example for example in reversed(examples.load_examples())}
     for name, operation in operations().items():
         method = name.split()[0]
         for place in places(operation):
@@ -289,7 +290,7 @@ def test_what_is_asked_for_is_there(world: World) -> None:
                 continue
             key = world.operator if "/admin/" in name else world.owner
             key = world.admin if "/admin/jobs" in name else key
-            own = {n: world.samples[n][0].own() for n in openapi.path_parameters(name)}
+            own = {n: world.samples[n][0].own() for n in error_responses.path_parameters(name)}
             if name == "GET /file/{cid}":
                 own = {"cid": world.samples["cid"][1].own()}
             call = replace(placed(first[name], place, own[place[-1]], ALICE), path=own)

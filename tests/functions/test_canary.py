@@ -33,7 +33,7 @@ from strandline.db.database import Caller, Database
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
-from strandline.http.app import Route
+from strandline.http.routing import Route
 from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
 from strandline.local.queue_source import QueuePoller

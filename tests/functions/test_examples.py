@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.apidocs import openapi
+from strandline.apidocs import examples
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from tests.functions.story import Story
 from tests.support import Gateway
 
-EXAMPLES = openapi.load_examples()
+EXAMPLES = examples.load_examples()
 
 
 def test_every_route_has_an_example() -> None:

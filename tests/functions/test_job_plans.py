@@ -14,8 +14,7 @@ import pytest
 from strandline.chains import archive
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
-from strandline.jobs import runner
-from strandline.jobs import store as jobs_store
+from strandline.jobs import runner, store_runs
 from strandline.jobs.context import Tally
 from strandline.jobs.runner import Shard
 from tests.support import Gateway, ScratchDatabase
@@ -75,7 +74,7 @@ def test_a_plan_tried_again_takes_up_its_own_job(
     """What somebody started and was given an id of is what then runs."""
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        job_id = jobs_store.enqueue(access, "archiver", "r", NOW)
+        job_id = store_runs.enqueue(access, "archiver", "r", NOW)
     monkeypatch.setattr("strandline.aws.blobs.BlobStore.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools, run="r", tenant="acme")
@@ -91,7 +90,7 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        jobs_store.enqueue(access, "archiver", "r", NOW)
+        store_runs.enqueue(access, "archiver", "r", NOW)
 
     def broken(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
@@ -105,14 +104,14 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
 def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
     scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = jobs_store.begin_run
+    real = store_runs.begin_run
 
     def begin(access: TenantDb, *given: Any) -> bool:
         if access.caller.tenant == "acme":
             raise RuntimeError("the words of a memory")
         return real(access, *given)
 
-    monkeypatch.setattr(jobs_store, "begin_run", begin)
+    monkeypatch.setattr(store_runs, "begin_run", begin)
     assert plan(tools) == 1
     assert scratch_db.rows(STATES) == [
         ("acme", "failed", "RuntimeError"),
@@ -130,7 +129,7 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
     access = tools.database.connect_as(Caller.background("acme"))
     ((run,),) = scratch_db.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
-        held = jobs_store.lease_shard(access, "archiver", run, 0, NOW)
+        held = store_runs.lease_shard(access, "archiver", run, 0, NOW)
     assert held is not None
     at_work = {"now": NOW + timedelta(minutes=4)}
     lease = runner.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
@@ -162,14 +161,14 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
     tally = Tally()
-    real, met, threads = jobs_store.end_shard, list[Exception](), list[threading.Thread]()
+    real, met, threads = store_runs.end_shard, list[Exception](), list[threading.Thread]()
     other = Database(scratch_db.url)
 
     def take() -> None:
         access = other.connect_as(Caller.background("acme"))
         try:
             with access.transaction():
-                jobs_store.lease_shard(access, "archiver", "r", 0, NOW)
+                store_runs.lease_shard(access, "archiver", "r", 0, NOW)
         except Exception as error:
             met.append(error)
 
@@ -183,7 +182,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
             time.sleep(0.01)
         return real(*given)
 
-    monkeypatch.setattr(jobs_store, "end_shard", end_shard)
+    monkeypatch.setattr(store_runs, "end_shard", end_shard)
     try:
         with suppress(runner.ShardFailed):
             runner.run_shard(tools, archive, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)

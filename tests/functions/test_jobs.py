@@ -4,17 +4,16 @@ import importlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter
 
-from strandline.aws.run_requests import MIN_SPACING, JobQueue
+from strandline import deployment
+from strandline.aws.run_requests import JobQueue
 from strandline.aws.scheduler import RunStarter
-from strandline.deployment import FUNCTIONS
-from strandline.jobs import control
-from strandline.jobs import store as jobs_store
+from strandline.jobs import control, store_failures
 from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
@@ -25,14 +24,14 @@ from tests.support import Gateway, NullJobQueue, ScratchDatabase, user_message
 DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
 SECONDS = 30
 JOBS = "/api/v1/admin/jobs"
+KINDS: list[str] = TypeAdapter(JobKind).json_schema()["enum"]
 
 
 def handlers() -> dict[str, Handler]:
     """The jobs' real functions."""
     return {
         fn.name: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-        for fn in FUNCTIONS
-        if fn.min_spacing_minutes
+        for fn in deployment.JOBS
     }
 
 
@@ -233,14 +232,14 @@ def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway)
     assert len(only["jobs"]) == 2
 
 
-def test_the_known_jobs_are_the_functions_that_are_jobs() -> None:
-    assert set(control.JOB_NAMES) == {fn.name for fn in FUNCTIONS if fn.min_spacing_minutes}
-    minutes = {
-        fn.name: timedelta(minutes=fn.min_spacing_minutes)
-        for fn in FUNCTIONS
-        if fn.min_spacing_minutes
-    }
-    assert minutes == MIN_SPACING
+def test_the_table_names_every_job_once_and_its_module_by_the_same_name() -> None:
+    names = [job.name for job in deployment.JOBS]
+    assert names == [*get_args(deployment.JobName.__value__)]
+    assert {*names} < {fn.name for fn in deployment.FUNCTIONS}
+    for name in names:
+        handler = importlib.import_module(f"functions.{name}.handler")
+        modules = [value for value in vars(handler).values() if hasattr(value, "plan")]
+        assert [module.name for module in modules] == [name]
 
 
 def test_what_changes_nothing_is_refused_by_its_name(
@@ -255,7 +254,7 @@ def test_what_changes_nothing_is_refused_by_its_name(
         assert gateway.call("POST", path, [], key=key).status == 422
     assert scratch_db.rows("select from jobs") == []
     assert gateway.call("POST", f"{JOBS}/{uuid.uuid4()}/retry", {}, key=key).status == 404
-    for kind in get_args(JobKind.__value__):
+    for kind in KINDS:
         assert gateway.call("GET", JOBS, query={"kind": kind}, key=key).status == 200
     wrong = gateway.call("GET", JOBS, query={"kind": "builder"}, key=key)
     assert (wrong.status, wrong.error["details"]["field"]) == (422, "kind")
@@ -263,7 +262,7 @@ def test_what_changes_nothing_is_refused_by_its_name(
 
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
-    assert {*get_args(JobKind.__value__)} == {
-        *(*control.JOB_NAMES, "enrich", jobs_store.CONTINUES_KIND),
-        *(jobs_store.FOLD_KIND, jobs_store.EMBED_KIND),
+    assert {*KINDS} == {
+        *(*control.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
+        *(store_failures.FOLD_KIND, store_failures.EMBED_KIND),
     }

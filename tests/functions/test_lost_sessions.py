@@ -10,7 +10,7 @@ from psycopg import sql
 
 from strandline.chains import archive
 from strandline.config import get_settings
-from strandline.db import database
+from strandline.db import connection as db_connection
 from strandline.errors import Unavailable
 from strandline.jobs import runner
 from strandline.llm.tasks import LlmTasks
@@ -94,11 +94,11 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
     reason: str,
 ) -> None:
     """With a reason, if the database is there again to keep it; and nothing else is raised."""
-    connect, left = database.connect, [away]
+    connect, left = db_connection.connect, [away]
 
     def shard(tools: runner.JobResources, lease: runner.Lease, *_: object) -> dict[str, int]:
         with lease.transaction():
-            monkeypatch.setattr(database, "connect", refuse)
+            monkeypatch.setattr(db_connection, "connect", refuse)
             end_sessions(scratch_db)
         return {}
 

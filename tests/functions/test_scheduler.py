@@ -293,7 +293,7 @@ def test_a_plan_that_fails_is_tried_again(
     def broken(*_: object, **__: object) -> Any:
         raise Unavailable("The database cannot be reached.")
 
-    monkeypatch.setattr("strandline.jobs.store.list_tenants_to_sweep", broken)
+    monkeypatch.setattr("strandline.jobs.store_scans.list_tenants_to_sweep", broken)
     with pytest.raises(Unavailable):
         gateway.sweep()
     assert "sweeper" not in wished(aws), "the database says that there is nothing to do"

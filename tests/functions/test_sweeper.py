@@ -10,11 +10,10 @@ from uuid import uuid4
 import pytest
 
 from strandline.background import sweeper
-from strandline.background.embed import embed_texts
+from strandline.background.vectors import embed_texts
 from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
-from strandline.jobs import runner
-from strandline.jobs import store as jobs_store
+from strandline.jobs import runner, store_failures, store_runs
 from strandline.jobs.context import Tally, Worker
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
@@ -102,7 +101,7 @@ def test_a_run_that_was_not_heard_of_has_failed(
     )
     gateway.sweep()
     assert scratch_db.rows("select state, reason from jobs where run = 'dead'") == [
-        ("failed", jobs_store.LEASE_EXPIRED)
+        ("failed", store_runs.LEASE_EXPIRED)
     ]
 
 
@@ -125,8 +124,8 @@ def test_a_failed_model_is_asked_again(
         "advice": "Try it again.",
         "ref": chain_id,
     }
-    job_id = jobs_store.record_failure(access, **about)
-    assert jobs_store.record_failure(access, **about) == job_id
+    job_id = store_failures.record_failure(access, **about)
+    assert store_failures.record_failure(access, **about) == job_id
 
     admin: Any = importlib.import_module("functions.admin.handler")
     started: list[str] = []
@@ -153,28 +152,28 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
     gateway.key()
     access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
     with access.transaction():
-        assert jobs_store.begin_run(access, "archiver", "r", 2, now)
-        first = jobs_store.lease_shard(access, "archiver", "r", 0, now)
-        again = jobs_store.lease_shard(access, "archiver", "r", 0, now)
+        assert store_runs.begin_run(access, "archiver", "r", 2, now)
+        first = store_runs.lease_shard(access, "archiver", "r", 0, now)
+        again = store_runs.lease_shard(access, "archiver", "r", 0, now)
         assert first is not None
         assert again is not None
-        assert not jobs_store.lock_shard(access, first)
-        assert jobs_store.lock_shard(access, again)
-        jobs_store.end_shard(access, again, {"things": 2}, now)
-        assert jobs_store.lease_shard(access, "archiver", "r", 0, now) is None
-        assert not jobs_store.begin_run(access, "archiver", "another", 1, now)
+        assert not store_runs.lock_shard(access, first)
+        assert store_runs.lock_shard(access, again)
+        store_runs.end_shard(access, again, {"things": 2}, now)
+        assert store_runs.lease_shard(access, "archiver", "r", 0, now) is None
+        assert not store_runs.begin_run(access, "archiver", "another", 1, now)
     assert scratch_db.rows("select state from jobs") == [("running",)]
     with access.transaction():
-        last = jobs_store.lease_shard(access, "archiver", "r", 1, now)
+        last = store_runs.lease_shard(access, "archiver", "r", 1, now)
         assert last is not None
-        jobs_store.end_shard(access, last, {"things": 3}, now)
+        store_runs.end_shard(access, last, {"things": 3}, now)
     assert scratch_db.rows("select state, totals from jobs") == [("done", {"things": 5})]
     with access.transaction():
-        assert jobs_store.begin_run(access, "archiver", "third", 1, now)
-        held = jobs_store.lease_shard(access, "archiver", "third", 0, now)
+        assert store_runs.begin_run(access, "archiver", "third", 1, now)
+        held = store_runs.lease_shard(access, "archiver", "third", 0, now)
         assert held is not None
-        assert jobs_store.expire_leases(access, None, now + timedelta(hours=1)) == 1
-        assert not jobs_store.lock_shard(access, held)
+        assert store_runs.expire_leases(access, None, now + timedelta(hours=1)) == 1
+        assert not store_runs.lock_shard(access, held)
 
 
 def test_a_failure_of_ours_holds_up_no_other_failure(
@@ -239,7 +238,7 @@ def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
     access = gateway.database.connect_as(Caller.background("acme"))
     who = ["agent:helper", "user:alice"]
     ids = [
-        jobs_store.record_failure(
+        store_failures.record_failure(
             access, kind="enrich", scope_id=told["scope_id"], participants=who,
             reason="unavailable", advice="Try it again.", ref=uuid4(),
         )
@@ -315,8 +314,8 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
         tried: list[int] = []
         scratch_db.rows("delete from jobs")
         with access.transaction():
-            jobs_store.begin_run(access, "sweeper", "r", 1, now)
-            held = jobs_store.lease_shard(access, "sweeper", "r", 0, now)
+            store_runs.begin_run(access, "sweeper", "r", 1, now)
+            held = store_runs.lease_shard(access, "sweeper", "r", 0, now)
         assert held is not None
         lease = runner.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
         step(service, lease, now)

@@ -13,7 +13,6 @@ from strandline.db.database import Caller
 from strandline.errors import OutcomeUnknown, Unavailable
 from strandline.log import store_uploads
 from strandline.tenants import store_quotas
-from strandline.tenants.store_quotas import Limits
 from tests.support import EVENTS, Gateway, Reply, ScratchDatabase, user_message
 
 POST, BATCH, USAGE = "/api/v1/events", "/api/v1/events/batch", "/api/v1/usage"
@@ -32,7 +31,7 @@ def limit(gateway: Gateway, tenant: str = "acme", **limits: int) -> None:
     """As an operator does, before the tenant was leased anything."""
     access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        assert store_quotas.set_limits(access, Limits(**limits))
+        assert store_quotas.set_limits(access, limits)
 
 
 def use(gateway: Gateway, key: str) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from strandline.auth.principals import Principal
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Misconfigured
-from strandline.http.app import Request, Route
+from strandline.http.request import Request
+from strandline.http.routing import Route
 from strandline.resources import Resources
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate

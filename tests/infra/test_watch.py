@@ -15,7 +15,8 @@ from aws_cdk import aws_sqs as sqs
 
 from infra import monitoring
 from infra.load_settings import build_settings
-from infra.monitoring import MonitoredResources, Monitoring
+from infra.metrics import MonitoredResources
+from infra.monitoring import Monitoring
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger

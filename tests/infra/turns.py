@@ -14,7 +14,7 @@ from moto.s3.models import s3_backends
 from psycopg.conninfo import conninfo_to_dict
 
 from infra.permissions import ResourceArns
-from strandline.apidocs import openapi
+from strandline.apidocs import examples
 from strandline.background.schedule_handler import RunScheduler
 from strandline.config import get_settings
 from strandline.db import migrate
@@ -137,7 +137,7 @@ def _migrate(patch: pytest.MonkeyPatch) -> None:
 def _over_http(front: Gateway) -> None:
     """Every route, by the examples of the document."""
     story = Story(front)
-    for example in openapi.load_examples():
+    for example in examples.load_examples():
         story.tell(example)
 
 

@@ -18,7 +18,7 @@ from strandline.admin import certificates
 from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
 from tests.prove.history import TENANT, AckedAppend, AppendOp, History, make_rng
@@ -274,12 +274,12 @@ class Load:
     def _expire_jobs(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
         after_lease = datetime.now(UTC) + timedelta(
-            seconds=2 * max(jobs_store.LEASE_SECONDS, jobs_store.PLAN_LEASE_SECONDS)
+            seconds=2 * max(store_runs.LEASE_SECONDS, store_runs.PLAN_LEASE_SECONDS)
         )
         try:
             access = self.gateway.database.connect_as(Caller.background(TENANT))
             with access.transaction():
-                jobs_store.expire_leases(access, "archiver", after_lease)
+                store_runs.expire_leases(access, "archiver", after_lease)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False

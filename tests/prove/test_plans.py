@@ -17,8 +17,10 @@ from psycopg import sql
 
 from strandline.auth import store_keys
 from strandline.chains import fold_recalls, store_recalls
+from strandline.config_quotas import Quota
 from strandline.cursors import Position
-from strandline.db.database import NOBODY, Caller, Connection, Database, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
 from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index
@@ -267,7 +269,7 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
     ]
     shared = [{"place": 0, "cid": crowd.shared_cid, "participants": [WIDE]}]
     announced = (crowd.upload_cid, 9, None, "another file", 60)
-    defaults: dict[store_quotas.Quota, int] = {
+    defaults: dict[Quota, int] = {
         "requests": 600,
         "appends": 600,
         "stored_bytes": 10**9,

@@ -14,11 +14,11 @@ import pytest
 
 from strandline.auth import store_keys
 from strandline.config import ServiceSettings
+from strandline.config_quotas import Quota
 from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, TooLarge
 from strandline.tenants import store_quotas
 from strandline.tenants.quotas import QuotaManager
-from strandline.tenants.store_quotas import Limits, Quota
 from tests.prove.noise import count_connections
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
@@ -221,7 +221,7 @@ def test_a_flood_of_refused_requests_asks_no_database(
     key = gateway.key()
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, Limits(requests_per_minute=0))
+        store_quotas.set_limits(access, {"requests_per_minute": 0})
     asked = count_connections()
     assert gateway.call("GET", "/memories/list", key=key).status == 429
     assert asked, "the first one has to ask: or nothing is counted here"

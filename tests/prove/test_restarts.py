@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from strandline.db import database as db_database
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_runs
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store_work
@@ -46,9 +46,9 @@ def served(
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000000",
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000000",
     }
-    for leased in (store_work, jobs_store):
+    for leased in (store_work, store_runs):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
-    monkeypatch.setattr(jobs_store, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator"])
@@ -167,7 +167,7 @@ def test_an_acknowledgement_of_nothing_is_noticed(
     server, load = served
     base = ScratchDatabase(server, TEMPLATE)
     monkeypatch.setattr(sessions_store, "end_session", only_say_so)
-    monkeypatch.setattr(jobs_store, "requeue", only_say_so)
+    monkeypatch.setattr(store_runs, "requeue", only_say_so)
     restart(server, load, 0)
     assert load.faults == []
     lost = "\n".join(missing(load, base))

@@ -20,7 +20,8 @@ from schemathesis.cli import schemathesis as program
 
 from functions.query import handler as query
 from strandline.config import get_settings
-from strandline.http.app import Request, Response, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, json_response
 from tests.prove.in_process import URL, InProcessServer, serve_in_process
 from tests.strandline.services.stand_ins import WordEmbedder
 from tests.support import Gateway

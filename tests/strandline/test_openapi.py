@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from strandline.apidocs import openapi
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Conflict
-from strandline.http.app import STATUS, MediaType, Request, Route, json_response
+from strandline.http.app import STATUS
+from strandline.http.request import Request
+from strandline.http.routing import MediaType, Route, json_response
 from strandline.log.schemas_append import AppendHeaders
 from strandline.schemas import PagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness

@@ -5,17 +5,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import get_args
 
 import psycopg
 import pytest
+from annotated_types import Le
 
 from strandline.auth import store_keys
 from strandline.config import ServiceSettings
+from strandline.config_quotas import QUOTAS, Quota
 from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, Unavailable
 from strandline.tenants import store_quotas
 from strandline.tenants.quotas import QuotaManager
-from strandline.tenants.store_quotas import Limits
+from strandline.tenants.store_quotas import NO_LIMITS
 from tests.support import KEY_SECRET, ScratchDatabase
 
 RATE, AT_ONCE = 6, 100
@@ -114,7 +117,7 @@ def test_what_is_not_spent_lapses(
     instance.spend("acme", "appends", 1)
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, Limits(appends_per_minute=0))
+        store_quotas.set_limits(access, {"appends_per_minute": 0})
     instance.spend("acme", "appends", 999)
     instance.refund("acme", "appends", 999)
     later(monkeypatch, 61)
@@ -135,8 +138,8 @@ def test_a_refusal_is_forgotten_at_its_time(
 
 def test_limits_are_set_and_read(database: Database) -> None:
     access = database.connect_as(Caller.background("acme"))
-    assert store_quotas.read_limits(access) == Limits()
-    wanted = Limits(requests_per_minute=0, stored_bytes=2**40)
+    assert store_quotas.read_limits(access) == NO_LIMITS
+    wanted = {**NO_LIMITS, "requests_per_minute": 0, "stored_bytes": 2**40}
     with access.transaction():
         assert store_quotas.set_limits(access, wanted)
     assert store_quotas.read_limits(access) == wanted
@@ -292,3 +295,11 @@ def test_nothing_costs_nothing(scratch_db: ScratchDatabase, instance: QuotaManag
     instance.refund("acme", "requests", 5)
     assert scratch_db.rows("select from quotas") == []
     assert left(instance) == AT_ONCE, "what was never spent cannot be given back"
+
+
+def test_the_table_names_every_quota_once_and_its_setting() -> None:
+    assert [quota.name for quota in QUOTAS] == [*get_args(Quota.__value__)]
+    assert {quota.setting for quota in QUOTAS} < ServiceSettings.model_fields.keys()
+    for quota in QUOTAS:
+        bounds = ServiceSettings.model_fields[quota.setting].metadata
+        assert Le(quota.maximum) in bounds, "a default may be as high as a tenant's own limit"

@@ -28,7 +28,6 @@ from strandline.llm.prompts import PROMPT_VERSIONS
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, PromptEvent, Summary, TaskContext
 from strandline.tenants import store_quotas
-from strandline.tenants.store_quotas import Limits
 from tests.model_server import (
     RIGHT,
     ModelServer,
@@ -570,7 +569,7 @@ def test_an_operators_budget_goes_before_the_deployments(
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, Limits(model_usd_per_month=0))
+        store_quotas.set_limits(access, {"model_usd_per_month": 0})
     assert fell(make().topic(task(), TALK)) == "budget_spent"
     free = {"llm_usd_per_million_in": 0, "llm_usd_per_million_out": 0}
     assert fell(make(**free).topic(task(), TALK)) == "budget_spent", "0 allows nothing"
@@ -620,7 +619,7 @@ def test_an_account_that_two_tenants_share_is_noticed(
     monkeypatch.setattr(meter, "_account", shared)
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, Limits(model_usd_per_month=0))
+        store_quotas.set_limits(access, {"model_usd_per_month": 0})
     one = make()
     assert fell(one.topic(task("acme"), TALK)) == "budget_spent"
     assert fell(one.topic(task("globex"), TALK)) == "budget_spent"

@@ -17,7 +17,7 @@ from botocore.credentials import Credentials  # pyright: ignore[reportMissingTyp
 from psycopg import sql
 
 from strandline.aws.sigv4 import Signer
-from strandline.db import database as db_database
+from strandline.db import connection as db_connection
 from strandline.db.database import Caller, Database
 from strandline.errors import Misconfigured, Unavailable
 from strandline.local.postgres import EmbeddedPostgres
@@ -49,7 +49,7 @@ class Stopped(datetime):
 def stopped(monkeypatch: pytest.MonkeyPatch) -> type[Stopped]:
     """botocore's clock and ours stand still."""
     monkeypatch.setattr(auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None))
-    monkeypatch.setattr(db_database, "datetime", Stopped)
+    monkeypatch.setattr(db_connection, "datetime", Stopped)
     Stopped.at = NOW
     return Stopped
 

@@ -19,7 +19,8 @@ from strandline.auth.authenticator import Authenticator
 from strandline.aws import clients as aws_clients
 from strandline.aws import secrets
 from strandline.config import PREFIX, ServiceSettings
-from strandline.db.database import AuthMode, Caller, Connection, Database, TenantDb, connect
+from strandline.db.connection import AuthMode, Connection, connect
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
 from strandline.embeddings.choice import require_valid_embedder
 from strandline.errors import MigrationFailed, Misconfigured, Unauthorized, Unavailable

@@ -18,7 +18,8 @@ from strandline.admin.schemas_tenants import (
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ListQuery
 
 

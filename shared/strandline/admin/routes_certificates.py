@@ -4,7 +4,8 @@ from strandline.admin import certificates
 from strandline.admin.routes import TENANT, connect_tenant
 from strandline.admin.schemas_certificates import CertificateIn, CertificateOut, CertificatePage
 from strandline.errors import StateConflict
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ListQuery
 
 

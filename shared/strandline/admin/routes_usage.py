@@ -4,7 +4,8 @@ from strandline.admin.schemas_tenants import Usage
 from strandline.admin.usage import list_model_calls, read_usage, require_tenant_wide
 from strandline.db.database import Caller
 from strandline.errors import Forbidden
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.llm.schemas import ModelCallPage
 from strandline.schemas import ListQuery
 

@@ -3,28 +3,32 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from strandline.config_quotas import QUOTAS, Quota
 from strandline.schemas import TENANT_PATTERN, RequestModel, ResponseModel
 from strandline.tuning import Tuning
 
 type Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
-class LimitsIn(RequestModel):
+def _declare_limits[Base: BaseModel](base: type[Base], *, in_request: bool) -> type[Base]:
+    """A field for the limit of each quota; null is the deployment's default."""
+    fields: dict[str, Any] = {
+        quota.limit: Annotated[
+            Limit | None, Field(default=None, le=quota.maximum, description=quota.description)
+        ]
+        if in_request
+        else int | None
+        for quota in QUOTAS
+    }
+    return create_model("QuotaLimits", __base__=base, **fields)
+
+
+class LimitsIn(_declare_limits(RequestModel, in_request=True)):
     """A tenant's limits. A field that is left out stays as it is; null is the deployment's default;
     0 allows nothing. Changes apply everywhere within a minute."""
 
-    requests_per_minute: Limit | None = Field(default=None, le=10**9)
-    appends_per_minute: Limit | None = Field(default=None, le=10**9)
-    """Events per minute, whether sent in batches or singly."""
-    stored_bytes: Limit | None = Field(default=None, le=2**62)
-    """Bytes of events and payloads."""
     model_usd_per_month: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     """The maximum cost of language models per calendar month (UTC), in USD. Once it is spent, the
     deterministic heuristic model takes over."""
@@ -72,7 +76,7 @@ class QuotaUse(ResponseModel):
     """A quota of the tenant. An amount that a service instance leased counts as used until it is
     spent or the lease expires."""
 
-    name: Literal["requests", "appends", "stored_bytes"]
+    name: Literal[Quota]
     """`appends` counts events, `stored_bytes` the bytes of events and payloads."""
     limit: int
     per: Literal["minute", "total"]
@@ -136,12 +140,9 @@ class TenantOut(ResponseModel):
     created_at: datetime
 
 
-class TenantLimits(ResponseModel):
+class TenantLimits(_declare_limits(ResponseModel, in_request=False)):
     """The limits that an operator set for a tenant; null is the deployment's default."""
 
-    requests_per_minute: int | None
-    appends_per_minute: int | None
-    stored_bytes: int | None
     model_usd_per_month: float | None
 
 

@@ -22,7 +22,7 @@ from strandline.schemas import TENANT_PATTERN
 from strandline.tenants import store_audit, store_due, store_quotas
 from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.store_audit import AuditContext
-from strandline.tenants.store_quotas import Limits
+from strandline.tenants.store_quotas import NO_LIMITS, Limits
 
 _NAME = re.compile(TENANT_PATTERN)
 
@@ -55,10 +55,10 @@ def make_tenant(
                 field="tenant_id",
             )
         if limits:
-            store_quotas.set_limits(access, Limits(**limits))
+            store_quotas.set_limits(access, limits)
         tuning_changes = _set_tuning(access, tuning)
         store_audit.add_entry(
-            access, audit_context, {}, _limit_changes(Limits(), limits) | tuning_changes
+            access, audit_context, {}, _limit_changes(NO_LIMITS, limits) | tuning_changes
         )
 
 
@@ -75,7 +75,7 @@ def change_tenant(
             raise NotFound
         old_limits = store_quotas.read_limits(access)
         assert old_limits is not None, "the tenant is locked"
-        store_quotas.set_limits(access, Limits(**{**vars(old_limits), **limits}))
+        store_quotas.set_limits(access, {**old_limits, **limits})
         store_audit.add_entry(
             access,
             audit_context,
@@ -86,7 +86,7 @@ def change_tenant(
 
 def _limit_changes(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
     """The audit details of changed limits: each given limit with its value before and after."""
-    return {name: {"from": vars(old_limits)[name], "to": limit} for name, limit in limits.items()}
+    return {name: {"from": old_limits[name], "to": limit} for name, limit in limits.items()}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
@@ -137,7 +137,7 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
     return TenantDetails(
         tenant_id=tenant.tenant_id,
         created_at=tenant.created_at,
-        limits=TenantLimits(**vars(limits)),
+        limits=TenantLimits.model_validate(limits),
         tuning=TuningOut(**store_due.read_overrides(access)),
         usage=read_usage(access, quota_service),
     )

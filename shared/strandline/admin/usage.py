@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from strandline.admin.schemas_tenants import ModelUse, QuotaUse, Stored, Usage
 from strandline.auth.principals import Principal
+from strandline.config_quotas import QUOTA_BY_NAME
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Forbidden
@@ -76,18 +77,18 @@ def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelC
 
 
 def _to_quota_use(use: store_quotas.QuotaUsage) -> QuotaUse:
-    is_total = use.quota == "stored_bytes"
-    refilled_at = None if is_total else datetime.now(UTC) + timedelta(seconds=use.refill_seconds)
+    spec = QUOTA_BY_NAME[use.quota]
+    refill_time = timedelta(seconds=use.refill_seconds)
     remaining = max(0, use.at_once - use.taken)
-    retry_after = 60 if is_total or not use.limit else math.ceil(60 / use.limit)
+    retry_after = math.ceil(60 / use.limit) if spec.is_rate and use.limit else 60
     return QuotaUse(
         name=use.quota,
         limit=use.limit,
-        per="total" if is_total else "minute",
+        per=spec.per,
         at_once=use.at_once,
         used=use.taken,
         remaining=remaining,
         retry_after=0 if remaining else retry_after,
-        resets_at=refilled_at,
+        resets_at=datetime.now(UTC) + refill_time if spec.is_rate else None,
         leased=use.leased,
     )

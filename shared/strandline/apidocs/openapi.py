@@ -7,41 +7,26 @@ are pure: the arguments decide the document and its order.
 
 import inspect
 import itertools
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import (
-    GenerateJsonSchema,
-    JsonSchemaMode,
-    JsonSchemaValue,
-    models_json_schema,
+from strandline.apidocs.error_responses import (
+    ERROR_HEADERS,
+    JSON,
+    describe_errors,
+    error_name,
+    list_error_statuses,
+    path_parameters,
 )
-from pydantic_core import core_schema
-
+from strandline.apidocs.examples import Example
+from strandline.apidocs.json_schemas import build_schemas
 from strandline.config_auth import AuthSettings
-from strandline.errors import (
-    Forbidden,
-    Invalid,
-    Malformed,
-    NotFound,
-    QuotaExceeded,
-    StrandlineError,
-    TooLarge,
-    Unauthorized,
-    Unavailable,
-)
-from strandline.http.app import STATUS, MediaType, Route
+from strandline.http.routing import MediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
-from strandline.schemas import TENANT_PATTERN, Error
+from strandline.schemas import TENANT_PATTERN
 
 VERSION = "0.1.0"
-_HERE = Path(__file__).parent
-JSON = "application/json"
 _DESCRIPTION = """\
 Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
 
@@ -128,42 +113,6 @@ _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
 type SecurityAlternatives = Sequence[tuple[str, ...]]
 """Alternatives; each lists the security schemes that a request needs together."""
 ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
-_GATEWAY_ERRORS = {
-    429: ("TooManyRequests", "More requests than the deployment accepts now."),
-    500: ("InternalError", "`internal_error`: something failed on our side."),
-    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
-    504: (
-        "GatewayTimeout",
-        "No answer within 29 seconds. From the gateway; the request may be tried again.",
-    ),
-}
-_ERROR_HEADERS = {
-    "Retry-After": {
-        "description": "Seconds after which the request may be tried again.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    "WWW-Authenticate": {
-        "description": "How to authenticate.",
-        "schema": {"type": "string"},
-    },
-}
-
-
-@dataclass(frozen=True)
-class Example:
-    """One call that works, and its answer."""
-
-    operation: str
-    """The operation as the routes name it."""
-    status: int
-    by: Literal["nobody", "member", "admin", "operator"] = "member"
-    """Whose key is sent: a user's own, an unbound admin's, the operator's."""
-    path: Mapping[str, str] = field(default_factory=dict[str, str])
-    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: Any = None
-    answer: Any = None
-    """The answer's body, if it is JSON."""
 
 
 def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
@@ -190,7 +139,7 @@ def build_document(
     security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
     """The document of these routes, with the first example of each."""
-    schemas, components = _schemas(routes)
+    schemas, components = build_schemas(routes)
     examples_by_operation = {example.operation: example for example in reversed(examples)}
     paths: dict[str, dict[str, Any]] = {}
     for name, route in routes.items():
@@ -217,7 +166,7 @@ def build_document(
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": _error_responses(routes),
+            "responses": describe_errors(routes),
             "securitySchemes": {
                 name: scheme
                 for name, scheme in _SECURITY_SCHEMES.items()
@@ -227,42 +176,12 @@ def build_document(
     }
 
 
-def load_examples() -> list[Example]:
-    """The example calls, in an order in which they work: `examples.json`."""
-    return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]
-
-
-def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
-    """The errors that a route may raise: its own, and those that follow from its credential, path,
-    query and body."""
-    errors: set[type[StrandlineError]] = set(route.errors)
-    if route.right is not None:
-        errors |= {Unauthorized, Invalid}  # an unknown query parameter
-    if route.right not in (None, "issued"):
-        errors |= {Forbidden, Unavailable, QuotaExceeded}
-    parameters = path_parameters(name)
-    if parameters:
-        errors.add(NotFound)
-    if route.query or route.headers or "cid" in parameters:
-        errors.add(Invalid)
-    ignores_body = route.right is None or name.startswith("GET ")
-    if route.body or not ignores_body:  # a route without a body refuses one that is not empty
-        errors |= {Malformed, Invalid, TooLarge}
-    models = [model for model in (route.query, route.body) if model]
-    if any("cursor" in model.model_fields for model in models):
-        errors.add(Malformed)
-    return frozenset(errors)
-
-
-def path_parameters(name: str) -> list[str]:
-    """The names of the parameters in a route's path."""
-    return re.findall(r"{(\w+)\+?}", name)
-
-
 def _operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
 ) -> dict[str, Any]:
     text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
+    for placeholder, value in route.placeholders.items():
+        text = text.replace(f"{{{placeholder}}}", value)
     summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", text, count=1).partition("\n")
     operation: dict[str, Any] = {
         "tags": [_tag(name)],
@@ -372,91 +291,9 @@ def _responses(
             for n, d in route.response_headers.items()
         }
         if status == 503:
-            headers = {"Retry-After": _ERROR_HEADERS["Retry-After"]}
+            headers = {"Retry-After": ERROR_HEADERS["Retry-After"]}
         if headers:
             responses[status]["headers"] = headers
-    error_statuses = {_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
-    for status in sorted(error_statuses - responses.keys()):
-        responses[status] = {"$ref": f"#/components/responses/{_error_name(status)}"}
+    for status in sorted(list_error_statuses(name, route) - responses.keys()):
+        responses[status] = {"$ref": f"#/components/responses/{error_name(status)}"}
     return {str(status): responses[status] for status in sorted(responses)}
-
-
-def _status(kind: type[StrandlineError]) -> int:
-    return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
-
-
-def _error_name(status: int) -> str:
-    by_status = {status: kind.__name__ for kind, status in STATUS.items()}
-    return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
-
-
-def _error_responses(routes: Mapping[str, Route]) -> dict[str, Any]:
-    """The error answers by name. In each status's description its own code comes first, then the
-    narrower codes that routes raise."""
-    error_types = {kind for name, route in routes.items() for kind in list_errors(name, route)}
-    narrower = sorted(error_types - STATUS.keys(), key=lambda kind: kind.code)
-    descriptions: dict[int, str] = {}
-    for kind in (*STATUS, *narrower):
-        words = f"`{kind.code}`: {inspect.getdoc(kind)}"
-        descriptions[_status(kind)] = " ".join(
-            filter(None, [descriptions.get(_status(kind)), words])
-        )
-    descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
-    responses: dict[str, Any] = {}
-    for status in sorted(descriptions):
-        response: dict[str, Any] = {
-            "description": descriptions[status],
-            "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
-        }
-        names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
-        if status in names:
-            response["headers"] = {name: _ERROR_HEADERS[name] for name in names[status]}
-        responses[_error_name(status)] = response
-    return responses
-
-
-class _MinimalSchema(GenerateJsonSchema):
-    """Leaves out what says nothing: a title that repeats a field's name, a default that is null."""
-
-    def field_title_should_be_set(self, schema: object) -> bool:
-        return False
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        result = super().default_schema(schema)
-        if result.get("default", ...) is None:
-            del result["default"]
-        return result
-
-
-def _schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """The schema of each type that a route names, and the components that they refer to. A body or
-    answer is given as a reference; a query or headers type as its properties."""
-    parameter_models = {
-        shape for route in routes.values() for shape in (route.query, route.headers) if shape
-    }
-    bodies = {route.body for route in routes.values() if route.body}
-    response_models = {
-        shape
-        for route in routes.values()
-        for shape in route.responses.values()
-        if not isinstance(shape, MediaType)
-    }
-    modes: list[tuple[set[type[BaseModel]], JsonSchemaMode]] = [
-        (parameter_models | bodies, "validation"),
-        (response_models | {Error}, "serialization"),
-    ]
-    schema_requests: list[tuple[type[BaseModel], JsonSchemaMode]] = [
-        (shape, mode)
-        for shapes, mode in modes
-        for shape in sorted(shapes, key=lambda shape: shape.__name__)
-    ]
-    by_model, definitions = models_json_schema(
-        schema_requests,
-        ref_template="#/components/schemas/{model}",
-        schema_generator=_MinimalSchema,
-    )
-    components: dict[str, Any] = definitions["$defs"]
-    schemas: dict[Any, Any] = {shape: schema for (shape, _), schema in by_model.items()}
-    for shape in sorted(parameter_models, key=lambda shape: shape.__name__):
-        schemas[shape] = components.pop(schemas[shape]["$ref"].rpartition("/")[2])
-    return schemas, components

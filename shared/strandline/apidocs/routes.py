@@ -11,10 +11,12 @@ import aws_lambda_powertools
 
 from strandline.admin import routes as admin_routes
 from strandline.admin import routes_certificates, routes_usage
-from strandline.apidocs import openapi
+from strandline.apidocs import examples, openapi
+from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.http.app import MediaType, Request, Response, Route, text_response
+from strandline.http.request import Request
+from strandline.http.routing import MediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
@@ -49,7 +51,7 @@ _FILES = {
 def get_openapi(request: Request) -> Response:
     """This document. OpenAPI 3.1, made from the types that check requests and write answers."""
     del request
-    return text_response(_document(), MediaType(openapi.JSON), {"Cache-Control": "no-cache"})
+    return text_response(_document(), MediaType(JSON), {"Cache-Control": "no-cache"})
 
 
 def get_root(request: Request) -> Response:
@@ -120,7 +122,7 @@ def _document() -> str:
         **ROUTES,
     }
     security = openapi.security_alternatives(get_settings())
-    return json.dumps(openapi.build_document(all_routes, openapi.load_examples(), security))
+    return json.dumps(openapi.build_document(all_routes, examples.load_examples(), security))
 
 
 _NO_CACHE = {"Cache-Control": "`no-cache`: ask again."}
@@ -130,7 +132,7 @@ ROUTES = {
         get_root, None, {307: _HTML}, response_headers={"Location": "The page at `/docs`."}
     ),
     "GET /openapi.json": Route(
-        get_openapi, None, {200: MediaType(openapi.JSON)}, response_headers=_NO_CACHE
+        get_openapi, None, {200: MediaType(JSON)}, response_headers=_NO_CACHE
     ),
     "GET /docs": Route(
         get_docs,

@@ -8,7 +8,8 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from strandline.cursors import Position
-from strandline.db.database import Connection, TenantDb, translate_errors
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)

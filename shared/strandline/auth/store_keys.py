@@ -7,7 +7,8 @@ from datetime import datetime
 from psycopg.rows import class_row
 
 from strandline.cursors import Position
-from strandline.db.database import Connection, TenantDb, translate_errors
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from strandline.aws import clients
+from strandline.deployment import JOBS
 from strandline.errors import Unavailable
 from strandline.observability import logger, trace_header
 
@@ -18,14 +19,13 @@ _DELIVERY_TIME = timedelta(seconds=60)
 """The longest that a request is under way, or a whole spacing if that is less. A run in a slot this
 near may have started already and miss the work that is requested."""
 
-MIN_SPACING: Mapping[str, timedelta] = {
-    "sweeper": timedelta(minutes=5),
-    "archiver": timedelta(minutes=60),
-}
-"""The least time between two requested runs of a job. `strandline.deployment` has the same values,
-and a test checks that they agree."""
-JOB_NAMES = frozenset({*MIN_SPACING, "migrate"})
-"""The jobs that a run can be requested of: those above, and the long migration."""
+MIN_SPACING: Mapping[str, timedelta] = {job.name: job.min_spacing for job in JOBS}
+"""The least time between two requested runs of a job."""
+
+
+def spacing_by_job(sweep_seconds: int) -> Mapping[str, timedelta]:
+    """MIN_SPACING with the sweeper's as it is set."""
+    return {**MIN_SPACING, "sweeper": timedelta(seconds=sweep_seconds)}
 
 
 def next_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:

@@ -1,6 +1,5 @@
 """Work off a scope's new events: embed them, then fold them."""
 
-import hashlib
 import math
 import time
 from collections import Counter
@@ -9,28 +8,18 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.aws.blobs import is_text
+from strandline.background.vectors import compute_vectors
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused, Unavailable
-from strandline.failures import is_permanent_failure
-from strandline.jobs import store as jobs_store
-from strandline.jobs.context import (
-    EMBED_SECONDS,
-    Deferred,
-    Worker,
-    describe_error,
-    read_text_head,
-    require_embedding,
-)
-from strandline.log import store_counts, store_work, words_index
-from strandline.log.store_work import EventVector, UnembeddedEvent
+from strandline.jobs import store_failures
+from strandline.jobs.context import Deferred, Worker, describe_error
+from strandline.log import store_counts, store_work
+from strandline.log.store_work import EventVector
 from strandline.observability import logger
 
 BATCH = 128
 """How many events are embedded between two commits: about a second of the local model."""
-_MAX_TEXT_BYTES = 4000
-"""How many bytes of a text payload are embedded: more than the local model reads (256 tokens)."""
 _SCOPES_PER_LEASE = 100
 """How many scopes a sweep leases at a time."""
 _MAX_FAILURES_IN_A_ROW = 3
@@ -141,8 +130,8 @@ def _process_leases(
             else 0
         )
         if recovered_scopes:
-            jobs_store.resolve_failures(
-                access, jobs_store.FOLD_KIND, recovered_scopes, worker.clock()
+            store_failures.resolve_failures(
+                access, store_failures.FOLD_KIND, recovered_scopes, worker.clock()
             )
         for scope_id, deferral in deferrals.items():
             seconds = max(1, math.ceil(deferral.seconds))
@@ -190,7 +179,7 @@ def _embed_scopes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -
     space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
     slice_end = time.monotonic() + worker.slice_seconds
     while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
-        vectors = _compute_vectors(worker, access, events)
+        vectors = compute_vectors(worker, access, events)
         with access.transaction():
             store_work.store_vectors(access, space, vectors, events)
             _record_refused(access, vectors)
@@ -216,9 +205,9 @@ def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
     """Record a visible failure for each scope with events whose vector will never come by
     itself."""
     for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
-        jobs_store.record_failure(
+        store_failures.record_failure(
             access,
-            kind=jobs_store.EMBED_KIND,
+            kind=store_failures.EMBED_KIND,
             scope_id=vector.event.scope_id,
             participants=vector.event.participants,
             reason="embedding_refused",
@@ -235,7 +224,7 @@ def retry_refused_vectors(worker: Worker, tenant: str, scope_id: UUID) -> int:
     access = worker.database.connect_as(Caller.background(tenant))
     stored_count = 0
     while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
-        vectors = _compute_vectors(worker, access, events)
+        vectors = compute_vectors(worker, access, events)
         with access.transaction():
             replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
         stored_count += replaced_count
@@ -318,8 +307,8 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
     better reason, and counts it."""
     stuck = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck:
-        noted_scopes = jobs_store.list_known_failures(
-            access, jobs_store.FOLD_KIND, [lease.scope_id for lease in stuck]
+        noted_scopes = store_failures.list_known_failures(
+            access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck]
         )
         _record_stuck(
             access, [lease for lease in stuck if str(lease.scope_id) not in noted_scopes], {}
@@ -336,9 +325,9 @@ def _record_stuck(
             continue
         reason = reasons.get(lease.scope_id) or lease.last_error or "worker_ended"
         with access.transaction():
-            jobs_store.record_failure(
+            store_failures.record_failure(
                 access,
-                kind=jobs_store.FOLD_KIND,
+                kind=store_failures.FOLD_KIND,
                 scope_id=lease.scope_id,
                 participants=lease.participants,
                 reason=reason,
@@ -346,66 +335,3 @@ def _record_stuck(
                 " events are safe. If the reason stays, search the log for the scope's id.",
                 ref=lease.scope_id,
             )
-
-
-def _compute_vectors(
-    worker: Worker, access: TenantDb, candidates: Sequence[UnembeddedEvent]
-) -> list[EventVector]:
-    """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
-    from the model. Outside of any transaction."""
-    events = [event for event in candidates if not event.erased]
-    texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
-    hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
-    vector_by_hash = dict(store_work.read_cached_vectors(access, worker.embedder.space, hashes))
-    missing_texts = {
-        text_hash: text
-        for text_hash, text in zip(hashes, texts, strict=True)
-        if text_hash not in vector_by_hash
-    }
-    refusal_by_hash: dict[bytes, str] = {}
-    for text_hash, vector in embed_texts(worker, missing_texts).items():
-        if isinstance(vector, str):
-            refusal_by_hash[text_hash] = vector
-        else:
-            vector_by_hash[text_hash] = store_work.vector_to_text(vector)
-    return [
-        EventVector(event, text_hash, vector_by_hash.get(text_hash), refusal_by_hash.get(text_hash))
-        for event, text_hash in zip(events, hashes, strict=True)
-    ]
-
-
-def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list[float] | str]:
-    """Embed texts. Returns a vector by key, or, for a text that the model will never accept, the
-    reason. Raises EmbeddingUnavailable."""
-    if not texts:
-        return {}
-    start = time.monotonic()
-    try:
-        vectors = worker.embedder.embed(list(texts.values()), timeout=EMBED_SECONDS)
-        worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
-        return dict(zip(texts, vectors, strict=True))
-    except EmbeddingRefused as error:
-        refusal = error.message
-    except Exception as error:  # the model fails on a text, and would again
-        if not is_permanent_failure(error):
-            raise
-        logger.warning("embedding failed", extra={"error": type(error).__name__})
-        refusal = f"The embedding model failed: {type(error).__name__}."
-    if len(texts) == 1:
-        require_embedding(worker)
-        return {key: refusal for key in texts}
-    vector_by_key: dict[Key, list[float] | str] = {}
-    for key, text in texts.items():  # one of them is refused: find out which
-        worker.renew()
-        vector_by_key |= embed_texts(worker, {key: text})
-    return vector_by_key
-
-
-def _text_to_embed(worker: Worker, tenant: str, event: UnembeddedEvent) -> str:
-    """The text that is embedded for an event. A text payload is represented by its beginning, any
-    other payload by its file name or MIME type."""
-    text = event.content
-    if text is None and event.blob_cid and is_text(event.mime_type):
-        text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
-    body = text if text is not None else event.file_name or event.mime_type or ""
-    return words_index.format_event(event.said_at, event.speaker, body)

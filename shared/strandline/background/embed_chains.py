@@ -2,11 +2,12 @@
 
 from datetime import datetime
 
-from strandline.background.embed import BATCH, embed_texts
+from strandline.background.embed import BATCH
+from strandline.background.vectors import embed_texts
 from strandline.chains import store_vectors
 from strandline.chains.store_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures
 from strandline.jobs.context import Worker
 from strandline.log import store_work
 
@@ -46,7 +47,7 @@ def _store_vectors(
 ) -> int:
     with access.transaction():
         stored_count = store_vectors.store_vectors(access, space, vectors)
-        jobs_store.resolve_failures_by_reason(
+        store_failures.resolve_failures_by_reason(
             access, "enrich", "no_vector", [item.chain_id for item in vectors], now
         )
     return stored_count

@@ -20,19 +20,20 @@ from pydantic import (
 )
 
 from strandline.aws import clients as aws_clients
-from strandline.aws.run_requests import JOB_NAMES
 from strandline.aws.scheduler import RunStarter, run_name
 from strandline.clock import Clock, utc_now
+from strandline.deployment import RUNNABLE
 from strandline.observability import logger, trace_context, trace_id_of
 
 _MAX_WAIT = timedelta(seconds=5)
 """EventBridge Scheduler rejects a schedule whose time has passed, so the function itself waits for
 a time this near. It does not start the run early: that run would find nothing due, and would have
 the same name as the run that it then requests."""
+_RUNNABLE_NAMES = frozenset(fn.name for fn in RUNNABLE)
 
 
 def _check_job_name(job: str) -> str:
-    if job not in JOB_NAMES:
+    if job not in _RUNNABLE_NAMES:
         raise ValueError("job: unknown name")
     return job
 

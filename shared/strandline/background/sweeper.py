@@ -12,6 +12,7 @@ from strandline.background.embed_chains import embed_chains
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
 from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures, store_runs, store_scans
 from strandline.jobs.context import Worker
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.llm import store as llm_store
@@ -35,7 +36,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         return [Shard(tenant)]
     connection = resources.database.connection()
     tenants = {
-        *jobs_store.list_tenants_to_sweep(connection, resources.embedder.space, now),
+        *store_scans.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_uploads.list_tenants(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
@@ -75,18 +76,18 @@ def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
     with lease.access.transaction():
-        return jobs_store.expire_leases(lease.access, None, now)
+        return store_runs.expire_leases(lease.access, None, now)
 
 
 def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
-    scan_all = jobs_store.is_scan_due(lease.access, resources.embedder.space, now)
+    scan_all = store_scans.is_scan_due(lease.access, resources.embedder.space, now)
     return embed.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
 
 
 def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Embed chains without a vector, if a full scan is due; record the scan once none is left."""
     space = resources.embedder.space
-    if not jobs_store.is_scan_due(lease.access, space, now):
+    if not store_scans.is_scan_due(lease.access, space, now):
         return 0
     embedded_count, is_complete = embed_chains(_make_worker(resources, lease), lease.tenant, now)
     if is_complete:
@@ -94,7 +95,7 @@ def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> in
             store_work.enqueue_unfinished(
                 lease.access, space
             )  # the previous step may have failed to
-            jobs_store.record_scan(lease.access, space, now)
+            store_scans.record_scan(lease.access, space, now)
     return embedded_count
 
 
@@ -109,25 +110,27 @@ def _failures_retried(resources: JobResources, lease: Lease, now: datetime) -> i
     """Retry the failures that an admin has queued. A retry that fails records its own reason, and
     does not stop the others."""
     retried_count = 0
-    for job in jobs_store.list_pending_retries(lease.access, _MAX_RETRIES):
+    for job in store_failures.list_pending_retries(lease.access, _MAX_RETRIES):
         if lease.is_out_of_time():
             break
         try:
             _retry_job(_make_worker(resources, lease), lease.tenant, job, now)
-            jobs_store.complete_retry(lease.access, job.job_id, now)
+            store_failures.complete_retry(lease.access, job.job_id, now)
             retried_count += 1
         except Exception as error:  # unexpected ones too: the others are still retried
-            jobs_store.fail_retry(lease.access, job.job_id, error_code(error), now)
+            store_failures.fail_retry(lease.access, job.job_id, error_code(error), now)
     return retried_count
 
 
-def _retry_job(worker: Worker, tenant: str, job: jobs_store.PendingRetry, now: datetime) -> None:
+def _retry_job(
+    worker: Worker, tenant: str, job: store_failures.PendingRetry, now: datetime
+) -> None:
     """Retry one failure. Raises whatever it fails with."""
     subject_id = UUID(job.ref)
     match job.kind:
-        case jobs_store.FOLD_KIND:
+        case store_failures.FOLD_KIND:
             embed.process_scope_now(worker, tenant, subject_id)
-        case jobs_store.EMBED_KIND:
+        case store_failures.EMBED_KIND:
             embed.retry_refused_vectors(worker, tenant, subject_id)
         case _:
             form.retry_enrichment(worker, tenant, subject_id, now)

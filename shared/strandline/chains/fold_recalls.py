@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 
 from strandline.chains import store_recalls
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tuning import Tuning
 
 RETENTION = timedelta(days=30)

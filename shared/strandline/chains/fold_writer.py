@@ -8,7 +8,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.open_lanes import to_lane_row
 from strandline.chains.store_lanes import LaneRow
 from strandline.chains.versions import ChainRevision, EnrichedRun, write_revision, write_run
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures
 from strandline.jobs.context import ConcurrentUpdate
 from strandline.log import store_work
 
@@ -75,9 +75,9 @@ def _record_topic_fallback(state: FoldState) -> None:
     ]
     reason = next((candidate for candidate in reversed(reasons) if candidate), None)
     if reason is not None:
-        jobs_store.record_failure(
+        store_failures.record_failure(
             state.access,
-            kind=jobs_store.CONTINUES_KIND,
+            kind=store_failures.CONTINUES_KIND,
             scope_id=state.scope.scope_id,
             participants=state.scope.participants,
             reason=reason,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.tenants.store_due import list_tenant_ids
 

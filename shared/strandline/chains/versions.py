@@ -16,7 +16,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
 from strandline.errors import NotFound
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_failures
 from strandline.jobs.context import ConcurrentUpdate
 
 
@@ -218,7 +218,7 @@ def _store_version(
     listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
     reason = enrichment.content.fallback_reason or ("no_vector" if listed_without_vector else None)
     if reason is not None and enrichment.is_new:
-        jobs_store.record_failure(
+        store_failures.record_failure(
             state.access,
             kind="enrich",
             scope_id=hashed_version.scope_id,

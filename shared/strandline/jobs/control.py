@@ -7,14 +7,15 @@ from uuid import UUID
 from strandline.aws.run_requests import JobQueue
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
+from strandline.deployment import JOBS
 from strandline.errors import NotFound, StateConflict, Unavailable
-from strandline.jobs import store
+from strandline.jobs import store, store_failures, store_runs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 from strandline.jobs.store import Job
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
-JOB_NAMES = ("archiver", "sweeper")
+JOB_NAMES = tuple(job.name for job in JOBS)
 """The jobs that can be started."""
 _RETRY_JOB = "sweeper"
 """The job that retries failures of models."""
@@ -31,8 +32,8 @@ def start_job(
         )
     run_id = str(uuid.uuid4())
     with access.transaction():
-        store.expire_leases(access, kind, now)
-        job_id = store.enqueue(access, kind, run_id, now)
+        store_runs.expire_leases(access, kind, now)
+        job_id = store_runs.enqueue(access, kind, run_id, now)
         if job_id is None:
             raise _make_conflict(access, kind)
         store_audit.add_entry(access, audit_context, {"job": kind, "job_id": str(job_id)})
@@ -55,17 +56,17 @@ def retry_job(
             raise StateConflict(
                 f"This job is {job.state}: only a failed job can be retried.", state=job.state
             )
-        if job.kind == store.CONTINUES_KIND:
+        if job.kind == store_failures.CONTINUES_KIND:
             raise StateConflict(
                 "Where topics end is decided once, and chains rest on it: it cannot be retried."
                 " Check the model, so that it judges the next messages.",
                 state=job.state,
             )
         if job.ref is None:
-            store.expire_leases(access, job.kind, now)
-            if store.find_active(access, job.kind):
+            store_runs.expire_leases(access, job.kind, now)
+            if store_runs.find_active(access, job.kind):
                 raise _make_conflict(access, job.kind)
-        store.requeue(access, job_id, run_id, now)
+        store_runs.requeue(access, job_id, run_id, now)
         store_audit.add_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
     _start_run(
         access, job_queue, job.kind, job.kind if job.ref is None else _RETRY_JOB, run_id, now
@@ -103,12 +104,12 @@ def _start_run(
         job_queue.start_run(job_name, access.caller.tenant, run_id)
     except Unavailable:
         with access.transaction():
-            store.fail_unstarted(access, kind, run_id, now)
+            store_runs.fail_unstarted(access, kind, run_id, now)
         raise
 
 
 def _make_conflict(access: TenantDb, kind: str) -> StateConflict:
-    active_job_id = store.find_active(access, kind)
+    active_job_id = store_runs.find_active(access, kind)
     return StateConflict(
         f"The {kind} is already queued or running in this tenant: see job_id, or wait for its end.",
         job_id=str(active_job_id),

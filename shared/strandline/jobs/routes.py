@@ -3,15 +3,17 @@
 from datetime import UTC, datetime
 
 from strandline.db.database import Caller, TenantDb
+from strandline.deployment import quote_job_names
 from strandline.errors import NotFound, StateConflict, Unavailable
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.jobs import control
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 
 
 def start_job(request: Request) -> Response:
-    """Start a job in the credential's tenant, whether or not it is due: `archiver` or `sweeper`. If
-    it is queued or running already, the answer is a 409 with its `job_id`."""
+    """Start a job in the credential's tenant, whether or not it is due: {job_names}. If it is
+    queued or running already, the answer is a 409 with its `job_id`."""
     job = control.start_job(
         _connect(request),
         request.audit_context,
@@ -67,6 +69,7 @@ ROUTES = {
         "admin",
         {202: JobOut},
         errors=(NotFound, StateConflict, Unavailable),
+        placeholders={"job_names": quote_job_names("or")},
         audits_in_transaction=True,
     ),
     f"POST {_JOB}/retry": Route(

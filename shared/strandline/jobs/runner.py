@@ -18,9 +18,9 @@ from strandline.clock import Clock
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
-from strandline.jobs import store
+from strandline.jobs import store_runs
 from strandline.jobs.context import Tally
-from strandline.jobs.store import ShardLease
+from strandline.jobs.store_runs import ShardLease
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 
@@ -109,7 +109,7 @@ class Lease:
         """Renew the lease if the last renewal is _RENEW_SECONDS ago; must not be called in a
         transaction. Returns whether the shard is still this worker's, as far as known."""
         if not self.is_lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
-            self.is_lost = not store.renew_lease(self.access, self.shard_lease, self.clock())
+            self.is_lost = not store_runs.renew_lease(self.access, self.shard_lease, self.clock())
             self.renewed_at = time.monotonic()
         return not self.is_lost
 
@@ -119,7 +119,7 @@ class Lease:
         LeaseLost."""
         is_ours = self.renew()
         with self.access.transaction():
-            self.is_lost = not (is_ours and store.lock_shard(self.access, self.shard_lease))
+            self.is_lost = not (is_ours and store_runs.lock_shard(self.access, self.shard_lease))
             if self.is_lost:
                 raise LeaseLost
             yield
@@ -194,8 +194,8 @@ def _claim_tenants(
         try:
             access = resources.database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store.expire_leases(access, job.name, now)
-                is_ours = store.begin_run(access, job.name, run_id, shard_count, now)
+                store_runs.expire_leases(access, job.name, now)
+                is_ours = store_runs.begin_run(access, job.name, run_id, shard_count, now)
         except Exception as error:
             failures_in_a_row += 1
             if failures_in_a_row == _MAX_FAILURES_IN_A_ROW:  # it is not the tenants' fault
@@ -220,8 +220,8 @@ def _mark_failed(
     try:
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
-            store.enqueue(access, job.name, run_id, now)
-            store.fail_run(access, job.name, run_id, now, reason)
+            store_runs.enqueue(access, job.name, run_id, now)
+            store_runs.fail_run(access, job.name, run_id, now, reason)
     except Exception as close_error:
         logger.warning("job not closed", extra={**log_fields, "reason": error_code(close_error)})
 
@@ -240,7 +240,7 @@ def run_shard(
     start = time.monotonic()
     access = resources.database.connect_as(Caller.background(shard.tenant))
     with access.transaction():
-        shard_lease = store.lease_shard(access, job.name, run_id, shard.shard, now)
+        shard_lease = store_runs.lease_shard(access, job.name, run_id, shard.shard, now)
     if shard_lease is None:
         return
     lease = Lease(access, shard_lease, deadline, resources.clock, tally)
@@ -248,7 +248,7 @@ def run_shard(
         totals = job.shard(resources, lease, shard, now)
         ended_at = now + timedelta(seconds=time.monotonic() - start)
         with access.transaction():
-            if not store.end_shard(access, shard_lease, totals, ended_at):
+            if not store_runs.end_shard(access, shard_lease, totals, ended_at):
                 raise LeaseLost
     except LeaseLost:
         logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
@@ -268,7 +268,7 @@ def _record_failure(
     try:
         access = resources.database.connect_as(Caller.background(log_fields["tenant"]))
         with access.transaction():
-            store.record_shard_failure(access, shard_lease, log_fields["reason"])
+            store_runs.record_shard_failure(access, shard_lease, log_fields["reason"])
     except Exception as record_error:  # `finish_run` fails the job then
         logger.warning(
             "shard failure not recorded", extra={**log_fields, "reason": error_code(record_error)}
@@ -281,10 +281,10 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
     for tenant in sorted({str(item["tenant"]) for item in resources.blobs.read_shards(run_id)}):
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
-            store.fail_run(access, job.name, run_id, now)
+            store_runs.fail_run(access, job.name, run_id, now)
     job.finish(resources, now)
     resources.blobs.delete_shards(run_id)
-    return store.read_totals(resources.database.connection(), run_id)
+    return store_runs.read_totals(resources.database.connection(), run_id)
 
 
 def error_code(error: Exception) -> str:

@@ -4,10 +4,23 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from pydantic import Field
+
+from strandline.deployment import JobName, quote_job_names
 from strandline.schemas import ListQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]
-type JobKind = Literal["archiver", "sweeper", "enrich", "continues", "embed", "fold"]
+type JobKind = Literal[JobName, "enrich", "continues", "embed", "fold"]
+
+_JOB_NAMES = quote_job_names("and")
+_KIND = f"""\
+{_JOB_NAMES} are jobs. The others are failures: `enrich` is a chain whose model
+failed, so that it has only what works without one; `continues` is a scope in which the
+configured model could not judge where topics end; `embed` is a scope with events that the
+embedding model refuses; `fold` is a scope whose work failed five times in a row."""
+_REF = f"""\
+The id of what it is about: for `enrich` the chain's, for the other failures the scope's;
+null for {_JOB_NAMES}."""
 
 
 class JobsQuery(ListQuery):
@@ -23,11 +36,7 @@ class JobOut(ResponseModel):
     """A background job in the tenant: what it is, how far it is, and what to do if it failed."""
 
     job_id: UUID
-    kind: JobKind
-    """`archiver` and `sweeper` are jobs. The others are failures: `enrich` is a chain whose model
-    failed, so that it has only what works without one; `continues` is a scope in which the
-    configured model could not judge where topics end; `embed` is a scope with events that the
-    embedding model refuses; `fold` is a scope whose work failed five times in a row."""
+    kind: JobKind = Field(description=_KIND)
     state: JobState
     """`queued` until a run begins it, then `running`, `done` or `failed`. A failed job can be
     retried, except `continues`."""
@@ -40,9 +49,7 @@ class JobOut(ResponseModel):
     """Counts of what it did."""
     scope_id: UUID | None
     """The scope that it is about; null for the whole tenant."""
-    ref: str | None
-    """The id of what it is about: for `enrich` the chain's, for the other failures the scope's;
-    null for `archiver` and `sweeper`."""
+    ref: str | None = Field(description=_REF)
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

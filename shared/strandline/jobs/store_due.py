@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from strandline.db.database import Connection, translate_errors
+from strandline.db.connection import Connection, translate_errors
+from strandline.deployment import JOBS
 
 GARBAGE_PERIOD = timedelta(hours=6)
 """A tenant's payloads are scanned at most once in each such period, counted since 1970: each scan
@@ -31,17 +32,15 @@ def find_next_runs(
     """
     with translate_errors(connection):
         row: tuple[Any, ...] | None = connection.execute(
-            "select next_sweep(%s, %s::jsonb, %s, %s), next_archive(%s, %s, %s, %s)",
-            (
-                space,
-                json.dumps(heat),
-                spacing["sweeper"],
-                now,
-                grace,
-                period,
-                spacing["archiver"],
-                now,
-            ),
+            "select " + ", ".join([job.next_due for job in JOBS]),
+            {
+                "space": space,
+                "heat": json.dumps(heat),
+                "blob_grace": grace,
+                "garbage_period": period,
+                "now": now,
+                **{f"{job.name}_spacing": spacing[job.name] for job in JOBS},
+            },
         ).fetchone()
     assert row is not None, "a select without a table returns one row"
-    return {job: due for job, due in zip(("sweeper", "archiver"), row, strict=True) if due}
+    return {job.name: due for job, due in zip(JOBS, row, strict=True) if due}

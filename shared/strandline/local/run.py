@@ -13,12 +13,12 @@ import psycopg
 
 from strandline.errors import StrandlineError
 from strandline.local import command
+from strandline.local.log_file import log_file
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.runtime import (
     LocalService,
     admin_key_file,
     environment_port,
-    log_file,
     run_local_service,
 )
 

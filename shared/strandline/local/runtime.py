@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import psycopg
@@ -25,7 +23,7 @@ from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, FunctionSpec, route_table
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
 from strandline.local import postgres_home, sync_detection, tls
@@ -33,6 +31,7 @@ from strandline.local.admin_key import load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
+from strandline.local.log_file import log_file, log_to
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_supervisor import PostgresSupervisor
 from strandline.local.queue_source import QueuePoller
@@ -52,8 +51,6 @@ _DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _SWITCH_SECONDS = 0.0005
 """Python's thread switch interval, in seconds. The worker folds in the process that answers
 requests, and each request waits for its turn several times, with Python's default 5 ms each."""
-_LOG_BYTES = 16 * 1024 * 1024
-_REMINDER_SECONDS = 60.0
 _RELEASE_LEASES = tuple(
     sql.SQL("update {} set leased_until = '-infinity' where leased_until > now()").format(
         sql.Identifier(table)
@@ -77,11 +74,6 @@ class LocalService:
     """The certificates of HTTPS; None for plain HTTP."""
     key_notice: str = ""
     """Where the key comes from, for the greeting."""
-
-
-def log_file(directory: Path) -> Path:
-    """The log file: a line for each request and job."""
-    return directory / "log.jsonl"
 
 
 def key_file(directory: Path) -> Path:
@@ -126,7 +118,7 @@ def run_local_service(
     with ExitStack() as stack:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)
-        stack.enter_context(_log_to(log_file(directory)))
+        stack.enter_context(log_to(log_file(directory)))
         tls_files = tls.load_tls_files(directory)
         listener = stack.enter_context(closing(_listen(port)))
         stored_secrets = _load_secrets(directory)
@@ -168,7 +160,7 @@ def _start_background(
     clock: Clock,
 ) -> None:
     """Make queues, schedules and the state machine invoke the functions that they invoke in AWS."""
-    machine.serve({fn.name: handlers[fn.name] for fn in FUNCTIONS if fn.min_spacing_minutes})
+    machine.serve({job.name: handlers[job.name] for job in JOBS})
     loops = (
         QueuePoller(aws.work_queue_url, handlers["worker"]),
         QueuePoller(aws.job_queue_url, handlers["scheduler"]),
@@ -192,45 +184,6 @@ def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-class _PrivateLog(RotatingFileHandler):
-    """A log that only its owner can read: it names tenants and scopes."""
-
-    _last_reminder = -_REMINDER_SECONDS
-
-    def _open(self) -> TextIOWrapper:
-        stream = super()._open()
-        os.fchmod(stream.fileno(), 0o600)
-        return stream
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Report a line that could not be written once a minute, without a traceback for each."""
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            super().handleError(record)
-        elif time.monotonic() - self._last_reminder >= _REMINDER_SECONDS:
-            self._last_reminder = time.monotonic()
-            sys.stderr.write(
-                f"strandline: {self.baseFilename} cannot be written: {error.strerror}\n"
-            )
-
-
-@contextmanager
-def _log_to(file: Path) -> Generator[None]:
-    """Write every line to `file`, with one older file; the terminal gets only warnings."""
-    file_handler = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
-    file_handler.setFormatter(logger.registered_formatter)
-    terminal_handler, level = logger.registered_handler, logger.registered_handler.level
-    service_logger = logging.getLogger(logger.name)
-    service_logger.addHandler(file_handler)
-    terminal_handler.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        terminal_handler.setLevel(level)
-        service_logger.removeHandler(file_handler)
-        file_handler.close()
 
 
 def environment_port(variable: str, default: int) -> int:

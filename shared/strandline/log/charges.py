@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from strandline.config_quotas import Quota
 from strandline.db.database import TenantDb
 from strandline.errors import OutcomeUnknown, QuotaExceeded, TooLarge
 from strandline.log import store
 from strandline.log.append_batch import AppendBatch
 from strandline.log.event_builder import NewEvent
 from strandline.tenants.quotas import QuotaManager
-from strandline.tenants.store_quotas import Quota
 
 
 def store_charged(

@@ -1,7 +1,8 @@
 """HTTP routes that read events, scopes, memories by CID, and payloads."""
 
 from strandline.config import get_settings
-from strandline.http.app import MediaType, Request, Response, Route, binary_response, json_response
+from strandline.http.request import Request
+from strandline.http.routing import MediaType, Response, Route, binary_response, json_response
 from strandline.log import read
 from strandline.log.schemas import (
     EventOut,

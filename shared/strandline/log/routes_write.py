@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Invalid
-from strandline.http.app import Request, Response, Route, error_body, json_response, status_of
+from strandline.http.app import error_body, status_of
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import append, make_caller
 from strandline.log.append_batch import AppendResult
 from strandline.log.schemas_append import (

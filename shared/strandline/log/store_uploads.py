@@ -8,7 +8,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 

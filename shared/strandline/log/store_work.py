@@ -10,7 +10,8 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 STUCK_ATTEMPTS = 5

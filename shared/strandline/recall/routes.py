@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
 from strandline.schemas import ParticipantsQuery

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller
 from strandline.errors import StateConflict
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import PagingQuery
 from strandline.sessions import chains_view, context, sessions
 from strandline.sessions.chains_view import SessionView

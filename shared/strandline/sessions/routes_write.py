@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from strandline.errors import Conflict, Forbidden, StateConflict
-from strandline.http.app import Request, Response, Route, json_response
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendResult
 from strandline.log.routes_write import append_bodies, idempotency_key

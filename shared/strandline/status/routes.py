@@ -2,7 +2,8 @@
 
 from strandline.db.database import Caller
 from strandline.errors import StrandlineError
-from strandline.http.app import MediaType, Request, Response, Route, json_response, text_response
+from strandline.http.request import Request
+from strandline.http.routing import MediaType, Response, Route, json_response, text_response
 from strandline.status import metrics
 from strandline.status.schemas import BackgroundState, Health, LanguageState, Liveness
 

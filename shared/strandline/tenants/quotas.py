@@ -4,14 +4,13 @@ query."""
 import math
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from strandline.config import ServiceSettings
+from strandline.config_quotas import QUOTA_BY_NAME, Quota
 from strandline.db.database import Caller, Database
 from strandline.errors import OutcomeUnknown, QuotaExceeded, StrandlineError, TooLarge, Unavailable
 from strandline.tenants import store_quotas
-from strandline.tenants.store_quotas import Quota
 
 _SLICE_TTL_SECONDS = 60.0
 """Seconds. Units of a slice that are not spent by then are lost, and a changed limit is in force
@@ -56,11 +55,7 @@ class QuotaManager:
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
-        self.defaults: Mapping[Quota, int] = {
-            "requests": settings.tenant_requests_per_minute,
-            "appends": settings.tenant_appends_per_minute,
-            "stored_bytes": settings.tenant_stored_bytes,
-        }
+        self.defaults = settings.quota_defaults
         """The limits of a tenant for which no operator set any."""
         self.burst_seconds = settings.tenant_burst_seconds
         self.model_usd_per_month = settings.llm_usd_per_month
@@ -137,21 +132,18 @@ def _acquire(lock: threading.Lock, deadline: float | None) -> None:
 
 def _quota_error(balance: _LocalBalance, quota: Quota, units: int) -> StrandlineError:
     retry_after = max(1, math.ceil(balance.refused_until - time.monotonic()))
-    if quota == "stored_bytes":
-        limit_text = f"{balance.limit:,} bytes in all"
-    else:
-        limit_text = f"{balance.limit:,} a minute, {balance.at_once:,} at once"
+    spec = QUOTA_BY_NAME[quota]
+    limit_text = spec.refusal.format(limit=balance.limit, at_once=balance.at_once)
     summary = f"{quota}: the tenant's quota is {limit_text}"
     if units > balance.at_once > 0:
         return TooLarge(
             f"{summary}, and this request needs {units:,}. Waiting does not help: send less at "
-            "once, "
-            "or ask the operator for more.",
+            "once, or ask the operator for more.",
             quota=quota,
             limit=balance.limit,
             at_once=balance.at_once,
         )
-    waiting_helps = balance.at_once > 0 and quota != "stored_bytes"
+    waiting_helps = balance.at_once > 0 and spec.is_rate
     advice = (
         f"try again in {retry_after} s, or ask the operator for more"
         if waiting_helps

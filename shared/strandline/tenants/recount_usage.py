@@ -1,6 +1,7 @@
 """Counts what a tenant stores, and corrects the level of its storage quota."""
 
-from strandline.db.database import Connection, TenantDb
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants import store_quotas
 
 INTERVAL_SECONDS = 600

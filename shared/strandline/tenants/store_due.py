@@ -8,7 +8,8 @@ from typing import Any, LiteralString
 
 from psycopg.rows import class_row
 
-from strandline.db.database import Connection, TenantDb, translate_errors
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
 from strandline.tuning import Tuning, select_known
 
 

@@ -3,48 +3,47 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import LiteralString
 
-from strandline.db.database import Connection, TenantDb
+from strandline.config_quotas import QUOTAS, Quota
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
-type Quota = Literal["requests", "appends", "stored_bytes"]
+type Limits = Mapping[str, float | None]
+"""The limits that an operator set for one tenant, by name. None is the deployment's default, 0
+allows nothing."""
 
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits that an operator set for one tenant. None is the deployment's default, 0 allows
-    nothing."""
-
-    requests_per_minute: int | None = None
-    appends_per_minute: int | None = None
-    stored_bytes: int | None = None
-    model_usd_per_month: float | None = None
+_COLUMNS: Mapping[LiteralString, LiteralString] = {
+    **{quota.limit: quota.column for quota in QUOTAS},
+    "model_usd_per_month": "model_usd_per_month",
+}
+"""The column of `tenants` for each limit's name. Statements join them: literals of this source."""
+NO_LIMITS: Limits = dict.fromkeys(_COLUMNS)
+"""No limit is set: all are the deployment's."""
 
 
 def read_limits(access: TenantDb) -> Limits | None:
-    """The limits set for the caller's tenant; None if the tenant does not exist."""
+    """All limits of the caller's tenant; None if the tenant does not exist."""
+    columns = ", ".join([f"{column} as {name}" for name, column in _COLUMNS.items()])
     rows = access.fetch(
-        Limits,
-        "select requests_per_minute, appends_per_minute, stored_bytes_limit as stored_bytes,"
-        " model_usd_per_month"
-        " from tenants where tenant_id = current_tenant()",
+        dict[str, float | None],
+        "select " + columns + " from tenants where tenant_id = current_tenant()",  # noqa: S608
         {},
     )
     return rows[0] if rows else None
 
 
 def set_limits(access: TenantDb, limits: Limits) -> bool:
-    """Set all limits of the caller's tenant; they are in force everywhere after a minute. Needs a
-    `transaction`. False if the tenant does not exist. Each is None or at least 0; rates and USD are
-    at most 10^9."""
+    """Set all limits of the caller's tenant, those that are left out to None; they are in force
+    everywhere after a minute. Needs a `transaction`. False if the tenant does not exist. Each is
+    None or at least 0; rates and USD are at most 10^9."""
+    assert limits.keys() <= NO_LIMITS.keys(), "a limit is named that there is not"
+    columns = ", ".join([f"{column} = %({name})s" for name, column in _COLUMNS.items()])
     return (
         access.execute(
-            "update tenants set requests_per_minute = %(requests_per_minute)s,"
-            " appends_per_minute = %(appends_per_minute)s, stored_bytes_limit = %(stored_bytes)s,"
-            " model_usd_per_month = %(model_usd_per_month)s"
-            " where tenant_id = current_tenant()",
-            vars(limits),
+            "update tenants set " + columns + " where tenant_id = current_tenant()",  # noqa: S608
+            {**NO_LIMITS, **limits},
         )
         > 0
     )

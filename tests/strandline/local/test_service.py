@@ -21,15 +21,10 @@ from strandline import cli
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
 from strandline.local import demo
+from strandline.local.log_file import log_file
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
-from strandline.local.runtime import (
-    LocalService,
-    environment_port,
-    key_file,
-    log_file,
-    run_local_service,
-)
+from strandline.local.runtime import LocalService, environment_port, key_file, run_local_service
 
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 

@@ -17,7 +17,7 @@ from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.failures import is_permanent_failure
-from strandline.jobs import store as jobs_store
+from strandline.jobs import store_runs
 from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker
 from strandline.llm.heuristic import cohesion, digest, names
 from strandline.llm.types import PromptEvent, Summary
@@ -381,7 +381,7 @@ def test_a_retry_that_fails_is_one_more_attempt(
     ((before, job_id, _, reason),) = scope.base.rows(attempts)
     access = worker.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert jobs_store.requeue(access, job_id, "run", START)
+        assert store_runs.requeue(access, job_id, "run", START)
     with pytest.raises(Unavailable):
         embed.process_scope_now(worker, "acme", scope.id)
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]

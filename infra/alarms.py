@@ -1,0 +1,175 @@
+"""The table of alarms, each with an entry in docs/runbook.md.
+
+Missing data raises no alarm, because an idle stage sends none. If a stage is idle that should not
+be, messages stay in its queues, whose metrics SQS sends itself. The missing daily sweep is the one
+case in which missing data is an alarm.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.metrics import (
+    MODEL_FUNCTIONS,
+    PERIOD_MINUTES,
+    MonitoredResources,
+    api_metric,
+    aws_metric,
+    function_metric,
+    job_metric,
+    rds_metric,
+    sqs_metric,
+    sum_metrics,
+)
+from infra.settings import StackSettings
+from strandline.deployment import JOBS
+
+_MIN_ERRORS = 5
+"""Fewer 5xx answers in five minutes raise no alarm: a resuming database causes a few 503."""
+_SHARD_ATTEMPTS = 3
+"""How often a shard of a job is tried. So many failures mean that one shard finally failed."""
+_SWEEP_HOURS = 26
+"""Hours without a successful run before the alarm: a day, and two for the daily sweep itself."""
+
+
+@dataclass(frozen=True)
+class AlarmSpec:
+    """One alarm."""
+
+    name: str
+    """Also the heading of its entry in the runbook."""
+    description: str
+    metric: cloudwatch.IMetric
+    threshold: float
+    """The alarm is raised at or above it; with `expects_data`, below it."""
+    periods: int = 1
+    """Number of consecutive periods."""
+    expects_data: bool = False
+    """The data should arrive regularly: less is an alarm, and missing data count as zero."""
+    few_samples: bool = True
+    """For a percentile: whether few values are enough to evaluate it."""
+
+
+def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list[AlarmSpec]:
+    """Every alarm; those about language models only if one is configured."""
+    alarms = [
+        *_queue_alarms(settings, resources),
+        *_work_alarms(settings, resources),
+        *_job_alarms(settings, resources),
+    ]
+    alarms += [*_api_alarms(settings, resources), *_database_alarms(settings, resources)]
+    return (
+        [*alarms, *_model_alarms(settings, resources)]
+        if settings.service_settings.llm_provider != "none"
+        else alarms
+    )
+
+
+def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    oldest = settings.alarms.unembedded_seconds
+    for name, (queue, dead_letters) in resources.queues.items():
+        message_count = sqs_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
+        says = f"The {name} has dead letters: messages that failed too often."
+        yield AlarmSpec(f"{name}-dead-letters", says, message_count, 1)
+        age = sqs_metric(queue, "ApproximateAgeOfOldestMessage")
+        yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
+
+
+def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings, says = settings.alarms, "Sweeps find events that are not"
+    yield AlarmSpec(
+        "unembedded",
+        f"{says} embedded yet.",
+        job_metric(resources, "OldestUnembeddedSeconds", "sweeper", "Maximum"),
+        alarm_settings.unembedded_seconds,
+    )
+    yield AlarmSpec(
+        "stuck-scopes",
+        "The work of a scope was postponed five times in a row.",
+        job_metric(resources, "ScopesStuck", "sweeper", "Maximum"),
+        1,
+    )
+    yield AlarmSpec(
+        "unbuilt",
+        f"{says} folded into chains yet.",
+        job_metric(resources, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
+        alarm_settings.unbuilt_seconds,
+    )
+
+
+def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    machine = {"StateMachineArn": resources.machine}
+    runs = [
+        aws_metric("AWS/States", n, machine) for n in ("ExecutionsFailed", "ExecutionsTimedOut")
+    ]
+    yield AlarmSpec(
+        "failed-runs", "Runs of a job failed.", sum_metrics(runs), settings.alarms.failed_builds
+    )
+    succeeded_runs = aws_metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
+    says = "No job has succeeded for a day, not even the daily sweep."
+    yield AlarmSpec("no-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True)
+    parts = [job_metric(resources, "Failures", job.name, "Sum") for job in JOBS]
+    yield AlarmSpec(
+        "failed-parts", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
+    )
+    group = {"ScheduleGroup": resources.schedules}
+    names = ("TargetErrorCount", "InvocationDroppedCount")
+    failed_starts = [aws_metric("AWS/Scheduler", name, group) for name in names]
+    yield AlarmSpec(
+        "wake-ups", "A job was due and could not be started.", sum_metrics(failed_starts), 1
+    )
+
+
+def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings = settings.alarms
+    errors, requests = (api_metric(resources, name, "Sum") for name in ("5XXError", "Count"))
+    share = cloudwatch.MathExpression(
+        expression=f"IF(errors >= {_MIN_ERRORS}, 100 * errors / requests, 0)",
+        using_metrics={"errors": errors, "requests": requests},
+        period=Duration.minutes(PERIOD_MINUTES),
+        label="% of answers that are 5xx",
+    )
+    yield AlarmSpec("errors", "Answers are 5xx.", share, alarm_settings.errors_percent, periods=2)
+    latency = api_metric(resources, "Latency", "p95")
+    says = "Answers are slow."
+    yield AlarmSpec(
+        "slow", says, latency, alarm_settings.p95_milliseconds, periods=3, few_samples=False
+    )
+
+
+def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    alarm_settings = settings.alarms
+    yield AlarmSpec(
+        "connections",
+        "The database is running out of connections.",
+        rds_metric(resources, "DatabaseConnections", "Maximum"),
+        int(settings.database_connections * alarm_settings.connections_percent / 100),
+        periods=2,
+    )
+    yield AlarmSpec(
+        "capacity",
+        "The database is at its maximum capacity.",
+        rds_metric(resources, "ACUUtilization", "Average"),
+        95,
+        periods=ceil(alarm_settings.capacity_minutes / PERIOD_MINUTES),
+    )
+
+
+def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    breaker_metric = sum_metrics(
+        [
+            function_metric(resources, "BreakerOpen", name, PERIOD_MINUTES)
+            for name in MODEL_FUNCTIONS
+        ]
+    )
+    says = "A language model fails and gets no requests for a while."
+    yield AlarmSpec("breaker-open", says, breaker_metric, 1, periods=2)
+    day = 24 * 60
+    spend_metric = sum_metrics(
+        [function_metric(resources, "ModelMicroUsd", name, day) for name in MODEL_FUNCTIONS], day
+    )
+    limit = settings.alarms.model_usd_per_day * 1e6
+    yield AlarmSpec("model-spend", "Language models cost more than planned.", spend_metric, limit)

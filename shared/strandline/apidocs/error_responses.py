@@ -1,0 +1,108 @@
+"""The error answers of the OpenAPI document: which a route may give, and their descriptions."""
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.errors import (
+    Forbidden,
+    Invalid,
+    Malformed,
+    NotFound,
+    QuotaExceeded,
+    StrandlineError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+from strandline.http.app import STATUS
+from strandline.http.routing import Route
+
+JSON = "application/json"
+_GATEWAY_ERRORS = {
+    429: ("TooManyRequests", "More requests than the deployment accepts now."),
+    500: ("InternalError", "`internal_error`: something failed on our side."),
+    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
+    504: (
+        "GatewayTimeout",
+        "No answer within 29 seconds. From the gateway; the request may be tried again.",
+    ),
+}
+ERROR_HEADERS = {
+    "Retry-After": {
+        "description": "Seconds after which the request may be tried again.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "WWW-Authenticate": {
+        "description": "How to authenticate.",
+        "schema": {"type": "string"},
+    },
+}
+
+
+def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
+    """The errors that a route may raise: its own, and those that follow from its credential, path,
+    query and body."""
+    errors: set[type[StrandlineError]] = set(route.errors)
+    if route.right is not None:
+        errors |= {Unauthorized, Invalid}  # an unknown query parameter
+    if route.right not in (None, "issued"):
+        errors |= {Forbidden, Unavailable, QuotaExceeded}
+    parameters = path_parameters(name)
+    if parameters:
+        errors.add(NotFound)
+    if route.query or route.headers or "cid" in parameters:
+        errors.add(Invalid)
+    ignores_body = route.right is None or name.startswith("GET ")
+    if route.body or not ignores_body:  # a route without a body refuses one that is not empty
+        errors |= {Malformed, Invalid, TooLarge}
+    models = [model for model in (route.query, route.body) if model]
+    if any("cursor" in model.model_fields for model in models):
+        errors.add(Malformed)
+    return frozenset(errors)
+
+
+def list_error_statuses(name: str, route: Route) -> set[int]:
+    """The statuses of a route's errors, with those that the gateway and our own faults give."""
+    return {_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
+
+
+def path_parameters(name: str) -> list[str]:
+    """The names of the parameters in a route's path."""
+    return re.findall(r"{(\w+)\+?}", name)
+
+
+def _status(kind: type[StrandlineError]) -> int:
+    return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
+
+
+def error_name(status: int) -> str:
+    """The name of a status's answer among the document's components."""
+    by_status = {status: kind.__name__ for kind, status in STATUS.items()}
+    return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
+
+
+def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
+    """The error answers by name. In each status's description its own code comes first, then the
+    narrower codes that routes raise."""
+    error_types = {kind for name, route in routes.items() for kind in list_errors(name, route)}
+    narrower = sorted(error_types - STATUS.keys(), key=lambda kind: kind.code)
+    descriptions: dict[int, str] = {}
+    for kind in (*STATUS, *narrower):
+        words = f"`{kind.code}`: {inspect.getdoc(kind)}"
+        descriptions[_status(kind)] = " ".join(
+            filter(None, [descriptions.get(_status(kind)), words])
+        )
+    descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
+    responses: dict[str, Any] = {}
+    for status in sorted(descriptions):
+        response: dict[str, Any] = {
+            "description": descriptions[status],
+            "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+        names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
+        if status in names:
+            response["headers"] = {name: ERROR_HEADERS[name] for name in names[status]}
+        responses[error_name(status)] = response
+    return responses

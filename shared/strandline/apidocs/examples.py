@@ -1,0 +1,31 @@
+"""Example calls of the API that work, from `examples.json`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Example:
+    """One call that works, and its answer."""
+
+    operation: str
+    """The operation as the routes name it."""
+    status: int
+    by: Literal["nobody", "member", "admin", "operator"] = "member"
+    """Whose key is sent: a user's own, an unbound admin's, the operator's."""
+    path: Mapping[str, str] = field(default_factory=dict[str, str])
+    query: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+    answer: Any = None
+    """The answer's body, if it is JSON."""
+
+
+def load_examples() -> list[Example]:
+    """The example calls, in an order in which they work: `examples.json`."""
+    return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]

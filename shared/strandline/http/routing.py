@@ -1,0 +1,87 @@
+"""Routes, and the answers of their handlers in API Gateway's format."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from strandline.errors import StrandlineError
+from strandline.http.request import Request, RequiredRight
+
+type Response = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MediaType:
+    """The media type of an answer that is not JSON."""
+
+    type: str
+    """The value of Content-Type."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation: its handler, and what the API document says about it. The handler's docstring
+    is the operation's description; `openapi` adds the answers that every operation may give."""
+
+    handler: Callable[[Request], Response]
+    right: RequiredRight
+    responses: Mapping[int, type[BaseModel] | MediaType]
+    """The types of its successful answers, by status."""
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    headers: type[BaseModel] | None = None
+    """Request headers besides the credential's; the fields' aliases are the headers' names."""
+    errors: tuple[type[StrandlineError], ...] = ()
+    """The errors that it raises itself, besides those that follow from its query, body, path and
+    credential."""
+    audits_in_transaction: bool = False
+    """Its row in the audit trail commits in the transaction of the change itself."""
+    audits_refusals_only: bool = False
+    """It shows counts and times, nothing that anybody said. A served call leaves no row in the
+    audit trail, because a scraper's calls would bury the others; a refused call does."""
+    placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What replaces `{name}` in the handler's docstring, for words that come from a table."""
+    response_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers of its answers, by name with a description; all but Content-Type."""
+
+
+def _dump_json(body: Mapping[str, Any]) -> str:
+    """JSON in UTF-8: an escaped emoji would be three times as long, and an answer has a limit. A
+    lone surrogate stays escaped."""
+    text = json.dumps(body, default=str, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def json_response(
+    body: BaseModel | Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A JSON answer in API Gateway's format."""
+    text = body.model_dump_json() if isinstance(body, BaseModel) else _dump_json(body)
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": "application/json", **(headers or {})},
+        "body": text,
+        "isBase64Encoded": False,
+    }
+
+
+def text_response(
+    body: str, media: MediaType, headers: Mapping[str, str] | None = None
+) -> Response:
+    """An answer of text: not JSON, or JSON that is serialised already."""
+    response = json_response({}, 200, {"Content-Type": media.type, **(headers or {})})
+    return response | {"body": body}
+
+
+def binary_response(data: bytes, content_type: str, headers: Mapping[str, str]) -> Response:
+    """An answer of bytes, in base64."""
+    return {
+        "statusCode": 200,
+        "headers": {"Content-Type": content_type, **headers},
+        "body": base64.b64encode(data).decode(),
+        "isBase64Encoded": True,
+    }

@@ -1,0 +1,136 @@
+"""SQL for failures, which are jobs that an admin can retry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.db.database import TenantDb
+from strandline.jobs.store import JobId
+
+CONTINUES_KIND = "continues"
+"""A failure that cannot be retried: where topics end is decided once."""
+FOLD_KIND = "fold"
+"""A failure: a scope whose work fails again and again."""
+EMBED_KIND = "embed"
+"""A failure: a scope with events that the embedding model refused."""
+
+
+def record_failure(
+    access: TenantDb,
+    *,
+    kind: str,
+    scope_id: UUID,
+    participants: Sequence[str],
+    reason: str,
+    advice: str,
+    ref: UUID | str,
+) -> UUID:
+    """Record a failure as a job that can be retried. Returns its id. The same failure again (by
+    `kind` and `ref`, the id of what it is about) is the same job with one attempt more.
+
+    `reason` is a code and `advice` says what to do about it; neither may hold memory content. Runs
+    in the transaction that stores the substitute for what failed, or on its own.
+    """
+    return access.fetch(
+        JobId,
+        """
+        insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref, reason,
+            advice, started_at, finished_at)
+        values (current_tenant(), %(job_id)s, %(kind)s, 'failed', %(scope_id)s, %(participants)s,
+            %(ref)s, %(reason)s, %(advice)s, now(), now())
+        on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
+        do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
+            finished_at = now()
+        returning job_id
+        """,
+        {
+            "job_id": uuid7(),
+            "kind": kind,
+            "scope_id": scope_id,
+            "participants": list(participants),
+            "ref": str(ref),
+            "reason": reason,
+            "advice": advice,
+        },
+    )[0].job_id
+
+
+@dataclass(frozen=True)
+class _Ref:
+    ref: str
+
+
+def list_known_failures(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
+    """Which of these refs have an unresolved failure of this kind."""
+    rows = access.fetch(
+        _Ref,
+        "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
+        {"kind": kind, "refs": [str(ref) for ref in refs]},
+    )
+    return {row.ref for row in rows}
+
+
+@dataclass(frozen=True)
+class PendingRetry:
+    """A failure that is queued for a retry."""
+
+    job_id: UUID
+    kind: str
+    scope_id: UUID | None
+    ref: str
+
+
+def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
+    """Up to `limit` failures that an admin has asked to retry, oldest first."""
+    return access.fetch(
+        PendingRetry,
+        "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
+        " order by job_id limit %(limit)s",
+        {"limit": limit},
+    )
+
+
+def complete_retry(access: TenantDb, job_id: UUID, now: datetime) -> None:
+    """Mark a failure as resolved by its retry."""
+    access.fetch(
+        JobId,
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where job_id = %(job_id)s and state = 'queued' returning job_id",
+        {"job_id": job_id, "now": now},
+    )
+
+
+def resolve_failures_by_reason(
+    access: TenantDb, kind: str, reason: str, refs: Sequence[object], now: datetime
+) -> None:
+    """Mark failures of this kind and reason about these refs as resolved. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state = 'failed'"
+        " and reason = %(reason)s",
+        {"kind": kind, "reason": reason, "refs": [str(ref) for ref in refs], "now": now},
+    )
+
+
+def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: datetime) -> None:
+    """Mark failures of this kind about these refs as resolved. In a transaction."""
+    access.execute(
+        "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
+        " where kind = %(kind)s and ref = any (%(refs)s) and state in ('failed', 'queued')",
+        {"kind": kind, "refs": [str(ref) for ref in refs], "now": now},
+    )
+
+
+def fail_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
+    """Mark a retry as failed, for now."""
+    access.fetch(
+        JobId,
+        "update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,"
+        " advice = 'Try it again later.'"
+        " where job_id = %(job_id)s and state = 'queued' returning job_id",
+        {"job_id": job_id, "reason": reason, "now": now},
+    )

@@ -1,0 +1,290 @@
+"""SQL for runs of jobs: a job's state in its tenant, and the leases that keep runs apart."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
+from strandline.jobs.store import JobId
+
+LEASE_SECONDS = 300
+"""How long a tenant's job belongs to its run without a renewal; a working shard renews the lease
+every minute or two, between its commits."""
+PLAN_LEASE_SECONDS = 300
+"""The same while no shard has begun: a run that died before that blocks the job only briefly."""
+LEASE_EXPIRED = "lease_expired"
+"""The reason of a job whose run stopped renewing its lease."""
+
+
+def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
+    """Mark jobs (of one kind, or all) whose lease has run out as failed. Returns how many. A shard
+    of such a job that is still working finds its lease lost."""
+    return access.execute(
+        """
+        update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,
+            advice = 'Its run ended before it. Start the job again; nothing that it did is lost.'
+        where ref is null and state in ('queued', 'running') and leased_until < %(now)s
+            and (%(kind)s::text is null or kind = %(kind)s)
+        """,
+        {"kind": kind, "now": now, "reason": LEASE_EXPIRED},
+    )
+
+
+def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
+    """Queue a job for the run of this name. Returns its id; None where one of this kind is queued
+    or running already. In a transaction, after `expire_leases`."""
+    rows = access.fetch(
+        JobId,
+        """
+        insert into jobs (tenant_id, job_id, kind, run, state, created_at, leased_until)
+        values (current_tenant(), %(job_id)s, %(kind)s, %(run)s, 'queued', %(now)s,
+            %(now)s::timestamptz + make_interval(secs => %(seconds)s))
+        on conflict (tenant_id, kind) where state in ('queued', 'running') and ref is null
+        do nothing
+        returning job_id
+        """,
+        {
+            "job_id": uuid7(),
+            "kind": kind,
+            "run": run,
+            "now": now,
+            "seconds": PLAN_LEASE_SECONDS,
+        },
+    )
+    return rows[0].job_id if rows else None
+
+
+def find_active(access: TenantDb, kind: str) -> UUID | None:
+    """The id of the tenant's queued or running job of this kind, or None."""
+    rows = access.fetch(
+        JobId,
+        "select job_id from jobs where kind = %(kind)s and ref is null"
+        " and state in ('queued', 'running')",
+        {"kind": kind},
+    )
+    return rows[0].job_id if rows else None
+
+
+def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
+    """Queue a failed job again, for the run of this name. Returns False where it has not failed. A
+    failure with a `ref` has no lease and may be retried by any sweep: it is due at once."""
+    return bool(
+        access.execute(
+            """
+            update jobs set state = 'queued', run = %(run)s, finished_at = null, reason = '',
+                advice = '', attempts = attempts + 1,
+                leased_until = %(now)s::timestamptz
+                    + make_interval(secs => case when ref is null then %(seconds)s else 0 end)
+            where job_id = %(job_id)s and state = 'failed'
+            """,
+            {"job_id": job_id, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
+        )
+    )
+
+
+def begin_run(access: TenantDb, kind: str, run: str, shards: int, now: datetime) -> bool:
+    """Mark the tenant's job of this kind as running under this run, with this many shards. Returns
+    False where it belongs to another run. In a transaction, after `expire_leases`. Calling it again
+    changes nothing, except that a job which a failed plan had closed is open again."""
+    access.execute(
+        """
+        update jobs set state = 'queued', finished_at = null, reason = '', advice = ''
+        where kind = %(kind)s and run = %(run)s and ref is null and state = 'failed'
+            and not exists (select from jobs other
+                where other.kind = %(kind)s and other.ref is null
+                    and other.state in ('queued', 'running'))
+        """,
+        {"kind": kind, "run": run},
+    )
+    enqueue(access, kind, run, now)
+    jobs = access.fetch(
+        JobId,
+        """
+        update jobs set state = 'running', started_at = coalesce(started_at, %(now)s),
+            leased_until = greatest(leased_until,
+                %(now)s::timestamptz + make_interval(secs => %(seconds)s))
+        where kind = %(kind)s and run = %(run)s and ref is null and state in ('queued', 'running')
+        returning job_id
+        """,
+        {"kind": kind, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
+    )
+    if jobs:
+        access.execute(
+            """
+            insert into job_shards (tenant_id, job_id, shard)
+            select current_tenant(), %(job_id)s, n from generate_series(0, %(shards)s - 1) n
+            on conflict (tenant_id, job_id, shard) do update set state = 'waiting', reason = ''
+            where job_shards.state = 'failed'
+            """,
+            {"job_id": jobs[0].job_id, "shards": shards},
+        )
+    return bool(jobs)
+
+
+@dataclass(frozen=True)
+class ShardLease:
+    """A leased shard; the lease holds until another worker leases the shard."""
+
+    job_id: UUID
+    shard: int
+    lease_no: int
+
+
+def lease_shard(
+    access: TenantDb, kind: str, run: str, shard: int, now: datetime
+) -> ShardLease | None:
+    """Lease an unfinished shard of a run's job; a worker that had it before loses it. None where
+    there is nothing to do: the shard is done, or the tenant's job belongs to another run. In a
+    transaction."""
+    rows = access.fetch(
+        ShardLease,
+        """
+        with job as (
+            update jobs set leased_until =
+                %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            where kind = %(kind)s and run = %(run)s and ref is null and state = 'running'
+            returning job_id)
+        update job_shards s set lease_no = s.lease_no + 1
+        from job where s.job_id = job.job_id and s.shard = %(shard)s and s.state = 'waiting'
+        returning s.job_id, s.shard, s.lease_no
+        """,
+        {"kind": kind, "run": run, "shard": shard, "now": now, "seconds": LEASE_SECONDS},
+    )
+    return rows[0] if rows else None
+
+
+def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
+    """Renew a lease. Returns False where the shard belongs to another worker. Must not run in a
+    transaction that has a shard locked: everywhere, a job is locked before its shards."""
+    return bool(
+        access.fetch(
+            JobId,
+            """
+            update jobs j
+            set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
+            where j.job_id = %(job_id)s and j.state = 'running' and exists (
+                select from job_shards s where s.job_id = j.job_id and s.shard = %(shard)s
+                    and s.lease_no = %(lease_no)s and s.state = 'waiting')
+            returning j.job_id
+            """,
+            {**vars(lease), "now": now, "seconds": LEASE_SECONDS},
+        )
+    )
+
+
+def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
+    """Lock a shard until the transaction ends, if it is still leased by this worker. Returns
+    whether it is. It does not lock the job."""
+    return bool(
+        access.fetch(
+            JobId,
+            """
+            select s.job_id from job_shards s join jobs j using (tenant_id, job_id)
+            where s.job_id = %(job_id)s and s.shard = %(shard)s and s.lease_no = %(lease_no)s
+                and s.state = 'waiting' and j.state = 'running'
+            for no key update of s
+            """,
+            vars(lease),
+        )
+    )
+
+
+def end_shard(
+    access: TenantDb, lease: ShardLease, totals: Mapping[str, int], now: datetime
+) -> bool:
+    """Mark a shard as done, if it is still leased by this worker. Returns whether it was. The
+    tenant's last shard ends its job. In a transaction of its own: everywhere, a job is locked
+    before its shards."""
+    access.execute(
+        "select from jobs where job_id = %(job_id)s for no key update", {"job_id": lease.job_id}
+    )
+    if not lock_shard(access, lease):
+        return False
+    access.execute(
+        "update job_shards set state = 'done', reason = '', totals = %(totals)s"
+        " where job_id = %(job_id)s and shard = %(shard)s",
+        {"job_id": lease.job_id, "shard": lease.shard, "totals": json.dumps(dict(totals))},
+    )
+    access.execute(
+        """
+        update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = '', totals = (
+            select coalesce(jsonb_object_agg(key, total), '{}') from (
+                select key, sum(value::bigint) as total
+                from job_shards s, jsonb_each_text(s.totals)
+                where s.job_id = %(job_id)s group by key) summed)
+        where job_id = %(job_id)s and state = 'running' and not exists (
+            select from job_shards s where s.job_id = %(job_id)s and s.state <> 'done')
+        """,
+        {"job_id": lease.job_id, "now": now},
+    )
+    return True
+
+
+def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> None:
+    """Record why the last attempt at a shard failed; it may be attempted again. In a
+    transaction."""
+    access.execute(
+        "update job_shards set reason = %(reason)s"
+        " where job_id = %(job_id)s and shard = %(shard)s and lease_no = %(lease_no)s",
+        {**vars(lease), "reason": reason},
+    )
+
+
+def fail_run(
+    access: TenantDb, kind: str, run: str, now: datetime, reason: str = "not_finished"
+) -> int:
+    """Mark the run's unfinished job in the caller's tenant as failed, with the reason of the first
+    failed shard, or else `reason`. Returns how many jobs. In a transaction, once no shard of the
+    run is working."""
+    params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
+    failed_count = access.execute(
+        """
+        update jobs j set state = 'failed', finished_at = %(now)s,
+            reason = coalesce((
+                select s.reason from job_shards s
+                where s.job_id = j.job_id and s.state <> 'done' and s.reason <> ''
+                order by s.shard limit 1), %(reason)s),
+            advice = 'Try it again: POST /api/v1/admin/jobs/' || j.job_id || '/retry. What it '
+                'committed stays. If it fails again, look for the reason in the log.'
+        where j.kind = %(kind)s and j.run = %(run)s and j.ref is null
+            and j.state in ('queued', 'running')
+        """,
+        params,
+    )
+    access.execute(
+        """
+        update job_shards s set state = 'failed' from jobs j
+        where j.job_id = s.job_id and j.kind = %(kind)s and j.run = %(run)s
+            and j.state = 'failed' and s.state = 'waiting'
+        """,
+        params,
+    )
+    return failed_count
+
+
+def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:
+    """Mark a job that was queued for a run that never began as failed. In a transaction."""
+    access.execute(
+        """
+        update jobs set state = 'failed', finished_at = %(now)s, reason = 'not_started',
+            advice = 'The state machine could not be reached. Try it again: POST '
+                '/api/v1/admin/jobs/' || job_id || '/retry.'
+        where kind = %(kind)s and run = %(run)s and state = 'queued'
+        """,
+        {"kind": kind, "run": run, "now": now},
+    )
+
+
+def read_totals(connection: Connection, run: str) -> dict[str, int]:
+    """The counts of a run, summed over all tenants."""
+    with translate_errors(connection):
+        rows: list[tuple[Any, ...]] = connection.execute(
+            "select name, total from totals_of_run(%s)", (run,)
+        ).fetchall()
+    return {str(name): int(total) for name, total in rows}

@@ -1,0 +1,40 @@
+"""SQL for sweeps: tenants with work, and scans for work that no row names."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
+from strandline.tenants.store_due import list_tenant_ids
+
+
+def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
+    """Ids of the tenants in which scopes, lanes or jobs wait for a sweep, or that were not scanned
+    for this embedding space today; a day begins when the daily sweep runs."""
+    return list_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
+
+
+@dataclass(frozen=True)
+class _ScanDue:
+    due: bool
+
+
+def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
+    """Whether all of the tenant's scopes are due for a scan, to find work that no row names."""
+    (row,) = access.fetch(
+        _ScanDue,
+        "select swept_for is distinct from %(space)s"
+        " or swept_at < swept_day(%(now)s::timestamptz) as due"
+        " from tenants where tenant_id = current_tenant()",
+        {"space": space, "now": now},
+    )
+    return row.due
+
+
+def record_scan(access: TenantDb, space: str, now: datetime) -> None:
+    """Record that all of the tenant's scopes were scanned. In a transaction."""
+    access.execute(
+        "update tenants set swept_for = %(space)s, swept_at = %(now)s"
+        " where tenant_id = current_tenant()",
+        {"space": space, "now": now},
+    )
