@@ -13,16 +13,17 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
+from tests.databases import DatabasePool
 from tests.support import (
     KEY_SECRET,
-    TEMPLATE,
     Gateway,
     ScratchDatabase,
     make_template,
-    unique_name,
     wire_handlers,
 )
 
+SAMPLE = 20
+"""`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
 """Requests that are made up against the API, at full size."""
 
@@ -52,13 +53,18 @@ def server() -> Iterator[EmbeddedPostgres]:
         shutil.rmtree(directory)
 
 
+@pytest.fixture(scope="session")
+def databases(server: EmbeddedPostgres) -> DatabasePool:
+    """The run's databases."""
+    return DatabasePool(server)
+
+
 @pytest.fixture
-def scratch_db(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
-    """A database of the test's own."""
-    name = unique_name()
-    server.clone_database(TEMPLATE, name)
-    yield ScratchDatabase(server, name)
-    server.drop_database(name)
+def scratch_db(databases: DatabasePool) -> Iterator[ScratchDatabase]:
+    """A database that no other test uses at the same time, without rows."""
+    database = databases.lend()
+    yield database
+    databases.take_back(database)
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +108,36 @@ def repository() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make prove` runs the sizes that were promised, `make test` a tenth of them."""
+    """`make prove` runs the sizes that were promised, `make test` a sample of them."""
     parser.addoption("--full", action="store_true", help="run proofs at their full size")
+    parser.addoption("--quick", action="store_true", help="run what needs no database or program")
     parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `--full` no test that is only a proof; with `--quick` only tests that start no
+    database, no build and no other program."""
+    full, quick = config.getoption("--full"), config.getoption("--quick")
+    selected = [
+        item
+        for item in items
+        if (full or item.get_closest_marker("proof") is None)
+        and not (quick and _is_integration(item))
+    ]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    items[:] = selected
+
+
+def _is_integration(item: pytest.Item) -> bool:
+    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return "server" in fixtures or item.get_closest_marker("integration") is not None
 
 
 @pytest.fixture
 def scaled(request: pytest.FixtureRequest) -> Callable[[int], int]:
-    """A promised size, or a tenth of it."""
+    """A promised size, or a sample of it."""
     full = bool(request.config.getoption("--full"))
-    return lambda size: size if full else max(1, size // 10)
+    return lambda size: size if full else max(1, size // SAMPLE)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import timedelta
+from itertools import islice
 from typing import Any, cast
 
 import pytest
@@ -220,8 +221,8 @@ def routes() -> Iterator[tuple[str, str, Route]]:
                 yield method, path, route
 
 
-def everywhere(hunt: Hunt) -> None:
-    """Canaries into everything that every route declares."""
+def everywhere(hunt: Hunt, step: int) -> None:
+    """Canaries into everything that every route declares; of a body's variants one of `step`."""
     for method, path, route in routes():
         place = f"{method} {path}"
         known = hunt.filled(path)
@@ -250,13 +251,15 @@ def everywhere(hunt: Hunt) -> None:
                     hunt.send(method, known, whole, query={field: value})
             hunt.send(method, known, whole, query={hunt.name(place): hunt.value(place)})
         if route.body:
-            every_body(hunt, method, known, route.body, place)
+            every_body(hunt, method, known, route.body, place, step)
 
 
-def every_body(hunt: Hunt, method: str, path: str, model: type[BaseModel], place: str) -> None:
+def every_body(
+    hunt: Hunt, method: str, path: str, model: type[BaseModel], place: str, step: int
+) -> None:
     """The variants of a body, as two callers; what was taken once again under a key of another."""
     key = {"Idempotency-Key": hunt.value("Idempotency-Key")}
-    for body in hunt.variants(model, place):
+    for body in islice(hunt.variants(model, place), 0, None, step):
         reply = hunt.send(method, path, body)
         if reply.status == 201 and isinstance(body, dict):
             taken = cast("dict[str, object]", body)
@@ -313,11 +316,14 @@ def service_of(name: str) -> Resources:
 
 
 def test_what_a_caller_says_is_in_no_error_and_in_no_log(
-    hunt: Hunt, scratch_db: ScratchDatabase, capfd: pytest.CaptureFixture[str]
+    hunt: Hunt,
+    scratch_db: ScratchDatabase,
+    capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     server_log = scratch_db.server.directory / "postgres.log"
     before = server_log.stat().st_size
-    everywhere(hunt)
+    everywhere(hunt, 1 if request.config.getoption("--full") else 7)
     hunt.gateway.sweep()
     print_out, print_err = capfd.readouterr()
     assert set(hunt.statuses) >= {200, 201, 400, 401, 404, 409, 422}

@@ -29,7 +29,6 @@ PARALLEL = (
     ("order", "tests/prove/test_order.py", 4),
     ("plans", "tests/prove/test_plans.py", 3),
     ("searches", "tests/functions/test_search_strings.py", 3),
-    ("endings", "tests/strandline/local/test_endings.py", 4),
     ("restore", "tests/prove/test_restore.py", 3),
     ("idempotency", "tests/prove/test_idempotency.py", 3),
     ("deadlock", "tests/prove/test_deadlock.py", 2),
@@ -41,6 +40,7 @@ PARALLEL = (
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (
     ("fold rate", "tests/prove/test_fold_rate.py", 6),
+    ("endings", "tests/strandline/local/test_endings.py", 6),
     ("crash", "tests/prove/test_crash.py", 4),
     ("idle", "tests/prove/test_idle.py", 4),
     ("restarts", "tests/prove/test_restarts.py", 4),

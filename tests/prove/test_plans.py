@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -585,11 +586,12 @@ _BROKEN = {
 
 
 def test_a_broken_policy_or_a_missing_index_is_noticed(
-    scratch_db: ScratchDatabase, server: EmbeddedPostgres
+    scratch_db: ScratchDatabase, server: EmbeddedPostgres, request: pytest.FixtureRequest
 ) -> None:
     small = fill_tenant(scratch_db, 6_000, 1_200)
+    step = 1 if request.config.getoption("--full") else 5
     asked = hot(small)
-    for fault, (statement, name) in _BROKEN.items():
+    for fault, (statement, name) in islice(_BROKEN.items(), 0, None, step):
         broken = ScratchDatabase(server, unique_name())
         server.clone_database(scratch_db.name, broken.name)
         broken.rows(statement)

@@ -15,8 +15,8 @@ from pathlib import Path
 from strandline.local import postgres_lock
 
 ROOT = Path(__file__).parents[3]
-END_SECONDS = 5.0
-"""What SIGTERM may take, in every state."""
+WAIT_SECONDS = 60.0
+"""After so long a program does not end by itself."""
 RUN = (sys.executable, "-m", "strandline.local.command", "strandline.local.run")
 
 
@@ -102,7 +102,7 @@ class Program:
         """SIGTERM; gives how many seconds its end took."""
         began = time.monotonic()
         self._process.terminate()
-        self.end(END_SECONDS + 5)
+        self.end(WAIT_SECONDS)
         return time.monotonic() - began
 
     def terminate_thread(self) -> float:
@@ -114,7 +114,7 @@ class Program:
             return self.terminate()
         thread = max(int(task.name) for task in tasks.iterdir())
         os.kill(thread, signal.SIGTERM)
-        self.end(END_SECONDS + 5)
+        self.end(WAIT_SECONDS)
         return time.monotonic() - began
 
     def end(self, seconds: float) -> int:

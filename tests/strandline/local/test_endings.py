@@ -25,7 +25,7 @@ from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
 from strandline.local.runtime import LocalService, admin_key_file, run_local_service
 from tests.strandline.local.programs import (
-    END_SECONDS,
+    WAIT_SECONDS,
     ROOT,
     RUN,
     Program,
@@ -234,7 +234,7 @@ def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "moved").exists()
 
 
-@pytest.mark.parametrize("gone", ["", "blobs"])
+@pytest.mark.parametrize("gone", [pytest.param("", marks=pytest.mark.proof), "blobs"])
 def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
@@ -304,56 +304,73 @@ def _load(directory: Path, clients: int) -> None:
         threading.Thread(target=work, daemon=True).start()
 
 
+@pytest.fixture
+def end_seconds(request: pytest.FixtureRequest) -> float:
+    """What SIGTERM may take, in every state: the promise where nothing else runs, and beside other
+    tests as long as it takes."""
+    return 5.0 if request.config.getoption("--full") else WAIT_SECONDS
+
+
 @pytest.mark.parametrize(
     "state",
     [
         _while_it_starts,
-        _while_the_database_starts,
-        _while_the_model_loads,
         _under_load,
-        _with_the_database_suspended,
         _with_the_database_killed,
-        _with_a_database_that_does_not_start,
+        pytest.param(_while_the_database_starts, marks=pytest.mark.proof),
+        pytest.param(_while_the_model_loads, marks=pytest.mark.proof),
+        pytest.param(_with_the_database_suspended, marks=pytest.mark.proof),
+        pytest.param(_with_a_database_that_does_not_start, marks=pytest.mark.proof),
     ],
 )
 def test_sigterm_ends_it_within_five_seconds(
-    state: Callable[[Program, Path], None], place: Path
+    state: Callable[[Program, Path], None], place: Path, end_seconds: float
 ) -> None:
     end_database(place)
     with started(RUN, place) as program:
         state(program, place)
-        assert program.terminate() < END_SECONDS, program.said
+        assert program.terminate() < end_seconds, program.said
     assert program.end(0) in (0, 130)
     assert program.traceback == ""
 
 
-@pytest.mark.parametrize("command", [RUN, (sys.executable, "-m", "strandline.local.run")])
-def test_sigterm_ends_it_whichever_thread_gets_it(command: Sequence[str], place: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        RUN,
+        pytest.param((sys.executable, "-m", "strandline.local.run"), marks=pytest.mark.proof),
+    ],
+)
+def test_sigterm_ends_it_whichever_thread_gets_it(
+    command: Sequence[str], place: Path, end_seconds: float
+) -> None:
     end_database(place)
     with started(command, place) as program:
         program.wait_for(READY)
-        assert program.terminate_thread() < END_SECONDS, program.said
+        assert program.terminate_thread() < end_seconds, program.said
     assert program.end(0) == 0
     assert program.traceback == ""
 
 
-def test_sigterm_ends_it_on_a_full_disk() -> None:
+@pytest.mark.proof
+def test_sigterm_ends_it_on_a_full_disk(end_seconds: float) -> None:
     with data_directory() as directory, small_disk(directory, DISK_MEGABYTES) as mounted:
         with started(RUN, directory) as program:
             program.wait_for(READY)
             with no_room(directory, mounted):
                 signal_database(directory, signal.SIGKILL)
                 program.wait_for("the database does not start")
-                assert program.terminate() < END_SECONDS, program.said
+                assert program.terminate() < end_seconds, program.said
         assert program.traceback == ""
         assert program.said.count("the database does not start") == 1, "once a minute"
 
 
-def test_sigterm_ends_it_without_its_files() -> None:
+@pytest.mark.proof
+def test_sigterm_ends_it_without_its_files(end_seconds: float) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
         shutil.rmtree(directory, ignore_errors=True)  # the server writes meanwhile
-        assert program.terminate() < END_SECONDS, program.said
+        assert program.terminate() < end_seconds, program.said
         assert program.traceback == ""
 
 
@@ -367,10 +384,15 @@ def _make(target: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("target", "moments", "step"),
-    [("run", 13.0, 3.1), ("demo", 13.0, 6.0), ("key", 1.2, 0.4)],
+    [("run", 9.0, 4.0), ("demo", 7.0, 6.0), ("key", 1.2, 0.8)],
 )
 def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
-    target: str, moments: float, step: float, place: Path, request: pytest.FixtureRequest
+    target: str,
+    moments: float,
+    step: float,
+    place: Path,
+    end_seconds: float,
+    request: pytest.FixtureRequest,
 ) -> None:
     step = 0.2 if request.config.getoption("--full") else step
     at = 0.02
@@ -378,7 +400,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
         with started(_make(target), place) as program:
             time.sleep(at)
             program.interrupt()
-            program.end(END_SECONDS)
+            program.end(end_seconds)
         assert program.traceback == "", at
         lines = program.said.strip().splitlines()
         assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.said)
@@ -386,7 +408,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
 
 
 def test_ctrl_c_ends_the_set_up_too(
-    place: Path, tmp_path: Path, request: pytest.FixtureRequest
+    place: Path, tmp_path: Path, end_seconds: float, request: pytest.FixtureRequest
 ) -> None:
     """Making an environment: the interpreter's part of it, and the first packages."""
     step, until_second = (0.2, 12.0) if request.config.getoption("--full") else (1.3, 4.0)
@@ -396,7 +418,7 @@ def test_ctrl_c_ends_the_set_up_too(
         with started(command, place) as program:
             time.sleep(at)
             program.interrupt()
-            program.end(END_SECONDS)
+            program.end(end_seconds)
         assert program.traceback == "", at
         assert program.said.count("interrupted") <= 1, (at, program.said)
         assert not (tmp_path / "venv" / ".installed").exists()
