@@ -93,10 +93,10 @@ def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iter
         1,
     )
     yield AlarmSpec(
-        "unbuilt",
+        "unfolded",
         f"{says} folded into chains yet.",
         job_metric(resources, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
-        alarm_settings.unbuilt_seconds,
+        alarm_settings.unfolded_seconds,
     )
 
 
@@ -106,20 +106,22 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         aws_metric("AWS/States", n, machine) for n in ("ExecutionsFailed", "ExecutionsTimedOut")
     ]
     yield AlarmSpec(
-        "failed-runs", "Runs of a job failed.", sum_metrics(runs), settings.alarms.failed_builds
+        "failed-runs", "Runs of a job failed.", sum_metrics(runs), settings.alarms.failed_runs
     )
     succeeded_runs = aws_metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
     says = "No job has succeeded for a day, not even the daily sweep."
-    yield AlarmSpec("no-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True)
+    yield AlarmSpec(
+        "missing-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True
+    )
     parts = [job_metric(resources, "Failures", job.name, "Sum") for job in JOBS]
     yield AlarmSpec(
-        "failed-parts", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
+        "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
     )
     group = {"ScheduleGroup": resources.schedules}
     names = ("TargetErrorCount", "InvocationDroppedCount")
     failed_starts = [aws_metric("AWS/Scheduler", name, group) for name in names]
     yield AlarmSpec(
-        "wake-ups", "A job was due and could not be started.", sum_metrics(failed_starts), 1
+        "failed-starts", "A job was due and could not be started.", sum_metrics(failed_starts), 1
     )
 
 
@@ -161,7 +163,7 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
 def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     breaker_metric = sum_metrics(
         [
-            function_metric(resources, "BreakerOpen", name, PERIOD_MINUTES)
+            function_metric(resources, "ModelBreakerRejections", name, PERIOD_MINUTES)
             for name in MODEL_FUNCTIONS
         ]
     )
@@ -169,7 +171,8 @@ def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
     yield AlarmSpec("breaker-open", says, breaker_metric, 1, periods=2)
     day = 24 * 60
     spend_metric = sum_metrics(
-        [function_metric(resources, "ModelMicroUsd", name, day) for name in MODEL_FUNCTIONS], day
+        [function_metric(resources, "ModelCostMicroUsd", name, day) for name in MODEL_FUNCTIONS],
+        day,
     )
     limit = settings.alarms.model_usd_per_day * 1e6
     yield AlarmSpec("model-spend", "Language models cost more than planned.", spend_metric, limit)

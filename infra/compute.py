@@ -161,7 +161,7 @@ class Compute(Construct):
         queue = {"work_queue": storage.work_queue, "job_queue": storage.job_queue}[fn.queue]
         instances = self._settings.reserved_concurrency(fn)
         self.aliases[fn.name].add_event_source_mapping(
-            "Feed",
+            "QueueEvents",
             event_source_arn=queue.queue_arn,
             batch_size=_BATCH_SIZE,
             report_batch_item_failures=True,

@@ -42,7 +42,7 @@ class Jobs(Construct):
         self.role = self._role(settings, storage)
         self.machine = self._machine(settings, storage)
         self.scheduler_role = self._scheduler_role()
-        group = scheduler.CfnScheduleGroup(self, "WakeUps", name=self.group)
+        group = scheduler.CfnScheduleGroup(self, "RunSchedules", name=self.group)
         for fn in RUNNABLE:
             if fn.schedule:
                 self._schedule(fn).add_resource_dependency(group)
@@ -59,7 +59,7 @@ class Jobs(Construct):
         """The definition goes into the template as it is; CloudFormation fills in variables."""
         machine = stepfunctions.StateMachine(
             self,
-            "Machine",
+            "StateMachine",
             state_machine_name=self._name,
             role=self.role,
             definition_body=stepfunctions.DefinitionBody.from_string(DEFINITION.read_text()),
@@ -129,7 +129,7 @@ class Jobs(Construct):
     def _scheduler_role(self) -> iam.IRole:
         """The role that Scheduler assumes to start the state machine."""
         start = allow(["states:StartExecution"], self.arn)
-        return service_role(self, "Starter", "scheduler", [start], account=self._stack.account)
+        return service_role(self, "ScheduleRole", "scheduler", [start], account=self._stack.account)
 
     def _schedule(self, fn: FunctionSpec) -> scheduler.CfnSchedule:
         return scheduler.CfnSchedule(

@@ -140,8 +140,8 @@ def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloud
         "Milliseconds",
         [api_metric(resources, "Latency", point) for point in ("p50", "p95", "p99")],
     )
-    embed_metric = job_metric(resources, "EventsEmbedded", "worker", "Sum", job="hint")
-    fold_metric = job_metric(resources, "EventsFolded", "worker", "Sum", job="hint")
+    embed_metric = job_metric(resources, "EventsEmbedded", "worker", "Sum", job="work_message")
+    fold_metric = job_metric(resources, "EventsFolded", "worker", "Sum", job="work_message")
     yield "Events embedded and folded", [embed_metric, fold_metric]
     oldest = ("OldestUnembeddedSeconds", "OldestUnfoldedSeconds", "OldestDueSeconds")
     yield "Oldest work", [job_metric(resources, name, "sweeper", "Maximum") for name in oldest]
@@ -157,7 +157,7 @@ def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloud
     yield "Capacity units", [rds_metric(resources, "ServerlessDatabaseCapacity", "Average")]
     yield "Connections", [rds_metric(resources, "DatabaseConnections", "Maximum")]
     spend_metrics = [
-        function_metric(resources, "ModelMicroUsd", name, PERIOD_MINUTES)
+        function_metric(resources, "ModelCostMicroUsd", name, PERIOD_MINUTES)
         for name in MODEL_FUNCTIONS
     ]
     yield "Models, millionths of a USD", spend_metrics

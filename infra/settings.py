@@ -110,9 +110,9 @@ class Alarms(_SettingsModel):
     """Address to notify, through a topic that the stack creates."""
     unembedded_seconds: int = Field(default=900, gt=0)
     """Age of the oldest event without a vector."""
-    unbuilt_seconds: int = Field(default=7200, gt=0)
+    unfolded_seconds: int = Field(default=7200, gt=0)
     """Age of the oldest event that is due for folding into chains."""
-    failed_builds: int = Field(default=1, gt=0)
+    failed_runs: int = Field(default=1, gt=0)
     """Failed executions of the state machine within five minutes."""
     errors_percent: float = Field(default=1.0, gt=0, le=100)
     """Share of 5xx answers within five minutes."""

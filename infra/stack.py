@@ -35,7 +35,10 @@ class StrandlineStack(Stack):
         Release(self, "Release", settings, parts, compute)
         api = Api(self, "Api", settings, compute.aliases, key=storage.key)
         Monitoring(
-            self, "Watch", settings, _monitored_resources(api, parts, function_prefix(settings))
+            self,
+            "Monitoring",
+            settings,
+            _monitored_resources(api, parts, function_prefix(settings)),
         )
         self._apply_tags_and_boundary(settings)
         outputs = {

@@ -31,8 +31,8 @@ class Storage(Construct):
         super().__init__(scope, id)
         self.key = self._key(settings)
         self.bucket = self._bucket(settings)
-        self.work_queue, self.work_dead_letters = self._queue("Hints", _TIMEOUTS["worker"])
-        self.job_queue, self.job_dead_letters = self._queue("Runs", _TIMEOUTS["scheduler"])
+        self.work_queue, self.work_dead_letters = self._queue("WorkQueue", _TIMEOUTS["worker"])
+        self.job_queue, self.job_dead_letters = self._queue("JobQueue", _TIMEOUTS["scheduler"])
         self.secrets = self._secrets()
         self.first_key = self._first_key()
 
@@ -127,7 +127,7 @@ class Storage(Construct):
         encryption = sqs.QueueEncryption.KMS if self.key else sqs.QueueEncryption.SQS_MANAGED
         dead_letters = sqs.Queue(
             self,
-            f"Dead{name}",
+            f"{name}DeadLetters",
             encryption=encryption,
             encryption_master_key=self.key,
             enforce_ssl=True,

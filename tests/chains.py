@@ -46,7 +46,7 @@ def add_chain(
         "participants": who,
         "session_id": session,
         "lane": session,
-        "made_at_seq": events[-1][1],
+        "created_at_seq": events[-1][1],
         "closed_by": "break",
         "merged": earlier > 0,
         "first_seq": events[0][1],
@@ -88,4 +88,8 @@ def add_chain(
     return str(made)
 
 
-_MODEL: Mapping[str, str | None] = {"model": "twin/3", "prompt": "summarise/1", "fell_back": None}
+_MODEL: Mapping[str, str | None] = {
+    "model": "heuristic/3",
+    "prompt": "summarise/1",
+    "fell_back": None,
+}

@@ -18,7 +18,7 @@ type JobName = Literal["archiver", "sweeper"]
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
 """The one schedule at a fixed time, in UTC: the daily sweep. The database's sweep day begins at
-this time too (swept_day in the migrations)."""
+this time too (sweep_day_start in the migrations)."""
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,12 @@ METRIC_NAMESPACE = "Strandline"
 
 METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "Requests": "Count",
-    "Milliseconds": "Milliseconds",
+    "DurationMilliseconds": "Milliseconds",
     "EventsAppended": "Count",
-    "Hits": "Count",
+    "SearchHits": "Count",
     "RecallsDegraded": "Count",
     "RecallsNotRecorded": "Count",
-    "RefusedByQuota": "Count",
+    "QuotaRejections": "Count",
     "EventsEmbedded": "Count",
     "EmbeddingMilliseconds": "Milliseconds",
     "EventsFolded": "Count",
@@ -63,18 +63,18 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "ChainsMerged": "Count",
     "ChainsRejected": "Count",
     "SimilarityCosine": "None",
-    "GateBreak": "Count",
-    "GateGray": "Count",
-    "GateContinue": "Count",
+    "TopicBreaks": "Count",
+    "TopicUndecided": "Count",
+    "TopicContinuations": "Count",
     "ModelCalls": "Count",
     "ModelFailures": "Count",
     "ModelTokensIn": "Count",
     "ModelTokensOut": "Count",
     "ModelFallbacks": "Count",
-    "ModelMicroUsd": "Count",
+    "ModelCostMicroUsd": "Count",
     "HeuristicFailures": "Count",
-    "BreakerOpen": "Count",
-    "Failures": "Count",
+    "ModelBreakerRejections": "Count",
+    "WorkFailures": "Count",
     "ScopesDue": "Count",
     "ScopesStuck": "Count",
     "OldestDueSeconds": "Seconds",
@@ -82,7 +82,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "OldestUnfoldedSeconds": "Seconds",
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
-PER_FUNCTION_METRICS = frozenset({"ModelMicroUsd", "BreakerOpen"})
+PER_FUNCTION_METRICS = frozenset({"ModelCostMicroUsd", "ModelBreakerRejections"})
 """Metrics that are also recorded per function, whatever route or job called a model: an alarm adds
 up functions, and cannot search for routes."""
 

@@ -23,14 +23,14 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench import (
-    bare_postgres,
+    baseline_postgres,
     chains,
+    concurrent_writers,
     cost,
     locomo,
     report,
     strandline_system,
     talks,
-    writers,
 )
 from tests.bench.cost import Known
 from tests.bench.cost_sides import BareSide, StrandlineSide, log_to_nowhere
@@ -54,7 +54,7 @@ type Opener = Callable[[EmbeddedPostgres, Embedder, Path], AbstractContextManage
 
 SYSTEMS: Mapping[str, Opener] = {
     strandline_system.NAME: strandline_system.opened,
-    bare_postgres.NAME: bare_postgres.opened,
+    baseline_postgres.NAME: baseline_postgres.opened,
 }
 
 
@@ -114,19 +114,21 @@ def _costs(
     names = [f"{name}_cost" for name in SYSTEMS]
     with (
         strandline_system.opened(server, embedder, directory, names[0]) as ours,
-        bare_postgres.opened(server, embedder, directory, names[1]) as bare,
+        baseline_postgres.opened(server, embedder, directory, names[1]) as bare,
         log_to_nowhere(),
     ):
         sides = {
             strandline_system.NAME: StrandlineSide(ours, conversation.speakers),
             "plain_insert": BareSide(bare.connection, embedder, in_order=False),
-            bare_postgres.NAME: BareSide(bare.connection, embedder),
+            baseline_postgres.NAME: BareSide(bare.connection, embedder),
         }
         found = cost.of_calls(
             sides, conversation, singles=asked.singles, batches=asked.batches, asks=asked.asks
         )
-        place = writers.prepared(ours, bare, conversation)
-        found["writers4"] = writers.rates(place, rounds=asked.rounds, seconds=asked.seconds)
+        place = concurrent_writers.prepared(ours, bare, conversation)
+        found["writers4"] = concurrent_writers.rates(
+            place, rounds=asked.rounds, seconds=asked.seconds
+        )
     print(f"cost: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found
 

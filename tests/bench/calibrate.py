@@ -169,8 +169,8 @@ def topics_of(talk: Talk) -> list[list[Event]]:
 
 
 def _summaries(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> list[list[float]]:
-    twin = HeuristicModel()
-    texts = [twin.summarise([event.said for event in topic]).summary for topic in topics]
+    heuristic = HeuristicModel()
+    texts = [heuristic.summarise([event.said for event in topic]).summary for topic in topics]
     return embedder.embed(texts, timeout=_SECONDS)
 
 

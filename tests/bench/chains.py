@@ -148,8 +148,8 @@ def of_forming(
 
 
 class Counting:
-    """A provider that answers as the twin would, and counts what it is sent and sends: a model
-    cannot be had here, what it would be asked can."""
+    """A provider that answers as the heuristic model would, and counts what it is sent and sends: a
+    model cannot be had here, what it would be asked can."""
 
     name = "counting"
     output_mode = "json_schema"
@@ -162,7 +162,7 @@ class Counting:
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """The twin's answer to what the quoted events say."""
+        """The heuristic model's answer to what the quoted events say."""
         text = answered(request)
         with self._lock:
             self.calls[request.task] += 1
@@ -173,18 +173,24 @@ class Counting:
 
 
 def answered(asked: ModelRequest) -> str:
-    """What the twin says to a model's question, read from its quoted data."""
+    """What the heuristic model says to a model's question, read from its quoted data."""
     quoted = [json.loads(line) for line in asked.data.splitlines() if line.startswith("{")]
-    twin = HeuristicModel()
+    heuristic = HeuristicModel()
     if asked.task == "merge":
         earlier, later = (Summary.model_validate(one) for one in quoted)
-        return twin.merge(earlier, later).model_dump_json()
+        return heuristic.merge(earlier, later).model_dump_json()
     said = [_said(place, one) for place, one in enumerate(quoted) if "text" in one]
     if asked.task == "continues":
         tags = [line for line in asked.data.splitlines() if line.startswith(("<", "{"))]
         earlier = sum(line[0] == "{" for line in tags[: tags.index("<message>")])
-        return twin.continues(said[:earlier], said[earlier], said[earlier + 1 :]).model_dump_json()
-    verbs = {"summarise": twin.summarise, "topic": twin.topic, "entities": twin.entities}
+        return heuristic.continues(
+            said[:earlier], said[earlier], said[earlier + 1 :]
+        ).model_dump_json()
+    verbs = {
+        "summarise": heuristic.summarise,
+        "topic": heuristic.topic,
+        "entities": heuristic.entities,
+    }
     return verbs[asked.task](said).model_dump_json()
 
 
@@ -194,7 +200,7 @@ def _said(place: int, quoted: Mapping[str, Any]) -> PromptEvent:
 
 
 def ask_instead(system: Strandline, model: Counting) -> None:
-    """Let the worker ask a model where it would go by the twin alone, at any rate."""
+    """Let the worker ask a model where it would go by the heuristic model alone, at any rate."""
     unlimited = get_settings().model_copy(update={"llm_calls_per_minute": 100_000})
     for service in system.services:
         service.__dict__["llm"] = LlmTasks(service.database, unlimited, model)

@@ -20,7 +20,7 @@ from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.observability import logger
-from tests.bench.bare_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
+from tests.bench.baseline_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
 from tests.bench.cost import Call
 from tests.bench.locomo import DEPTH, Conversation, Turn
 from tests.bench.strandline_system import Strandline, event_of

@@ -32,7 +32,7 @@ DEMO = Path(__file__).parents[2] / "events" / "demo"
 LEARNED = tuple(path for path in sorted(_FOLDER.glob("*.jsonl")) if path != CORPUS)
 """Conversations, each written as docs/annotation.md asks."""
 FITTED = (DEMO, CORPUS, *LEARNED)
-"""What the twin's weights were fitted to, and its rules mended by."""
+"""What the heuristic model's weights were fitted to, and its rules mended by."""
 UNSEEN = tuple(sorted(_FOLDER.glob("unseen/*.jsonl")))
 """What nobody looked at who did so."""
 SHOWN = 4000
@@ -132,7 +132,7 @@ def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
 type Ask = Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent]], bool]
 
 
-def _twin(
+def _ask_heuristic(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
     return HeuristicModel().continues(before, message, after).continues
@@ -148,7 +148,7 @@ class Folded(NamedTuple):
 
 
 def fold(
-    talk: Talk, known: dict[int, list[float]], thresholds: Thresholds, ask: Ask = _twin
+    talk: Talk, known: dict[int, list[float]], thresholds: Thresholds, ask: Ask = _ask_heuristic
 ) -> Folded:
     """The talk's runs by the real fold, each lane on its own, with the defaults; nobody speaks
     after its end."""
@@ -181,12 +181,12 @@ def _seen(turn: Turn, known: dict[int, list[float]]) -> Turn:
 
 
 def found(folded: Folded) -> list[Found]:
-    """The runs with what the twin says they name."""
-    twin = HeuristicModel()
+    """The runs with what the heuristic model says they name."""
+    heuristic = HeuristicModel()
     return [
         Found(
             [event.key for event in run],
-            [one.name for one in twin.entities([event.said for event in run]).entities],
+            [one.name for one in heuristic.entities([event.said for event in run]).entities],
         )
         for run in folded.runs
     ]

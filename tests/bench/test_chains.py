@@ -75,7 +75,7 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
     )
 
 
-def test_the_counting_model_answers_as_the_twin() -> None:
+def test_the_counting_model_answers_as_the_heuristic_model() -> None:
     said = [
         PromptEvent(
             0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT
@@ -88,9 +88,9 @@ def test_the_counting_model_answers_as_the_twin() -> None:
         return ModelRequest(task, "", data, {}, 100)
 
     events = prompts.render_events("events", said, people, BOUNDS).json_lines
-    counting, twin = chains.Counting(), HeuristicModel()
+    counting, heuristic = chains.Counting(), HeuristicModel()
     reply = counting.ask(asked("entities", events), "json_schema", is_proven=True, timeout=1)
-    assert json.loads(reply.text) == twin.entities(said).model_dump()
+    assert json.loads(reply.text) == heuristic.entities(said).model_dump()
     before = prompts.render_events("before", said[:1], people, BOUNDS)
     message = prompts.render_events("message", said[1:], people, BOUNDS)
     after = prompts.render_events("after", said[:1], people, BOUNDS)
@@ -101,7 +101,10 @@ def test_the_counting_model_answers_as_the_twin() -> None:
         prompts.render_summary("earlier", one, BOUNDS)
         + prompts.render_summary("later", one, BOUNDS)
     ).json_lines
-    assert json.loads(chains.answered(asked("merge", quoted))) == twin.merge(one, one).model_dump()
+    assert (
+        json.loads(chains.answered(asked("merge", quoted)))
+        == heuristic.merge(one, one).model_dump()
+    )
     assert counting.calls == {"entities": 1}
     assert counting.characters_in > len(events)
 
@@ -114,7 +117,7 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
     assert found["boundary_recall"] < 0.3
 
 
-def test_the_twin_s_weights_are_what_the_conversations_give() -> None:
+def test_the_heuristic_weights_are_what_the_conversations_give() -> None:
     samples = [fit_heuristic.sample(talk) for talk in fit_heuristic.read()]
     assert fit_heuristic.FILE.read_text() == fit_heuristic.file_text(fit_heuristic.fit(samples))
 

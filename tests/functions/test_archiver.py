@@ -103,15 +103,17 @@ def test_a_mark_whose_payload_went_otherwise_goes(
     gateway.run_job("archiver", "acme")
     assert scratch_db.rows("select count(*) from blob_removals") == [(2,)], "too early to tell"
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
-    scratch_db.rows("update blob_passes set ended_at = ended_at - interval '1 hour'")
+    scratch_db.rows("update blob_scans set ended_at = ended_at - interval '1 hour'")
     gateway.run_job("archiver", "acme")
     left = scratch_db.rows("select cid, removing_until is not null from blob_removals")
     assert left == [(cid_of(b"stays"), True)]
 
 
 LATE = """
-insert into quotas (tenant_id, quota, paid_at) values ('acme', 'appends', %s::timestamptz)
-on conflict (tenant_id, quota) do update set paid_at = excluded.paid_at
+insert into quotas (tenant_id, quota, theoretical_arrival_at) values ('acme', 'appends',
+    %s::timestamptz)
+on conflict (tenant_id, quota) do update
+    set theoretical_arrival_at = excluded.theoretical_arrival_at
 """
 
 
@@ -121,7 +123,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
     """Appends every hour of a morning, with an hour's grace: what is said to be due is done."""
     gateway.key()
     hour, day = timedelta(hours=1), datetime(2026, 11, 21, tzinfo=UTC)
-    scratch_db.rows("insert into blob_passes (tenant_id, ended_at) values ('acme', %s)", day - hour)
+    scratch_db.rows("insert into blob_scans (tenant_id, ended_at) values ('acme', %s)", day - hour)
     looked = list[int]()
     with closing(Database(scratch_db.url)) as database:
         connection = database.connection()
@@ -147,7 +149,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
                 assert store_archiving.list_tenants(connection, now, hour) == ["acme"], (
                     "come for nothing"
                 )
-                scratch_db.rows("update blob_passes set ended_at = %s", now)
+                scratch_db.rows("update blob_scans set ended_at = %s", now)
                 looked.append(n)
             wished.add(comes(now) or day)
     assert looked == [12]

@@ -45,7 +45,7 @@ from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SearchRequest, SessionEventIn, SessionIn
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
-from tests.strandline.services.stand_ins import WordEmbedder
+from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, claims, hmac_by, signed
 

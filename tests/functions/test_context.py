@@ -16,7 +16,7 @@ from strandline.sessions import store_chains
 from strandline.sessions.context import coalesce
 from strandline.sessions.store import RecentEvent
 from tests.chains import add_chain
-from tests.strandline.services.stand_ins import delay
+from tests.strandline.services.fake_embedders import delay
 from tests.support import Gateway, ScratchDatabase, user_message
 
 SESSIONS = "/api/v1/sessions"
@@ -196,7 +196,7 @@ def test_a_chain_says_what_it_is_and_on_what_it_rests(
         "archived_at": None,
     }
     assert {name: found[name] for name in expected} == expected
-    by = {"model": "twin/3", "prompt": "summarise/1", "fell_back": None}
+    by = {"model": "heuristic/3", "prompt": "summarise/1", "fell_back": None}
     assert found["made_by"] == {"summarise": by}
     assert found["heat"] == pytest.approx(0.5, abs=0.01)
 
@@ -517,4 +517,4 @@ def test_topics_are_read_from_short_term_memory(
     assert before == known
     assert (latest["event_ids"], latest["chain_id"]) == (ids, None)
     assert "buoy" in latest["topic"].lower() or "paint" in latest["topic"].lower()
-    assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("twin/3", None)
+    assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("heuristic/3", None)

@@ -7,7 +7,7 @@ import pytest
 from strandline.apidocs import examples
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
-from tests.functions.story import Story
+from tests.functions.example_calls import Story
 from tests.support import Gateway
 
 EXAMPLES = examples.load_examples()

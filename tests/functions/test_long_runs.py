@@ -29,16 +29,16 @@ begin
     end if;
     return true;
 end $$;
-create or replace function speaker_words(p_label text, p_text text) returns tsvector
+create or replace function event_tsvector(p_label text, p_text text) returns tsvector
 language sql immutable as $$
     select to_tsvector('pg_catalog.english', p_text) where is_short(p_text) $$;
-create or replace function any_word(p_question text) returns tsquery
+create or replace function to_or_tsquery(p_question text) returns tsquery
 language sql immutable as $$
     select 'buoy'::tsquery where is_short(p_question) $$;
-create or replace function needed_words(p_text text) returns tsquery
+create or replace function required_tsquery(p_text text) returns tsquery
 language sql immutable as $$
     select 'buoy'::tsquery where is_short(p_text) $$;
-create or replace function event_holds_words(p_scope_id uuid, p_event_id uuid, p_text text)
+create or replace function event_matches_web_search(p_scope_id uuid, p_event_id uuid, p_text text)
 returns boolean language sql stable as $$ select is_short(p_text) $$;
 """
 

@@ -60,7 +60,7 @@ def aurora() -> Iterator[EmbeddedPostgres]:
             superuser.execute("create role rds_iam nologin")
             superuser.execute("grant rds_iam to master with admin option")
             superuser.execute("create database aurora owner master")
-            # Who may do what is for AWS to say; test_signing.py shows the token that it is told by.
+            # Who may do what is for AWS to say; test_sigv4.py shows the token that it is told by.
             rules = server.directory / "pgdata" / "pg_hba.conf"
             ours = f"host all {OWNER},{APP} 127.0.0.1/32 trust\n"
             rules.write_text(ours + rules.read_text())

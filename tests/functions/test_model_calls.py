@@ -39,7 +39,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int], list[Any]]]:
-    """So many questions for a tenant, by the worker's own reasoner; gives why the twin answered."""
+    """So many questions for a tenant, by the worker's own reasoner; gives why the heuristic model
+    answered."""
     get_settings.cache_clear()
     service: Resources = importlib.import_module("functions.worker.handler").resources
 

@@ -14,7 +14,7 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Told
 from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
-from tests.strandline.services.stand_ins import WordEmbedder
+from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase
 
 ADMIN = ("read", "write", "admin")
@@ -169,7 +169,7 @@ def test_calls_of_a_sweep_name_its_job(
     assert len(versions(scratch_db)) == 1
 
 
-def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_model(
+def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_version_by_the_model(
     scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Told
 ) -> None:
     key = front.key(rights=ADMIN)
@@ -178,7 +178,7 @@ def test_while_the_model_is_away_the_twin_and_once_it_is_back_a_version_by_the_m
     deliver(talk(tell, key))
     (version,) = versions(scratch_db)
     assert version["models"] == {
-        task: {"model": "twin/3", "prompt": task, "fell_back": "unavailable"} for task in RUN
+        task: {"model": "heuristic/3", "prompt": task, "fell_back": "unavailable"} for task in RUN
     }
     assert version["summary"]
     failed = {job["kind"]: job for job in front.call("GET", JOBS, key=key).body["jobs"]}

@@ -304,7 +304,7 @@ def test_a_plan_that_fails_is_tried_again(
 
 
 TRIES = """
-select extract(epoch from next_try(due, '5 minutes', due + n * interval '1 minute') - due)
+select extract(epoch from next_retry_at(due, '5 minutes', due + n * interval '1 minute') - due)
 from generate_series(0, 1500) n, (values (timestamptz '2026-11-21T20:00Z')) d (due)
 order by n
 """
@@ -320,7 +320,7 @@ def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(
 
 
 def test_a_day_of_sweeps_begins_with_the_daily_one(scratch_db: ScratchDatabase) -> None:
-    asked = "select swept_day(%s::timestamptz) at time zone 'UTC'"
+    asked = "select sweep_day_start(%s::timestamptz) at time zone 'UTC'"
     for now, day in (
         ("2026-11-21T03:28:59Z", "2026-11-20 03:29"),
         ("2026-11-21T03:29:01Z", "2026-11-21 03:29"),  # a clock that is a moment behind

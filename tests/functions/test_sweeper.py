@@ -222,7 +222,7 @@ def test_work_that_gets_on_is_gone_on_with_soon(
 
     monkeypatch.setattr(Worker, "is_out_of_time", after_a_batch)
     totals = gateway.run_job("sweeper", "acme")
-    assert scratch_db.rows("select embedded_seq from scope_progress") == [(128,)]
+    assert scratch_db.rows("select embedded_seq from embedding_progress") == [(128,)]
     assert totals["events_embedded"] == 128
     ((pause,),) = scratch_db.rows(asked)
     assert pause <= timedelta(minutes=5)

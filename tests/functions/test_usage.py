@@ -225,7 +225,7 @@ def test_the_sweep_sets_the_level_to_the_truth(
     assert use(gateway, key)["stored_bytes"]["used"] == truth
     stored = gateway.call("GET", USAGE, key=key).body["stored"]
     assert (stored["bytes"], stored["scopes"], stored["events"]) == (truth, 1, 2)
-    assert scratch_db.rows("select * from tenants_to_measure(now(), 100)") == [], (
+    assert scratch_db.rows("select * from tenants_to_recount(now(), 100)") == [], (
         "nothing has changed"
     )
 
@@ -315,7 +315,7 @@ def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
     gateway.sweep()
     found = "select tenant_id from quotas where measured is not null"
     assert scratch_db.rows(found) == [("globex",)]
-    assert "sweep failed" in caplog.text
+    assert "sweep step failed" in caplog.text
 
 
 def test_a_replay_is_answered_whatever_the_quota(gateway: Gateway) -> None:

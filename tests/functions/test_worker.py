@@ -11,7 +11,7 @@ from strandline.db.database import Database
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.stand_ins import WordEmbedder, fail_texts
+from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
 from tests.support import EVENTS, Gateway, ScratchDatabase
 
 ALICE = "user:alice"

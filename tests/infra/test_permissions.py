@@ -17,11 +17,21 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
-from tests.infra import written
-from tests.infra.calls import ARN, ATTACHED, CLUSTER, MODEL, Asked, Ear, by_lambda, on_the_key, only
+from tests.infra import source_calls
+from tests.infra.invocations import take
+from tests.infra.recorded_calls import (
+    ARN,
+    ATTACHED,
+    CLUSTER,
+    MODEL,
+    Asked,
+    Ear,
+    by_lambda,
+    on_the_key,
+    only,
+)
+from tests.infra.source_calls import Asks, Place
 from tests.infra.stacks import Template, properties, template
-from tests.infra.turns import take
-from tests.infra.written import Asks, Place
 from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
 KEY = ARN.format("kms", "key/1")
@@ -95,7 +105,7 @@ def faults(granted: set[Asked], asked: set[Asked]) -> list[str]:
 def test_a_role_is_allowed_what_is_asked_in_its_name_and_no_more(
     fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
-    assert fn.name in ear.heard, "a function without a turn: let it have one in turns.py"
+    assert fn.name in ear.heard, "a function without a turn: let it have one in invocations.py"
     assert not faults(allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage))
 
 
@@ -191,8 +201,8 @@ def asking(texts: Mapping[str, str], ear: Ear) -> set[Asks]:
     """Every place that asks AWS: for an operation, or through a method that does, of those that
     were heard."""
     through = {one.what for _, one in ear.ways}
-    handed = {one for one in written.passed_on(texts) if one.what in through}
-    return written.asked(texts) | {one for one in handed if not written.method(one.place)}
+    handed = {one for one in source_calls.passed_on(texts) if one.what in through}
+    return source_calls.asked(texts) | {one for one in handed if not source_calls.method(one.place)}
 
 
 def short(place: Place) -> str:
@@ -206,9 +216,9 @@ def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
     everywhere = asking(texts, ear)
     heard = {one for _, one in ear.ways}
     found = [f"never: {one}" for one in everywhere - heard]
-    outside = {one for one in everywhere if not written.method(one.place)}
+    outside = {one for one in everywhere if not source_calls.method(one.place)}
     for fn in FUNCTIONS:
-        reach = written.within_reach(texts, fn.name)
+        reach = source_calls.within_reach(texts, fn.name)
         quiet = {
             short(one.place)
             for one in outside
@@ -220,9 +230,9 @@ def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
 
 def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -> None:
     """A call that no turn comes to would be granted to nobody, and missed by nobody."""
-    texts = written.sources()
+    texts = source_calls.sources()
     assert "\n".join(sorted(unheard(texts, ear))) == ""
-    operations = {one.what for one in written.asked(texts)}
+    operations = {one.what for one in source_calls.asked(texts)}
     assert operations == ear.operations
     assert {"HeadObject", "PutObject", "Converse", "GetSecretValue"} < operations
 
@@ -248,14 +258,14 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
     ],
 )
 def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str, what: str) -> None:
-    texts = written.sources()
+    texts = source_calls.sources()
     for planted in (f"shared/strandline/{file}.py", "functions/admin/handler.py"):
         found = unheard(texts | {planted: f"{texts[planted]}\n{text}\n"}, ear)
         assert [one for one in found if one.startswith("never") and what in one], planted
 
 
 def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
-    texts, scheduler = written.sources(), "functions/scheduler/handler.py"
+    texts, scheduler = source_calls.sources(), "functions/scheduler/handler.py"
     for line in (
         "import strandline.aws.work_queue",
         "from strandline.aws import scheduler as a",
@@ -282,11 +292,11 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
     ],
 )
 def test_clients_are_made_in_one_place(text: str) -> None:
-    texts = written.sources()
+    texts = source_calls.sources()
     made = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
-    assert written.makers(texts) == made
+    assert source_calls.makers(texts) == made
     for planted in ("shared/strandline/aws/work_queue.py", "functions/scheduler/handler.py"):
-        assert len(written.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
+        assert len(source_calls.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
 
 
 def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: ResourceArns) -> None:

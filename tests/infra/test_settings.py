@@ -85,7 +85,7 @@ def test_what_cannot_be_made_is_refused_in_words(given: Mapping[str, Any], words
 
 
 def test_who_folds_asks_a_model_from_four_threads() -> None:
-    """And each of them has its connection; the twin is asked in one."""
+    """And each of them has its connection; the heuristic model is asked in one."""
     assert build_settings(BUSY).reserved == {"worker": 55}
     assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
     assert {fn.name for fn in FUNCTIONS if fn.max_connections == 4} == {"worker", "sweeper"}

@@ -18,7 +18,7 @@ from infra.settings import SettingsError
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
-from tests.infra import hurts
+from tests.infra import security_findings
 from tests.infra.stacks import (
     VARIANTS,
     Template,
@@ -42,8 +42,8 @@ def only(found: Template, kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_hurts(name: str) -> None:
     found = template(**VARIANTS[name])
-    assert {find.__name__: find(found) for find in hurts.HURTS} == {
-        find.__name__: [] for find in hurts.HURTS
+    assert {find.__name__: find(found) for find in security_findings.HURTS} == {
+        find.__name__: [] for find in security_findings.HURTS
     }
 
 
@@ -79,44 +79,47 @@ def _allowed(action: str, resource: object) -> Plant:
     return plant
 
 
-FAULTS: list[tuple[hurts.Finder, Plant]] = [
-    (hurts.public_database, _set("RDS::DBInstance", "PubliclyAccessible", to=True)),
-    (hurts.public_database, _set("EC2::SecurityGroupIngress", "CidrIp", to="0.0.0.0/0")),
-    (hurts.open_bucket, _set("S3::Bucket", "PublicAccessBlockConfiguration", to=None)),
+FAULTS: list[tuple[security_findings.Finder, Plant]] = [
+    (security_findings.public_database, _set("RDS::DBInstance", "PubliclyAccessible", to=True)),
     (
-        hurts.open_bucket,
+        security_findings.public_database,
+        _set("EC2::SecurityGroupIngress", "CidrIp", to="0.0.0.0/0"),
+    ),
+    (security_findings.open_bucket, _set("S3::Bucket", "PublicAccessBlockConfiguration", to=None)),
+    (
+        security_findings.open_bucket,
         _set("S3::Bucket", "PublicAccessBlockConfiguration", "BlockPublicPolicy", to=False),
     ),
-    (hurts.open_bucket, _set("S3::BucketPolicy", "PolicyDocument", "Statement", to=[])),
-    (hurts.open_queue, _set("SQS::QueuePolicy", "PolicyDocument", "Statement", to=[])),
-    (hurts.unencrypted, _set("RDS::DBCluster", "StorageEncrypted", to=False)),
-    (hurts.unencrypted, _set("S3::Bucket", "BucketEncryption", to=None)),
-    (hurts.unencrypted, _set("SQS::Queue", "SqsManagedSseEnabled", to=False)),
+    (security_findings.open_bucket, _set("S3::BucketPolicy", "PolicyDocument", "Statement", to=[])),
+    (security_findings.open_queue, _set("SQS::QueuePolicy", "PolicyDocument", "Statement", to=[])),
+    (security_findings.unencrypted, _set("RDS::DBCluster", "StorageEncrypted", to=False)),
+    (security_findings.unencrypted, _set("S3::Bucket", "BucketEncryption", to=None)),
+    (security_findings.unencrypted, _set("SQS::Queue", "SqsManagedSseEnabled", to=False)),
     (
-        hurts.unencrypted,
+        security_findings.unencrypted,
         _set("RDS::DBClusterParameterGroup", "Parameters", "rds.force_ssl", to="0"),
     ),
-    (hurts.kept_by_nobody, _unprotected),
-    (hurts.kept_by_nobody, _set("RDS::DBCluster", "DeletionProtection", to=False)),
-    (hurts.kept_by_nobody, _set("S3::Bucket", "VersioningConfiguration", to=None)),
-    (hurts.wildcard_on_data, _allowed("s3:*", "arn:aws:s3:::bucket/*")),
-    (hurts.wildcard_on_data, _allowed("secretsmanager:GetSecretValue", "*")),
-    (hurts.wildcard_on_data, _allowed("*", "arn:aws:s3:::bucket")),
+    (security_findings.kept_by_nobody, _unprotected),
+    (security_findings.kept_by_nobody, _set("RDS::DBCluster", "DeletionProtection", to=False)),
+    (security_findings.kept_by_nobody, _set("S3::Bucket", "VersioningConfiguration", to=None)),
+    (security_findings.wildcard_on_data, _allowed("s3:*", "arn:aws:s3:::bucket/*")),
+    (security_findings.wildcard_on_data, _allowed("secretsmanager:GetSecretValue", "*")),
+    (security_findings.wildcard_on_data, _allowed("*", "arn:aws:s3:::bucket")),
     (
-        hurts.plain_secret,
+        security_findings.plain_secret,
         _set(
             *("Lambda::Function", "Environment", "Variables", "STRANDLINE_LLM_API_KEY"), to="sk-1"
         ),
     ),
-    (hurts.plain_secret, _set("SecretsManager::Secret", "SecretString", to="hush")),
-    (hurts.plain_secret, _set("RDS::DBCluster", "MasterUserPassword", to="hush")),
+    (security_findings.plain_secret, _set("SecretsManager::Secret", "SecretString", to="hush")),
+    (security_findings.plain_secret, _set("RDS::DBCluster", "MasterUserPassword", to="hush")),
 ]
 
 
 @pytest.mark.parametrize(
     ("find", "plant"), FAULTS, ids=[f"{f.__name__}-{n}" for n, (f, _) in enumerate(FAULTS)]
 )
-def test_what_hurts_is_found(find: hurts.Finder, plant: Plant) -> None:
+def test_what_hurts_is_found(find: security_findings.Finder, plant: Plant) -> None:
     found = template()
     plant(found)
     assert find(found)
@@ -125,7 +128,7 @@ def test_what_hurts_is_found(find: hurts.Finder, plant: Plant) -> None:
 def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
     found = template(**VARIANTS["mutual TLS"])
     _set("ApiGateway::RestApi", "DisableExecuteApiEndpoint", to=False)(found)
-    assert hurts.default_endpoint_beside_mutual_tls(found)
+    assert security_findings.default_endpoint_beside_mutual_tls(found)
 
 
 @pytest.mark.parametrize("name", NAMES)

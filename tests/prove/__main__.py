@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import CASES
-from tests.prove import parts
-from tests.prove.parts import Part
+from tests.prove import proof_runner
+from tests.prove.proof_runner import Part
 
 SUMMARY = "Run every proof at its full size, each within a bound of its own."
 MINUTE = 60
@@ -28,24 +28,24 @@ PARALLEL = (
     ("uploads", "tests/prove/test_uploads.py", 4),
     ("order", "tests/prove/test_order.py", 4),
     ("plans", "tests/prove/test_plans.py", 3),
-    ("searches", "tests/functions/test_search_strings.py", 3),
+    ("search strings", "tests/functions/test_search_strings.py", 3),
     ("restore", "tests/prove/test_restore.py", 3),
     ("idempotency", "tests/prove/test_idempotency.py", 3),
     ("deadlock", "tests/prove/test_deadlock.py", 2),
-    ("away", "tests/prove/test_away.py", 2),
+    ("outage", "tests/prove/test_database_outage.py", 2),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 2),
-    ("driver", "tests/prove/test_parts.py tests/prove/test_upgrade.py", 2),
+    ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 2),
     ("browser", "tests/browser", 3),
 )
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (
     ("fold rate", "tests/prove/test_fold_rate.py", 6),
-    ("endings", "tests/strandline/local/test_endings.py", 6),
+    ("shutdown", "tests/strandline/local/test_shutdown.py", 6),
     ("crash", "tests/prove/test_crash.py", 4),
     ("idle", "tests/prove/test_idle.py", 4),
     ("restarts", "tests/prove/test_restarts.py", 4),
     ("quotas", "tests/prove/test_quotas.py", 5),
-    ("neighbour", "tests/prove/test_neighbour.py", 6),
+    ("noisy tenant", "tests/prove/test_noisy_tenant.py", 6),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 10, 8
 CASES_IN_TIME = 20_000
@@ -98,9 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{part.name:16} at most {part.seconds / MINUTE:g} minutes")
         return 0
     with tempfile.TemporaryDirectory(prefix="strandline-prove-") as directory:
-        results = parts.run_parts(selected, Path(directory))
-    print(parts.render_table(results))
-    case_count = parts.count_cases(results)
+        results = proof_runner.run_parts(selected, Path(directory))
+    print(proof_runner.render_table(results))
+    case_count = proof_runner.count_cases(results)
     count_named = [part.name for part in selected].count
     if count_named("cases 1 of 2") and count_named("cases 2 of 2"):
         print(f"{case_count:,} cases were sent")

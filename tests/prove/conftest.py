@@ -12,8 +12,8 @@ import pytest
 from strandline.db.database import Database
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.history import add_tenant
-from tests.strandline.services.stand_ins import WordEmbedder
+from tests.prove.append_history import add_tenant
+from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,

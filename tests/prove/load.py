@@ -21,7 +21,7 @@ from strandline.errors import Unavailable
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
-from tests.prove.history import TENANT, AckedAppend, AppendOp, History, make_rng
+from tests.prove.append_history import TENANT, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply
 
 WRITERS, READERS = 3, 2

@@ -328,7 +328,7 @@ def test_a_removal_that_does_not_look_again_is_found(
 def test_an_append_that_does_not_look_is_found(
     scratch_db: ScratchDatabase, stage: Callable[[int], Stage]
 ) -> None:
-    scratch_db.rows("drop trigger keep_stored_blob on blobs")
+    scratch_db.rows("drop trigger cancel_blob_removal on blobs")
     assert play(stage, range(500))[0] > 0
 
 

@@ -14,7 +14,15 @@ from strandline.aws.blobs import BlobStore
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.history import AppendOp, Client, Findings, History, check_log, make_rng, stored_in
+from tests.prove.append_history import (
+    AppendOp,
+    Client,
+    Findings,
+    History,
+    check_log,
+    make_rng,
+    stored_in,
+)
 from tests.support import TEMPLATE, ScratchDatabase
 
 WRITERS, KILLS = 4, 20

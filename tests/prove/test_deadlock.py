@@ -14,7 +14,7 @@ from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.log import store as log_store
 from strandline.participants import derive_scope_id
-from tests.prove.history import (
+from tests.prove.append_history import (
     BACKGROUND,
     TENANT,
     AppendOp,

@@ -30,7 +30,14 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.folds import (
+from tests.strandline.services.fake_embedders import (
+    WordEmbedder,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
+)
+from tests.strandline.services.fold_fixtures import (
     EventGenerator,
     RandomTasks,
     append,
@@ -38,13 +45,6 @@ from tests.strandline.services.folds import (
     hashes,
     replace_ids,
     set_tuning,
-)
-from tests.strandline.services.stand_ins import (
-    WordEmbedder,
-    fail_texts,
-    make_worker,
-    process_due,
-    refuse_texts,
 )
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 
@@ -55,7 +55,7 @@ LATER = datetime(2040, 1, 1, tzinfo=UTC)
 EMPTY = (
     "truncate chains, chain_versions, chain_events, chain_vectors, recalls, lanes, decisions,"
     " event_vectors, embedding_cache, event_search, event_keys, memory_edges, scope_work,"
-    " scope_progress, scope_members, sessions, jobs, events, scopes cascade"
+    " embedding_progress, scope_members, sessions, jobs, events, scopes cascade"
 )
 """A log without a past."""
 
@@ -366,7 +366,7 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
         replayed(scratch_db, worker, scopes, random.Random(seed))
         assert hashes(scratch_db) == said, f"seed {seed}"
         assert dump_state(scratch_db, *DECIDED) == before, f"seed {seed}"
-        assert scratch_db.rows("select count(*) from chain_use") == [(0,)]
+        assert scratch_db.rows("select count(*) from dropped_chain_state") == [(0,)]
         assert scratch_db.rows(
             "select count(*) from chains c join chain_vectors v using (tenant_id, chain_id)"
             " where c.status = 'archived'"
@@ -466,7 +466,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
         del fold_no
         access.execute(
             "update scopes set fold_no = fold_no + 1, folded_seq = %(seq)s,"
-            " settled_seq = greatest(settled_seq, %(seq)s) where scope_id = %(scope)s",
+            " max_folded_seq = greatest(max_folded_seq, %(seq)s) where scope_id = %(scope)s",
             {"seq": folded_seq, "scope": scope_id},
         )
         return True

@@ -27,8 +27,8 @@ from strandline.jobs.context import Deferred, Worker
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import ALICE, HELPER, START, append, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker
+from tests.strandline.services.fold_fixtures import ALICE, HELPER, START, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
 DIMENSIONS = 384
@@ -252,5 +252,5 @@ def test_what_is_open_is_read_once_in_a_batch(
         patch.setattr(HeuristicModel, "continues", goes_on)
         ledger = fold(access, scope, scratch_db, worker, count)
     batches = count / 200 + 1
-    assert worker.tally.counters["GateGray"] > 0.4 * count
+    assert worker.tally.counters["TopicUndecided"] > 0.4 * count
     assert 0 < ledger.unread < count + 500 * batches

@@ -30,7 +30,8 @@ from strandline.sessions import store as sessions_store
 from strandline.sessions import store_chains
 from strandline.tenants import store_audit, store_quotas
 from strandline.tuning import DEFAULTS
-from tests.prove.crowd import (
+from tests.prove.append_history import AppendOp, build_events
+from tests.prove.large_tenant import (
     COMMON,
     DIMENSIONS,
     HELPER,
@@ -44,7 +45,6 @@ from tests.prove.crowd import (
     LargeTenant,
     fill_tenant,
 )
-from tests.prove.history import AppendOp, build_events
 from tests.support import APP, ScratchDatabase, unique_name
 
 EVENTS, SCOPES, PAGE = 100_000, 20_000, 50
@@ -369,7 +369,7 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     everybody, to count bytes also all uploads and payloads, of quotas all; of uploads to remove
     those that are due. Jobs are those of 30 days, models' states a few."""
     of_all, due = crowd.scopes * 11 // 10, crowd.events // 10 // 5
-    counted, chains = frozenset({"scopes", "scope_progress"}), crowd.events // 10
+    counted, chains = frozenset({"scopes", "embedding_progress"}), crowd.events // 10
     return {
         "metrics": Hot(
             (),
@@ -540,7 +540,8 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     where w.tenant_id = current_tenant() and w.participants @> current_viewer()
         and w.words @@ p_query and (p_filter = '{}' or exists (
             select from events e
-            where e.tenant_id = w.tenant_id and e.event_id = w.event_id and passes(e, p_filter)))
+            where e.tenant_id = w.tenant_id and e.event_id = w.event_id
+                and matches_filter(e, p_filter)))
     order by 4 desc limit p_limit $$
 """
 # What is broken, by which statement, and where it shows.

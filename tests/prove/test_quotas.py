@@ -19,7 +19,7 @@ from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, TooLarge
 from strandline.tenants import store_quotas
 from strandline.tenants.quotas import QuotaManager
-from tests.prove.noise import count_connections
+from tests.prove.noisy_tenant import count_connections
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 TENANTS = ("acme", "globex", "initech")
@@ -317,7 +317,7 @@ def test_counting_only_what_is_committed_lets_a_level_be_passed(
     """The proof above can fail: forget what is on its way, and it is given away twice."""
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute(
-            "create or replace function recent_units(p_row quotas, p_now timestamptz)"
+            "create or replace function in_flight_units(p_row quotas, p_now timestamptz)"
             " returns bigint language sql immutable as 'select 0::bigint'"
         )
     assert stored_past(scratch_db) > 0
@@ -331,7 +331,7 @@ def test_counting_the_committed_twice_refuses_early(
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute(
             "create function count_twice() returns trigger language plpgsql as $$ begin"
-            " new.level = new.measured + recent_units(new, now()); return new; end $$"
+            " new.level = new.measured + in_flight_units(new, now()); return new; end $$"
         )
         owner.execute(
             "create trigger count_twice before update of measured on quotas"

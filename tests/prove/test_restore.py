@@ -17,14 +17,14 @@ from strandline.config import get_settings
 from strandline.db.migrate import migrate
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.restored import (
+from tests.prove.restore_checks import (
     checksum_tables,
     find_damage,
     read_guards,
     restore_from_backup,
     restore_from_dump,
 )
-from tests.strandline.services.stand_ins import WordEmbedder
+from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,
@@ -215,7 +215,7 @@ def test_any_guard_that_is_gone_is_noticed(broken: ScratchDatabase) -> None:
         "drop policy own_tenant on job_shards",
         "alter function tenants_by_name security invoker",
         "alter table jobs drop constraint jobs_state_check",
-        "alter table blobs disable trigger keep_stored_blob",
+        "alter table blobs disable trigger cancel_blob_removal",
     ):
         was = read_guards(broken)
         broken.rows(fault)

@@ -31,7 +31,7 @@ from strandline.log.event_draft import CitedPayload
 from strandline.log.schemas_uploads import UploadRequest
 from strandline.log.uploads import begin_upload, remove_expired
 from strandline.tenants.quotas import QuotaManager
-from tests.prove.history import TENANT, UNLIMITED, WRITER, add_tenant, make_rng
+from tests.prove.append_history import TENANT, UNLIMITED, WRITER, add_tenant, make_rng
 from tests.support import ScratchDatabase
 from tests.uploads import age, asking, citing, objects, pending_key, put, put_unchecked
 

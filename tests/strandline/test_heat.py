@@ -281,7 +281,7 @@ _SAME = """
         %(strength)s::float8 as strength, %(accessed_at)s::timestamptz as accessed_at,
         %(now)s::timestamptz as now, %(boosted_at)s::timestamptz as boosted_at,
         %(times)s::timestamptz[] as times, %(tuning)s::jsonb as tuning) s,
-        recalled(s.strength, s.boosted_at, s.times, s.tuning) made
+        apply_recalls(s.strength, s.boosted_at, s.times, s.tuning) made
 """
 
 
@@ -339,15 +339,15 @@ def test_sql_says_the_same(
 @pytest.mark.parametrize(
     ("function", "right", "wrong", "shows"),
     [
-        ("heat_base", "LEAST((1)", "LEAST((2)", "heat"),
+        ("initial_heat", "LEAST((1)", "LEAST((2)", "heat"),
         ("heat", "3600", "3601", "heat"),
         ("heat", "400", "1", "heat"),
         ("cold_at", "freezing", "promote", "cold_at"),
         ("promote_until", "promote'", "freezing'", "promote_until"),
-        ("hours_above", "ln(", "log(", "promote_until"),
-        ("recalled", ">= cooldown", "> cooldown", "boosted_at"),
-        ("recalled", "1e6", "2e6", "strength"),
-        ("recalled", "order by t", "order by t desc", "strength"),
+        ("hours_above_heat", "ln(", "log(", "promote_until"),
+        ("apply_recalls", ">= cooldown", "> cooldown", "boosted_at"),
+        ("apply_recalls", "1e6", "2e6", "strength"),
+        ("apply_recalls", "order by t", "order by t desc", "strength"),
     ],
 )
 def test_a_slip_in_sql_is_noticed(

@@ -71,7 +71,11 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def set_back(base: ScratchDatabase, seconds: int) -> None:
     """As if all this had been so long ago for the database."""
-    base.rows("update quotas set paid_at = paid_at - make_interval(secs => %s)", seconds)
+    base.rows(
+        "update quotas set theoretical_arrival_at = theoretical_arrival_at - make_interval(secs"
+        " => %s)",
+        seconds,
+    )
 
 
 def test_what_is_used_grows_again_at_the_limits_pace(
@@ -214,7 +218,7 @@ def level(database: Database) -> int:
     with access.transaction():
         store_quotas.recount_usage(access)
     (use,) = store_quotas.read_usage(access, {"stored_bytes": 0}, 0.0)
-    return use.taken
+    return use.used
 
 
 def store(base: ScratchDatabase, stored: int) -> None:

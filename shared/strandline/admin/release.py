@@ -71,7 +71,7 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
                 _ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
     if left:
         _request_next_run(env)
-    logger.info("released", extra={"applied": applied, "left": left})
+    logger.info("release finished", extra={"applied": applied, "pending": left})
     return ReleaseResult(applied, left)
 
 
@@ -142,7 +142,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         try:
             key_token = verify_token(key_secret, token)
         except Unauthorized:
-            logger.warning("the operator's first key was made with another deployment secret")
+            logger.warning("the operator's first key was created with another deployment secret")
             return
         access, audit_context = (
             TenantDb(lambda: owner, Caller(OPERATOR_TENANT, ())),
@@ -151,7 +151,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         if store_key(
             access, key_token, audit_context, rights=("operator",), label="the deployment's first"
         ):
-            logger.info("first key made", extra={"key_id": key_token.key_id})
+            logger.info("first operator key created", extra={"key_id": key_token.key_id})
     finally:
         owner.execute("select pg_advisory_unlock(%s)", (_KEY_LOCK,))
 

@@ -79,14 +79,14 @@ def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelC
 def _to_quota_use(use: store_quotas.QuotaUsage) -> QuotaUse:
     spec = QUOTA_BY_NAME[use.quota]
     refill_time = timedelta(seconds=use.refill_seconds)
-    remaining = max(0, use.at_once - use.taken)
+    remaining = max(0, use.at_once - use.used)
     retry_after = math.ceil(60 / use.limit) if spec.is_rate and use.limit else 60
     return QuotaUse(
         name=use.quota,
         limit=use.limit,
         per=spec.per,
         at_once=use.at_once,
-        used=use.taken,
+        used=use.used,
         remaining=remaining,
         retry_after=0 if remaining else retry_after,
         resets_at=datetime.now(UTC) + refill_time if spec.is_rate else None,

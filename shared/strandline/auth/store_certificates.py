@@ -135,7 +135,7 @@ def list_newest(
             c.expires_at, c.revoked_at,
             coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from certificate_principals c
-        where (%(pg_snapshot)s::text is null or seen_by(c.xid, %(pg_snapshot)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or is_in_snapshot(c.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (c.created_at, c.certificate_id) < (%(at)s, %(id)s))
         order by c.created_at desc, c.certificate_id desc
         limit %(limit)s

@@ -183,7 +183,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         select k.key_id, k.user_name, k.scopes, k.label, k.created_at, k.expires_at, k.revoked_at,
             k.rotated_to, coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from api_keys k
-        where (%(pg_snapshot)s::text is null or seen_by(k.xid, %(pg_snapshot)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or is_in_snapshot(k.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (k.created_at, k.key_id) < (%(at)s, %(key_id)s))
         order by k.created_at desc, k.key_id desc
         limit %(limit)s

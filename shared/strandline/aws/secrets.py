@@ -58,10 +58,10 @@ def load_into_env(env: MutableMapping[str, str]) -> None:
     # An older release, to which traffic was rolled back, knows fewer settings; it must start
     # nonetheless.
     if unknown := sorted(members.keys() - ServiceSettings.model_fields.keys()):
-        logger.warning("the secret has members that are not settings", extra={"members": unknown})
+        logger.warning("the secret has members that are not settings", extra={"settings": unknown})
     if not (env.get(PREFIX + "JWT_ISSUER") or members.get("jwt_issuer")):
         if inactive := sorted(members.keys() & set(_JWT_KEYS)):
-            logger.warning("JWTs are off without jwt_issuer", extra={"members": inactive})
+            logger.warning("JWTs are off without jwt_issuer", extra={"settings": inactive})
         members = {name: text for name, text in members.items() if name not in _JWT_KEYS}
     for name in members.keys() & ServiceSettings.model_fields.keys():
         if not env.get(PREFIX + name.upper()):

@@ -70,7 +70,9 @@ def _handle_message(
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end."""
     body, reason = _parse_body(record), ""
     job = replace(worker, tally=Tally())
-    with log_job(job.tally, context.function_name, "hint", trace_id_of(str(body.get("trace")))):
+    with log_job(
+        job.tally, context.function_name, "work_message", trace_id_of(str(body.get("trace")))
+    ):
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
             tenant = str(body["tenant"])
@@ -88,7 +90,7 @@ def _handle_message(
         if reason:
             job.tally.failures = max(job.tally.failures, 1)
             logger.warning(
-                "message not handled",
+                "message failed",
                 extra={"message_id": str(record["messageId"]), "reason": reason},
             )
     return not reason
@@ -115,10 +117,10 @@ def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[Non
             raise
         finally:
             metrics: dict[str, float | list[float]] = {
-                "Milliseconds": round((time.monotonic() - start) * 1000, 1),
+                "DurationMilliseconds": round((time.monotonic() - start) * 1000, 1),
                 "EventsEmbedded": tally.embedded_events,
                 "EmbeddingMilliseconds": tally.embedding_ms,
-                "Failures": tally.failures,
+                "WorkFailures": tally.failures,
                 "FoldMilliseconds": tally.fold_ms,
                 "SimilarityCosine": sample_quantiles(tally.cosines),
                 **tally.counters,

@@ -116,5 +116,5 @@ def _start_or_schedule(scheduler: RunScheduler, request: RunRequest) -> None:
 
 def _report_failure(record: Mapping[str, Any], reason: str) -> bool:
     fields = {"message_id": str(record["messageId"]), "reason": reason}
-    logger.warning("message not handled", extra=fields)
+    logger.warning("message failed", extra=fields)
     return False

@@ -57,7 +57,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
             totals[step.__name__.strip("_")] = step(resources, lease, now)
         except Exception as error:
             logger.warning(
-                "sweep failed",
+                "sweep step failed",
                 extra={"step": step.__name__.strip("_"), "reason": error_code(error)},
             )
             failures.append(error)

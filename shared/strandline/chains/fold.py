@@ -1,10 +1,10 @@
 """Fold one scope: assign events to lanes and lanes to chains, committing each step by
 compare-and-swap on `fold_no`.
 
-Everything up to `settled_seq` is decided: a replay asks no model, compares nothing, and follows the
-stored decisions (`decisions` lists their kinds). Past it the fold decides. A decision commits with
-the rows that follow from it; where a model was asked whether a topic continues, its answer commits
-first, so that it is never asked twice.
+Everything up to `max_folded_seq` is decided: a replay asks no model, compares nothing, and follows
+the stored decisions (`decisions` lists their kinds). Past it the fold decides. A decision commits
+with the rows that follow from it; where a model was asked whether a topic continues, its answer
+commits first, so that it is never asked twice.
 
 `segmentation` has the steps of a lane, `judging` decides where topics end, and `fold_writer`
 commits.
@@ -65,7 +65,7 @@ def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
     if event.erased:
         state.current_seq = event.seq
         return True
-    turn, is_settled = to_turn(event), event.seq <= state.scope.settled_seq
+    turn, is_settled = to_turn(event), event.seq <= state.scope.max_folded_seq
     settings = _settings_for(state, turn, is_settled)
     if event.is_refused and not event.is_given_up and not is_settled and turn.is_user_message:
         state.pending_decisions.append(give_up_vector(turn.event_id, turn.seq, "refused"))
@@ -157,7 +157,7 @@ def _apply_scheduled(state: FoldState) -> bool:
             continue
         assert state.settings is not None, "open events were folded under some settings"
         has_content = (decision.event_id, "formed") in state.stored_decisions
-        is_settled = has_content or state.current_seq < state.scope.settled_seq
+        is_settled = has_content or state.current_seq < state.scope.max_folded_seq
         if not _close_idle_lane(state, session_id, state.settings, is_settled):
             return False
     return True

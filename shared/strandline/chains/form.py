@@ -175,7 +175,7 @@ def _enrich_again(
     head = store.read_head(access, chain_id)  # after fold_no: each change moves that
     if head is None:
         raise NotFound
-    if state.current_seq < state.scope.settled_seq:
+    if state.current_seq < state.scope.max_folded_seq:
         raise Unavailable("This chain's scope is being folded again. Try again later.")
     settings = state.settings or FoldSettings.from_tuning(worker.embedder.space, state.tuning)
     retry_worker = replace(worker, job="retry")

@@ -16,9 +16,9 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.observability import logger
 
 _VERDICT_METRICS = {
-    TopicVerdict.BREAK: "GateBreak",
-    TopicVerdict.GRAY: "GateGray",
-    TopicVerdict.CONTINUE: "GateContinue",
+    TopicVerdict.BREAK: "TopicBreaks",
+    TopicVerdict.GRAY: "TopicUndecided",
+    TopicVerdict.CONTINUE: "TopicContinuations",
 }
 """The metric that counts each verdict of a comparison."""
 

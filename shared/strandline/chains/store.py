@@ -65,19 +65,20 @@ def find_nearest(
     rows = access.fetch(
         ChainHead,
         """
-        with near as materialized (  -- vectors first: joining all chains costs twenty times as much
+        -- vectors first: joining all chains costs twenty times as much
+        with nearest as materialized (
             select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
             from chain_vectors e
             where e.tenant_id = current_tenant() and e.space = %(space)s
                 and e.scope_id = %(scope_id)s and e.chain_id = any (array(
                     select c.chain_id from chains c
                     where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
-                    order by c.last_event_at desc, c.chain_id limit %(newest)s))
-                and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(alike)s)
+                    order by c.last_event_at desc, c.chain_id limit %(candidates)s))
+                and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(min_similarity)s)
         select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
             v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
             v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
-        from near n
+        from nearest n
         cross join lateral (
             select * from chains c
             where c.tenant_id = current_tenant() and c.chain_id = n.chain_id
@@ -85,16 +86,16 @@ def find_nearest(
         cross join lateral (
             select * from chain_versions v
             where v.tenant_id = current_tenant() and v.chain_id = n.chain_id
-                and v.version = c.version and v.event_count <= %(most_events)s offset 0) v
+                and v.version = c.version and v.event_count <= %(max_events)s offset 0) v
         order by n.distance, n.chain_id limit 1
         """,
         {
             "scope_id": scope_id,
             "space": space,
             "vector": vector,
-            "alike": min_similarity,
-            "most_events": max_events,
-            "newest": _MAX_CANDIDATES,
+            "min_similarity": min_similarity,
+            "max_events": max_events,
+            "candidates": _MAX_CANDIDATES,
         },
     )
     return rows[0] if rows else None
@@ -144,7 +145,7 @@ class ChainVersion:
     session_id: str
     lane: str
     """The session of the run that this version added."""
-    made_at_seq: int
+    created_at_seq: int
     closed_by: str
     merged: bool
     first_seq: int
@@ -205,11 +206,12 @@ def add_version(
 
 _INSERT_VERSION = """
     insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
-        made_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at, last_event_at,
+        created_at_seq, closed_by, merged, first_seq, last_seq, event_count, started_at,
+        last_event_at,
         topic, summary, entities, importance, density, coherence, quality, rejected, settings,
         models, content_hash, trust)
     values (current_tenant(), %(chain_id)s, %(version)s, %(scope_id)s, %(participants)s, %(lane)s,
-        %(made_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
+        %(created_at_seq)s, %(closed_by)s, %(merged)s, %(first_seq)s, %(last_seq)s, %(event_count)s,
         %(started_at)s, %(last_event_at)s, %(topic)s, %(summary)s, %(entities)s::jsonb,
         %(importance)s, %(density)s, %(coherence)s, %(quality)s, %(rejected)s,
         %(settings)s::jsonb, %(models)s::jsonb, %(content_hash)s, (
@@ -220,10 +222,10 @@ _INSERT_VERSION = """
                 select c.event_id from chain_events c
                 where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
                 union all
-                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid)) cited
+                select r.event_id from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid)) link
             cross join lateral (
                 select h.origin from events h
-                where h.tenant_id = current_tenant() and h.event_id = cited.event_id
+                where h.tenant_id = current_tenant() and h.event_id = link.event_id
                 offset 0) e
             order by trust_rank(e.origin) limit 1))
 """
@@ -253,7 +255,9 @@ _INSERT_LINKS = """
 _DELETE_VECTOR = (
     "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"
 )
-_DELETE_USE = "delete from chain_use where chain_id = %(chain_id)s and version <= %(version)s"
+_DELETE_USE = (
+    "delete from dropped_chain_state where chain_id = %(chain_id)s and version <= %(version)s"
+)
 _INSERT_VECTOR = """
     insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
     values (current_tenant(), %(space)s, %(scope_id)s, %(chain_id)s, %(participants)s,

@@ -25,7 +25,7 @@ def list_tenants(connection: Connection, now: datetime, grace: timedelta) -> lis
     were not scanned in the current GARBAGE_PERIOD and may include uncited ones older than `grace`.
     """
     params = (now, GARBAGE_PERIOD, grace)
-    return list_tenant_ids(connection, "select * from tenants_to_collect(%s, %s, %s)", params)
+    return list_tenant_ids(connection, "select * from tenants_to_archive(%s, %s, %s)", params)
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ def archive_cold_chains(access: TenantDb, now: datetime, limit: int) -> int:
         access.fetch(
             _ChainId,
             """
-            with cold as materialized (
+            with cold_chains as materialized (
                 select c.scope_id, c.chain_id from chains c
                 where c.status = 'active' and c.cold_at <= %(now)s and not exists (
                     select from recalls r where r.chain_id = c.chain_id and r.folded_at is null)
                 order by c.cold_at limit %(limit)s for update skip locked),
-            unindexed as (
-                delete from chain_vectors v using cold
-                where v.scope_id = cold.scope_id and v.chain_id = cold.chain_id)
+            deleted_vectors as (
+                delete from chain_vectors v using cold_chains
+                where v.scope_id = cold_chains.scope_id and v.chain_id = cold_chains.chain_id)
             update chains c set status = 'archived', archived_at = %(now)s
-            from cold where c.chain_id = cold.chain_id
+            from cold_chains where c.chain_id = cold_chains.chain_id
             returning c.chain_id
             """,
             {"now": now, "limit": limit},
@@ -73,9 +73,9 @@ def begin_scan(access: TenantDb) -> str:
     Deletes removals whose grace is over. In a transaction."""
     access.execute("delete from blob_removals where removing_until < now()", {})
     access.execute(
-        "insert into blob_passes (tenant_id) values (current_tenant()) on conflict do nothing", {}
+        "insert into blob_scans (tenant_id) values (current_tenant()) on conflict do nothing", {}
     )
-    (scan,) = access.fetch(_ScanPosition, "select position from blob_passes for no key update", {})
+    (scan,) = access.fetch(_ScanPosition, "select position from blob_scans for no key update", {})
     return scan.position
 
 
@@ -84,13 +84,13 @@ def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
     were set before the last scan ended and that neither scan used: their payload is no longer
     there. In a transaction."""
     access.execute(
-        "delete from blob_removals r using blob_passes p where %(position)s = ''"
+        "delete from blob_removals r using blob_scans p where %(position)s = ''"
         " and r.removing_until is null and r.marked_at < p.ended_at"
         " and r.marked_at < now() - make_interval(secs => %(seconds)s)",
         {"position": position, "seconds": _MIN_MARKED_SECONDS},
     )
     access.execute(
-        "update blob_passes set position = %(position)s,"
+        "update blob_scans set position = %(position)s,"
         " ended_at = case when %(position)s = '' then %(now)s else ended_at end",
         {"position": position, "now": now},
     )
@@ -105,7 +105,7 @@ def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """
     params: dict[str, object] = {
         "cids": list(cids),
-        "marked": _MIN_MARKED_SECONDS,
+        "min_age_seconds": _MIN_MARKED_SECONDS,
         "seconds": _REMOVAL_TIMEOUT_SECONDS,
     }
     rows = access.fetch(
@@ -114,7 +114,7 @@ def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
         update blob_removals r
         set removing_until = clock_timestamp() + make_interval(secs => %(seconds)s)
         where r.cid = any (%(cids)s) and r.removing_until is null
-            and r.marked_at < now() - make_interval(secs => %(marked)s)
+            and r.marked_at < now() - make_interval(secs => %(min_age_seconds)s)
             and not exists (
                 select from events e where e.tenant_id = r.tenant_id and e.blob_cid = r.cid)
             and not exists (select from stored_blobs(%(cids)s) s where s.cid = r.cid)

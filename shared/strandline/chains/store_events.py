@@ -79,13 +79,13 @@ def read_topic_events(
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
-        from events e where e.event_id = any (%(unread)s)
+        from events e where e.event_id = any (%(unread_ids)s)
         union all
         select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
             e.recorded_at, true
-        from events e where e.event_id = any (%(known)s) and e.erased_at is not null
+        from events e where e.event_id = any (%(known_ids)s) and e.erased_at is not null
         """,
-        {"unread": list(unread), "known": list(known)},
+        {"unread_ids": list(unread), "known_ids": list(known)},
     )
     present = [row for row in rows if not row.erased]
     return present, {row.event_id for row in rows if row.erased}

@@ -19,7 +19,7 @@ class ScopeProgress:
     fold_no: int
     """Raised by each commit of a fold; a commit requires the value that was read."""
     folded_seq: int
-    settled_seq: int
+    max_folded_seq: int
     """The furthest seq that was ever folded: everything up to it is decided."""
     last_seq: int
     tuning: dict[str, Any]
@@ -33,7 +33,7 @@ def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
     rows = access.fetch(
         ScopeProgress,
         """
-        select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.settled_seq, s.last_seq,
+        select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.max_folded_seq, s.last_seq,
             t.tuning, (
                 select d.body from decisions d
                 where d.scope_id = s.scope_id and d.kind = 'settings' and d.at_seq <= s.folded_seq
@@ -53,7 +53,7 @@ def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int
         access.execute(
             """
         update scopes set fold_no = fold_no + 1, folded_seq = %(folded_seq)s,
-            settled_seq = greatest(settled_seq, %(folded_seq)s)
+            max_folded_seq = greatest(max_folded_seq, %(folded_seq)s)
         where scope_id = %(scope_id)s and fold_no = %(fold_no)s
         """,
             {"scope_id": scope_id, "fold_no": fold_no, "folded_seq": folded_seq},
@@ -186,7 +186,7 @@ def save_lanes(
     params: dict[str, object] = {
         "scope_id": scope_id,
         "participants": list(participants),
-        "closed": list(closed_sessions),
+        "session_ids": list(closed_sessions),
         "rows": json.dumps([_to_row(lane) for lane in lanes]),
     }
     if lanes:
@@ -205,7 +205,8 @@ def save_lanes(
         )
     if closed_sessions:
         access.execute(
-            "delete from lanes where scope_id = %(scope_id)s and session_id = any (%(closed)s)",
+            "delete from lanes where scope_id = %(scope_id)s"
+            " and session_id = any (%(session_ids)s)",
             params,
         )
 
@@ -253,7 +254,7 @@ def list_idle(
         select l.scope_id, l.session_id, l.idle_at
         from lanes l join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
         where l.tenant_id = current_tenant() and l.idle_at <= %(now)s
-            and s.folded_seq >= s.last_seq and l.scope_id <> all (%(without)s::uuid[])
+            and s.folded_seq >= s.last_seq and l.scope_id <> all (%(excluded_scope_ids)s::uuid[])
             and (%(at)s::timestamptz is null or l.idle_at >= %(at)s
                 and (l.idle_at, l.scope_id, l.session_id) > (%(at)s, %(scope)s::uuid, %(name)s))
         order by l.idle_at, l.scope_id, l.session_id limit %(limit)s
@@ -263,7 +264,7 @@ def list_idle(
             "at": after and after.idle_at,
             "scope": after and after.scope_id,
             "name": after and after.session_id,
-            "without": list(excluded_scopes),
+            "excluded_scope_ids": list(excluded_scopes),
             "limit": limit,
         },
     )

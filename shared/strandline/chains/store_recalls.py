@@ -93,20 +93,20 @@ def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tun
     Returns how many chains changed. `tuning` is the tenant's."""
     return access.execute(
         """
-        with taken as (
+        with new_recalls as (
             update recalls set folded_at = %(now)s
             where tenant_id = current_tenant() and chain_id = any (%(chain_ids)s)
                 and folded_at is null
             returning chain_id, recalled_at
-        ), uses as (
+        ), recalls_by_chain as (
             select chain_id, array_agg(recalled_at) as times, max(recalled_at) as latest
-            from taken group by chain_id
-        ), used as (
-            select c.chain_id, now_is.strength, now_is.boosted_at,
+            from new_recalls group by chain_id
+        ), new_state as (
+            select c.chain_id, boost.strength, boost.boosted_at,
                 greatest(c.accessed_at, u.latest) as accessed_at
-            from uses u
+            from recalls_by_chain u
             join chains c on c.tenant_id = current_tenant() and c.chain_id = u.chain_id
-            cross join recalled(c.strength, c.boosted_at, u.times, %(tuning)s::jsonb) now_is
+            cross join apply_recalls(c.strength, c.boosted_at, u.times, %(tuning)s::jsonb) boost
         )
         update chains c set
             strength = u.strength, boosted_at = u.boosted_at, accessed_at = u.accessed_at,
@@ -114,7 +114,7 @@ def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tun
                 cold_at(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb),
             promote_until =
                 promote_until(c.importance, c.density, u.strength, u.accessed_at, %(tuning)s::jsonb)
-        from used u where c.tenant_id = current_tenant() and c.chain_id = u.chain_id
+        from new_state u where c.tenant_id = current_tenant() and c.chain_id = u.chain_id
         """,
         {"chain_ids": list(chain_ids), "now": now, "tuning": tuning.model_dump_json()},
     )
@@ -134,9 +134,10 @@ def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> Heat
     rows = access.fetch(
         HeatProgress,
         """
-        select case when warmed_by = %(settings)s::jsonb then warmed_to end as after from tenants
+        select case when applied_heat_settings = %(settings)s::jsonb
+            then heat_recomputed_to end as after from tenants
         where tenant_id = current_tenant()
-            and (warmed_to is not null or warmed_by <> %(settings)s::jsonb)
+            and (heat_recomputed_to is not null or applied_heat_settings <> %(settings)s::jsonb)
         for no key update
         """,
         {"settings": json.dumps(settings)},
@@ -149,7 +150,7 @@ def lock_chains_after(access: TenantDb, after: UUID | None, limit: int) -> list[
     transaction."""
     rows = access.fetch(
         _ChainId,
-        "select chain_id from hold_chains_after(%(after)s, %(limit)s) c (chain_id)",
+        "select chain_id from lock_chains_after(%(after)s, %(limit)s) c (chain_id)",
         {"after": after or UUID(int=0), "limit": limit},
     )
     return [row.chain_id for row in rows]
@@ -173,7 +174,8 @@ def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tu
 def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: UUID | None) -> None:
     """Record that the chains up to this one follow these settings; None: all do."""
     access.execute(
-        "update tenants set warmed_by = %(settings)s::jsonb, warmed_to = %(after)s"
+        "update tenants set applied_heat_settings = %(settings)s::jsonb,"
+        " heat_recomputed_to = %(after)s"
         " where tenant_id = current_tenant()",
         {"settings": json.dumps(settings), "after": after},
     )
@@ -184,7 +186,8 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     longer exists; at most `limit` of either. Returns how many."""
     return access.execute(
         """
-        with old as materialized (  -- once: evaluated again by the join it could return other rows
+        -- once: evaluated again by the join it could return other rows
+        with old_recalls as materialized (
             (select recall_id, chain_id from recalls
             where tenant_id = current_tenant() and folded_at < %(before)s
             order by folded_at limit %(limit)s)
@@ -195,9 +198,9 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
                 and r.recalled_at < %(before)s and c.chain_id is null
             limit %(limit)s)
         )
-        delete from recalls r using old
-        where r.tenant_id = current_tenant() and r.recall_id = old.recall_id
-            and r.chain_id = old.chain_id
+        delete from recalls r using old_recalls
+        where r.tenant_id = current_tenant() and r.recall_id = old_recalls.recall_id
+            and r.chain_id = old_recalls.chain_id
         """,
         {"before": before, "limit": limit},
     )
@@ -210,6 +213,6 @@ def list_tenants(
     to recompute because the heat settings changed. `deployment` has all heat settings by name."""
     return list_tenant_ids(
         connection,
-        "select * from tenants_to_warm(%s::jsonb, %s)",
+        "select * from tenants_with_heat_work(%s::jsonb, %s)",
         (json.dumps(deployment), before),
     )

@@ -27,7 +27,7 @@ def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
     None."""
     rows = access.fetch(
         ChainUse,
-        "select version, strength, accessed_at, boosted_at, archived_at from chain_use"
+        "select version, strength, accessed_at, boosted_at, archived_at from dropped_chain_state"
         " where chain_id = %(chain_id)s",
         {"chain_id": chain_id},
     )
@@ -50,7 +50,7 @@ def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
 _DROP_STATEMENTS = (
     # An existing row names a later version: the chain was still being folded up to it.
     """
-    insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,
+    insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants, version, strength,
         accessed_at, boosted_at, archived_at)
     select tenant_id, chain_id, scope_id, participants, version, strength, accessed_at, boosted_at,
         archived_at

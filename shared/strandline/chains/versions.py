@@ -133,7 +133,7 @@ def _restore_use(
     its last version. Until its last version is folded again, it is
     listed with the status of the version at hand."""
     use = None
-    if state.current_seq <= state.scope.settled_seq:
+    if state.current_seq <= state.scope.max_folded_seq:
         use = store_use.read_use(state.access, version.chain_id)
     if use is None:
         return version, enrichment
@@ -173,7 +173,7 @@ def _make_version(
         participants=state.scope.participants,
         session_id=base.session_id,
         lane=lane,
-        made_at_seq=state.current_seq,
+        created_at_seq=state.current_seq,
         closed_by=base.closed_by,
         merged=base.merged,
         first_seq=base.first_seq,

@@ -69,7 +69,7 @@ def serve(
             result = _preflight_response(request, origins) or _dispatch(routes, request)
         except StrandlineError as error:
             if isinstance(error, QuotaExceeded):
-                request.metrics["RefusedByQuota"] = 1
+                request.metrics["QuotaRejections"] = 1
             result = _error_response(error, request)
         except Exception as error:
             result = _error_response(_internal_error(error, request.id), request)
@@ -106,7 +106,7 @@ def _log_request(
         "route": request.operation if request.operation in routes else "none",
         "status_class": f"{status // 100}xx",
     }
-    metrics = {"Requests": 1, "Milliseconds": milliseconds, **request.metrics}
+    metrics = {"Requests": 1, "DurationMilliseconds": milliseconds, **request.metrics}
     ids = {"status": status, "request_id": request.id}
     logger.info("request", extra=ids | emf_fields(dimensions, metrics))
 

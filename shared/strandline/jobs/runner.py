@@ -216,14 +216,17 @@ def _mark_failed(
     written, the job's short lease expires instead."""
     reason = error_code(error)
     log_fields = {"job": job.name, "tenant": tenant, "reason": reason}
-    logger.warning("job not planned", extra=log_fields)
+    logger.warning("job planning failed", extra=log_fields)
     try:
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
             store_runs.enqueue(access, job.name, run_id, now)
             store_runs.fail_run(access, job.name, run_id, now, reason)
     except Exception as close_error:
-        logger.warning("job not closed", extra={**log_fields, "reason": error_code(close_error)})
+        logger.warning(
+            "failed job not recorded",
+            extra={**log_fields, "reason": error_code(close_error)},
+        )
 
 
 def run_shard(
@@ -251,7 +254,7 @@ def run_shard(
             if not store_runs.end_shard(access, shard_lease, totals, ended_at):
                 raise LeaseLost
     except LeaseLost:
-        logger.info("shard taken over", extra={"job": job.name, "tenant": shard.tenant})
+        logger.info("shard lease lost", extra={"job": job.name, "tenant": shard.tenant})
     except Exception as error:
         tally.failures += 1
         log_fields = {"job": job.name, "tenant": shard.tenant, "reason": error_code(error)}

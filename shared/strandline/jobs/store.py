@@ -53,7 +53,7 @@ def list_newest(
             j.totals, j.created_at, j.started_at, j.finished_at,
             coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from jobs j
-        where (%(pg_snapshot)s::text is null or seen_by(j.xid, %(pg_snapshot)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or is_in_snapshot(j.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(state)s::text is null or j.state = %(state)s)
             and (%(kind)s::text is null or j.kind = %(kind)s)
             and (%(at)s::timestamptz is null

@@ -217,7 +217,7 @@ def end_shard(
             select coalesce(jsonb_object_agg(key, total), '{}') from (
                 select key, sum(value::bigint) as total
                 from job_shards s, jsonb_each_text(s.totals)
-                where s.job_id = %(job_id)s group by key) summed)
+                where s.job_id = %(job_id)s group by key) sums)
         where job_id = %(job_id)s and state = 'running' and not exists (
             select from job_shards s where s.job_id = %(job_id)s and s.state <> 'done')
         """,

@@ -23,8 +23,8 @@ def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
     """Whether all of the tenant's scopes are due for a scan, to find work that no row names."""
     (row,) = access.fetch(
         _ScanDue,
-        "select swept_for is distinct from %(space)s"
-        " or swept_at < swept_day(%(now)s::timestamptz) as due"
+        "select swept_space is distinct from %(space)s"
+        " or swept_at < sweep_day_start(%(now)s::timestamptz) as due"
         " from tenants where tenant_id = current_tenant()",
         {"space": space, "now": now},
     )
@@ -34,7 +34,7 @@ def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
 def record_scan(access: TenantDb, space: str, now: datetime) -> None:
     """Record that all of the tenant's scopes were scanned. In a transaction."""
     access.execute(
-        "update tenants set swept_for = %(space)s, swept_at = %(now)s"
+        "update tenants set swept_space = %(space)s, swept_at = %(now)s"
         " where tenant_id = current_tenant()",
         {"space": space, "now": now},
     )

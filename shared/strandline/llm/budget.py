@@ -107,7 +107,7 @@ class LlmBudget:
         with account.lock:
             is_probe = (
                 self._needs_refresh(account)
-                and self._refresh(account, task, 0, may_probe=True).trying
+                and self._refresh(account, task, 0, may_probe=True).is_probe
             )
             if account.failures >= self._settings.llm_breaker_failures and not is_probe:
                 raise CallDenied("breaker_open")
@@ -195,8 +195,8 @@ class LlmBudget:
         budget_usd = (
             settings.llm_usd_per_month if grant.usd_per_month is None else grant.usd_per_month
         )
-        account.output_mode, account.failures = grant.way, grant.failures
-        account.breaker_open_until = now + grant.shut_seconds
+        account.output_mode, account.failures = grant.output_mode, grant.failures
+        account.breaker_open_until = now + grant.breaker_seconds
         account.spent_usd, account.budget_usd, account.refreshed_at = (
             grant.spent_usd,
             budget_usd,
@@ -228,7 +228,7 @@ class LlmBudget:
                 settings.llm_breaker_seconds,
             )
             account.failures = state.failures
-            account.breaker_open_until = time.monotonic() + state.shut_seconds
+            account.breaker_open_until = time.monotonic() + state.breaker_seconds
 
     def record_call(
         self,

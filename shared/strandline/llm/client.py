@@ -198,7 +198,7 @@ class LlmClient:
         counters["ModelFailures"] += outcome != "ok"
         counters["ModelTokensIn"] += tokens_in
         counters["ModelTokensOut"] += tokens_out
-        counters["ModelMicroUsd"] += round(1e6 * self._meter.cost(tokens_in, tokens_out))
+        counters["ModelCostMicroUsd"] += round(1e6 * self._meter.cost(tokens_in, tokens_out))
 
     def _time_limit(self, verb: TaskName) -> float:
         is_long = verb in _LONG_TASKS

@@ -17,13 +17,13 @@ class CallLease:
     granted: int
     """Calls that the subject may make in the `seconds_left` of its minute."""
     seconds_left: float
-    way: str | None
+    output_mode: str | None
     """The output mode that the model accepts; None: not known yet."""
     failures: int
     """Failures in a row since its last usable answer."""
-    shut_seconds: float
+    breaker_seconds: float
     """Seconds for which the breaker stays open."""
-    trying: bool
+    is_probe: bool
     """The breaker was open, and this caller alone may probe the model now."""
     spent_usd: float
     """USD spent in this calendar month (UTC)."""
@@ -47,16 +47,16 @@ def lease_calls(
     of any other."""
     (result,) = access.fetch(
         CallLease,
-        "select * from lease_model(%(model)s, %(subject)s, %(most)s, %(limit)s, %(failures)s,"
-        " %(may_try)s, %(try_seconds)s)",
+        "select * from lease_model(%(model)s, %(subject)s, %(max_calls)s, %(limit)s, %(failures)s,"
+        " %(may_probe)s, %(probe_seconds)s)",
         {
             "model": model,
             "subject": subject,
-            "most": max_calls,
+            "max_calls": max_calls,
             "limit": limit,
             "failures": failures,
-            "may_try": may_probe,
-            "try_seconds": probe_seconds,
+            "may_probe": may_probe,
+            "probe_seconds": probe_seconds,
         },
     )
     return result
@@ -68,7 +68,7 @@ class BreakerState:
     open."""
 
     failures: int
-    shut_seconds: float
+    breaker_seconds: float
 
 
 def record_success(access: TenantDb, model: str, output_mode: str) -> None:
@@ -76,13 +76,14 @@ def record_success(access: TenantDb, model: str, output_mode: str) -> None:
     access.fetch(
         BreakerState,
         """
-        insert into model_states (tenant_id, model, way)
-            values (current_tenant(), %(model)s, %(way)s)
+        insert into model_states (tenant_id, model, output_mode)
+            values (current_tenant(), %(model)s, %(output_mode)s)
         on conflict (tenant_id, model)
-            do update set way = excluded.way, failures = 0, shut_until = '-infinity'
-        returning failures, 0::float8 as shut_seconds
+            do update set output_mode = excluded.output_mode, failures = 0,
+                breaker_open_until = '-infinity'
+        returning failures, 0::float8 as breaker_seconds
         """,
-        {"model": model, "way": output_mode},
+        {"model": model, "output_mode": output_mode},
     )
 
 
@@ -94,16 +95,17 @@ def record_failure(
     (state,) = access.fetch(
         BreakerState,
         """
-        insert into model_states as s (tenant_id, model, failures, shut_until)
+        insert into model_states as s (tenant_id, model, failures, breaker_open_until)
         values (current_tenant(), %(model)s, 1,
             case when %(failures)s <= 1 then now() + make_interval(secs => %(seconds)s)
                 else '-infinity' end)
         on conflict (tenant_id, model) do update set
             failures = s.failures + 1,
-            shut_until = case when s.failures + 1 >= %(failures)s
-                then now() + make_interval(secs => %(seconds)s) else s.shut_until end
+            breaker_open_until = case when s.failures + 1 >= %(failures)s
+                then now() + make_interval(secs => %(seconds)s) else s.breaker_open_until end
         returning s.failures, greatest(0, coalesce(extract(
-            epoch from nullif(s.shut_until, '-infinity') - now()), 0))::float8 as shut_seconds
+            epoch from nullif(s.breaker_open_until, '-infinity') - now()),
+                0))::float8 as breaker_seconds
         """,
         {"model": model, "failures": max_failures, "seconds": pause_seconds},
     )
@@ -139,7 +141,7 @@ def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
     access.fetch(
         _CallCount,
         """
-        with added as (
+        with new_calls as (
             insert into model_calls (tenant_id, call_id, at, task, model, prompt, tokens_in,
                 tokens_out, cost_usd, milliseconds, outcome, scope_id, job)
             select current_tenant(), c.*
@@ -148,13 +150,13 @@ def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
                 milliseconds float8, outcome text, scope_id uuid, job text)
             on conflict do nothing
             returning at, tokens_in, tokens_out, cost_usd, outcome
-        ), spent as (
-            insert into model_spend as m (tenant_id, month, calls, failures, tokens_in, tokens_out,
-                cost_usd)
+        ), months as (
+            insert into monthly_spend as m (tenant_id, month, calls, failures, tokens_in,
+                tokens_out, cost_usd)
             select current_tenant(), date_trunc('month', at at time zone 'UTC')::date, count(*),
                 count(*) filter (where outcome <> 'ok'), sum(tokens_in), sum(tokens_out),
                 sum(cost_usd)
-            from added group by 2 order by 2
+            from new_calls group by 2 order by 2
             on conflict (tenant_id, month) do update set
                 calls = m.calls + excluded.calls, failures = m.failures + excluded.failures,
                 tokens_in = m.tokens_in + excluded.tokens_in,
@@ -162,7 +164,7 @@ def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
                 cost_usd = m.cost_usd + excluded.cost_usd
             returning m.calls
         )
-        select count(*) as calls from spent
+        select count(*) as calls from months
         """,
         {"calls": json.dumps([vars(call) for call in calls], default=str)},
     )
@@ -190,14 +192,16 @@ def read_monthly_spend(access: TenantDb) -> MonthlySpend:
     (row,) = access.fetch(
         MonthlySpend,
         """
-        select this.month::timestamp at time zone 'UTC' as since, coalesce(m.calls, 0) as calls,
+        select current_month.month::timestamp at time zone 'UTC' as since,
+            coalesce(m.calls, 0) as calls,
             coalesce(m.failures, 0) as failures, coalesce(m.tokens_in, 0) as tokens_in,
             coalesce(m.tokens_out, 0) as tokens_out, coalesce(m.cost_usd, 0) as cost_usd,
             t.model_usd_per_month as usd_per_month,
-            (select max(s.shut_until) from model_states s
-             where s.tenant_id = current_tenant() and s.shut_until > now()) as resting_until
-        from (select date_trunc('month', now() at time zone 'UTC')::date as month) this
-        left join model_spend m on m.tenant_id = current_tenant() and m.month = this.month
+            (select max(s.breaker_open_until) from model_states s
+             where s.tenant_id = current_tenant() and s.breaker_open_until > now()) as resting_until
+        from (select date_trunc('month', now() at time zone 'UTC')::date as month) current_month
+        left join monthly_spend m on m.tenant_id = current_tenant()
+            and m.month = current_month.month
         left join tenants t on t.tenant_id = current_tenant()
         """,
         {},
@@ -222,7 +226,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
             c.milliseconds, c.outcome, c.scope_id, c.job,
             coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from model_calls c
-        where (%(pg_snapshot)s::text is null or seen_by(c.xid, %(pg_snapshot)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or is_in_snapshot(c.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (c.at, c.call_id) < (%(at)s, %(id)s::uuid))
         order by c.at desc, c.call_id desc
         limit %(limit)s
@@ -242,7 +246,7 @@ def prune_calls(access: TenantDb, before: datetime, limit: int) -> int:
     were removed."""
     access.execute(
         "delete from model_rates where (tenant_id, subject) in ("
-        " select tenant_id, subject from model_rates where minute_at < %(before)s"
+        " select tenant_id, subject from model_rates where minute_started_at < %(before)s"
         " order by tenant_id, subject limit %(limit)s)",
         {"before": before, "limit": limit},
     )

@@ -150,7 +150,7 @@ class LlmTasks:
             value = self._client.ask(task, verb, result_type, render(), counter)
         except Fallback as fallback:
             counter["ModelFallbacks"] += 1
-            counter["BreakerOpen"] += fallback.reason == "breaker_open"
+            counter["ModelBreakerRejections"] += fallback.reason == "breaker_open"
             return self._run_heuristic(task, verb, ask, fallback.reason, fallback.retry_after)
         except Exception as error:
             if not is_permanent_failure(error):

@@ -90,7 +90,7 @@ class ModelResult[Value: BaseModel]:
 
     value: Value
     model: str
-    """`twin/3` (the heuristic model), `plain/1`, or the provider's name, as in
+    """`heuristic/3` (the heuristic model), `plain/1`, or the provider's name, as in
     `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; without a prompt the task alone."""

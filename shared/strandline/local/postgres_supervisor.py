@@ -68,7 +68,7 @@ class PostgresSupervisor:
 
     def _restart(self) -> None:
         """Start the database again and again, with growing pauses."""
-        logger.warning("the database died; starting it again")
+        logger.warning("the database exited; restarting it")
         start, last_reminder, pause = time.monotonic(), -REMINDER_SECONDS, FIRST_PAUSE_SECONDS
         while not self._stopping.is_set() and not self._find_missing():
             try:
@@ -84,7 +84,7 @@ class PostgresSupervisor:
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                logger.warning("the database is back, after %.0f s", time.monotonic() - start)
+                logger.warning("the database restarted after %.0f s", time.monotonic() - start)
                 return
 
 

@@ -181,7 +181,7 @@ def _store(
     stored_outcomes = [item for item in outcomes if item.outcome in _STORED_OUTCOMES]
     is_rolled_back = atomic and len(stored_outcomes) < len(outcomes)
     if not is_rolled_back:
-        dirty_scopes = {o.scope_id for o in outcomes if o.turned_dirty and o.scope_id is not None}
+        dirty_scopes = {o.scope_id for o in outcomes if o.work_enqueued and o.scope_id is not None}
         work_queue.send(access.caller.tenant, sorted(dirty_scopes))
     refused_batch = batch.refuse(
         {

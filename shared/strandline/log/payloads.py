@@ -76,7 +76,9 @@ class _PayloadReader:
         Invalid for an upload that is missing or not as announced."""
         newest = rows[0]
         if newest.citable:
-            return CitedPayload(newest.cid, newest.mime_type or newest.held_as, newest.file_name)
+            return CitedPayload(
+                newest.cid, newest.mime_type or newest.stored_mime_type, newest.file_name
+            )
         if newest.upload_id is None:
             return None
         if newest.cid not in self._upload_checks:

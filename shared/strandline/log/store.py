@@ -31,7 +31,7 @@ class AppendOutcome:
     recorded_at: datetime | None
     blob_size: int | None
     stored: dict[str, Any] | None
-    turned_dirty: bool | None
+    work_enqueued: bool | None
 
 
 _FIELD_READERS: Sequence[Callable[[str], Any]] = (
@@ -83,17 +83,19 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
-        refused as materialized (select append_refusals(array(select i from items)) as codes),
-        known as (
+        refusals as materialized (select append_refusals(array(select i from items)) as codes),
+        existing_keys as (
             select (items.i).n as n, (items.i).source_event_key is not null and exists (
                 select from event_keys k
                 where k.tenant_id = current_tenant() and k.writer = current_writer()
                     and k.channel = (items.i).key_channel
-                    and k.source_event_key = (items.i).source_event_key) as there
+                    and k.source_event_key = (items.i).source_event_key) as is_used
             from items)
-        select known.n,
-            case when not known.there then refused.codes ->> known.n::text end as refusal
-        from known, refused where known.there or refused.codes ? known.n::text
+        select existing_keys.n,
+            case when not existing_keys.is_used
+                then refusals.codes ->> existing_keys.n::text end as refusal
+        from existing_keys, refusals where existing_keys.is_used
+            or refusals.codes ? existing_keys.n::text
         """,
         {"items": _dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
     )
@@ -118,8 +120,8 @@ def find_edge_targets(
     return access.fetch(
         EdgeTarget,
         """
-        select w.place, found.event_id, found.cid
-        from jsonb_to_recordset(%(wanted)s::jsonb)
+        select w.place, target.event_id, target.cid
+        from jsonb_to_recordset(%(edges)s::jsonb)
             as w (place int, event_id uuid, cid text, participants text[])
         left join lateral (
             select e.event_id, e.cid from events e
@@ -129,10 +131,10 @@ def find_edge_targets(
             (select e.event_id, e.cid from events e
             where w.event_id is null and e.cid = w.cid and e.participants @> w.participants
             order by e.recorded_at, e.event_id limit 1)
-        ) found on true
+        ) target on true
         order by w.place
         """,
-        {"wanted": json.dumps([{**edge, "place": n} for n, edge in enumerate(edges)])},
+        {"edges": json.dumps([{**edge, "place": n} for n, edge in enumerate(edges)])},
     )
 
 
@@ -272,32 +274,35 @@ def list_newest(
     return access.read_snapshot(
         ListedEvent,
         """
-        with asked as materialized (
+        with candidate_scopes as materialized (
             select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
-                else some_scopes_in_view(%(few)s + 1) end as scope_ids),
+                else scopes_in_view_up_to(%(max_scopes)s + 1) end as scope_ids),
         view as materialized (
             select case when %(session_id)s::text is null then scope_ids
-                else scopes_with_session(%(session_id)s, scope_ids, %(few)s + 1) end as scope_ids
-            from asked),
-        few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
-        wanted as (
-            select e.* from (select unnest(scope_ids) as scope_id from view, few where are) view
+                else scopes_with_session(%(session_id)s, scope_ids,
+                    %(max_scopes)s + 1) end as scope_ids
+            from candidate_scopes),
+        view_size as materialized (select cardinality(scope_ids) <= %(max_scopes)s as is_small
+            from view),
+        matches as (
+            select e.* from (select unnest(scope_ids) as scope_id from view, view_size
+                where is_small) view
             cross join lateral (
                 select e.event_id, e.recorded_at, e.scope_id, e.seq, page_bytes(e) as bytes
                 from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and is_listed(e, %(narrowing)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s)
-                    and (%(text)s::text is null or holds_words(e, %(text)s))
+                    and is_listed(e, %(filter)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s)
+                    and (%(text)s::text is null or matches_web_search(e, %(text)s))
                 order by e.seq desc limit %(limit)s + 1
             ) e
             union all
-            select many.* from few, newest_of_many(
-                %(narrowing)s, %(text)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s,
+            select many.* from view_size, newest_in_many_scopes(
+                %(filter)s, %(text)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s,
                 %(limit)s + 1) many
-            where are is not true),
+            where is_small is not true),
         page as (
             select w.event_id, row_number() over newest as place, sum(w.bytes) over newest as bytes
-            from wanted w
+            from matches w
             window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
             order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
         select e.*, coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot,
@@ -307,7 +312,7 @@ def list_newest(
         order by p.place
         """,
         {
-            "narrowing": json.dumps(filters),
+            "filter": json.dumps(filters),
             "scope_id": scope_id,
             "session_id": filters.get("session_id"),
             "text": text and sanitize_for_parser(web_search.to_websearch_query(text)),
@@ -315,7 +320,7 @@ def list_newest(
             "at": after and after.at,
             "after": after and after.row_id,
             "seq": after and after.seq,
-            "few": MAX_LISTED_SCOPES,
+            "max_scopes": MAX_LISTED_SCOPES,
             "limit": limit,
             "page_bytes": page_bytes,
         },

@@ -27,27 +27,27 @@ def read_due_work(access: TenantDb, space: str) -> DueWork:
     (row,) = access.fetch(
         DueWork,
         """
-        with waiting as materialized (
+        with due_work as materialized (
             select w.tenant_id, w.scope_id, w.due_at, w.attempts, s.folded_seq + 1 as to_fold,
                 coalesce(p.embedded_seq, 0) + 1 as to_embed
             from scope_work w
             join scopes s on s.tenant_id = w.tenant_id and s.scope_id = w.scope_id
-            left join scope_progress p on p.tenant_id = w.tenant_id and p.scope_id = w.scope_id
+            left join embedding_progress p on p.tenant_id = w.tenant_id and p.scope_id = w.scope_id
                 and p.space = %(space)s)
         select count(*) filter (where w.due_at <= now()) as scopes,
-            count(*) filter (where w.attempts >= %(stuck)s) as stuck,
+            count(*) filter (where w.attempts >= %(stuck_attempts)s) as stuck,
             greatest(0, coalesce(extract(epoch from now() - min(w.due_at)), 0))::float8 as seconds,
             coalesce(extract(epoch from now() - min(e.recorded_at)), 0)::float8
                 as unembedded_seconds,
             coalesce(extract(epoch from now() - min(f.recorded_at)), 0)::float8
                 as unfolded_seconds
-        from waiting w
+        from due_work w
         left join events e on e.tenant_id = w.tenant_id and e.scope_id = w.scope_id
             and e.seq = w.to_embed
         left join events f on f.tenant_id = w.tenant_id and f.scope_id = w.scope_id
             and f.seq = w.to_fold
         """,
-        {"space": space, "stuck": STUCK_ATTEMPTS},
+        {"space": space, "stuck_attempts": STUCK_ATTEMPTS},
     )
     return row
 
@@ -67,10 +67,11 @@ def count_failures(access: TenantDb) -> BackgroundFailures:
     (row,) = access.fetch(
         BackgroundFailures,
         """
-        select (select count(*) from scope_work where attempts >= %(stuck)s) as scopes_stuck,
+        select (select count(*) from scope_work
+            where attempts >= %(stuck_attempts)s) as scopes_stuck,
             (select count(*) from jobs where state = 'failed') as jobs_failed
         """,
-        {"stuck": STUCK_ATTEMPTS},
+        {"stuck_attempts": STUCK_ATTEMPTS},
     )
     return row
 
@@ -106,27 +107,28 @@ def read_counters(access: TenantDb, space: str) -> Counters:
     (row,) = access.fetch(
         Counters,
         """
-        select held.*, held.events - embedded.events as events_not_embedded, formed.*, recalled.*,
-            failed.*, asked.*
+        select log_totals.*, log_totals.events - embedding_totals.events as events_not_embedded,
+            chain_totals.*, recall_totals.*, job_totals.*, breaker_totals.*
         from (
             select coalesce(sum(last_seq), 0)::bigint as events, count(*) as scopes,
                 coalesce(sum(last_seq - folded_seq), 0)::bigint as events_not_folded,
                 coalesce(sum(stored_bytes), 0)::bigint as stored_bytes
-            from scopes) held,
+            from scopes) log_totals,
         (
             select coalesce(sum(embedded_seq), 0)::bigint as events
-            from scope_progress where space = %(space)s) embedded,
+            from embedding_progress where space = %(space)s) embedding_totals,
         (
             select count(*) filter (where status = 'active') as chains_active,
                 count(*) filter (where status = 'rejected') as chains_rejected,
                 count(*) filter (where status = 'archived') as chains_archived
-            from chains) formed,
+            from chains) chain_totals,
         (
             select count(*) as recalls_not_folded, greatest(0, coalesce(
                 extract(epoch from now() - min(recalled_at)), 0))::float8 as oldest_recall_seconds
-            from recalls where folded_at is null) recalled,
-        (select count(*) as jobs_failed from jobs where state = 'failed') failed,
-        (select count(*) as breakers_open from model_states where shut_until > now()) asked
+            from recalls where folded_at is null) recall_totals,
+        (select count(*) as jobs_failed from jobs where state = 'failed') job_totals,
+        (select count(*) as breakers_open from model_states
+            where breaker_open_until > now()) breaker_totals
         """,
         {"space": space},
     )

@@ -67,7 +67,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
             select * from scopes where scope_id = any ((select scope_ids from view)::uuid[])
             union all
             select * from scopes where (select scope_ids from view) is null) s
-        where (%(pg_snapshot)s is null or seen_by(s.xid, %(pg_snapshot)s))
+        where (%(pg_snapshot)s is null or is_in_snapshot(s.xid, %(pg_snapshot)s))
             and (%(at)s::timestamptz is null
                 or (s.created_at, s.scope_id) < (%(at)s, %(scope_id)s::uuid))
         order by s.created_at desc, s.scope_id desc

@@ -25,7 +25,7 @@ class PayloadStatus:
     place: int
     cid: str
     citable: bool
-    held_as: str | None
+    stored_mime_type: str | None
     """The media type of the earliest event that holds this payload and names a type."""
     upload_id: UUID | None
     size: int | None
@@ -42,12 +42,13 @@ def look_up_payloads(
     return access.fetch(
         PayloadStatus,
         """
-        with wanted as (
-            select w.place, w.cid, citable.found is not null as citable, held.mime_type as held_as
-            from jsonb_to_recordset(%(wanted)s::jsonb)
+        with payloads as (
+            select w.place, w.cid, permission.is_citable is not null as citable,
+                earliest.mime_type as stored_mime_type
+            from jsonb_to_recordset(%(payloads)s::jsonb)
                 as w (place int, cid text, participants text[])
             left join lateral (  -- forces index lookups, whatever the planner's estimate
-                (select 1 as found from blobs b
+                (select 1 as is_citable from blobs b
                  where b.tenant_id = current_tenant() and b.cid = w.cid
                     and b.writer = current_writer())
                 union all
@@ -55,17 +56,18 @@ def look_up_payloads(
                  where e.tenant_id = current_tenant() and e.blob_cid = w.cid
                     and (e.participants @> w.participants or current_writer() <> '*')
                  limit 1)
-                limit 1) citable on true
+                limit 1) permission on true
             left join lateral (
                 select e.mime_type from events e
                 where e.tenant_id = current_tenant() and e.blob_cid = w.cid
                     and e.mime_type is not null
-                order by e.recorded_at, e.event_id limit 1) held on true),
-        first as (
+                order by e.recorded_at, e.event_id limit 1) earliest on true),
+        ranked as (
             select *, row_number() over (partition by cid order by citable, place) = 1 as is_first
-            from wanted)
-        select w.place, w.cid, w.citable, w.held_as, u.upload_id, u.size, u.mime_type, u.file_name
-        from first w
+            from payloads)
+        select w.place, w.cid, w.citable, w.stored_mime_type, u.upload_id, u.size, u.mime_type,
+            u.file_name
+        from ranked w
         left join lateral (
             select * from uploads u
             where u.tenant_id = current_tenant() and u.writer = current_writer() and u.cid = w.cid
@@ -74,7 +76,7 @@ def look_up_payloads(
             limit case when w.citable or not w.is_first then 1 end) u on true
         order by w.place, u.upload_id desc
         """,
-        {"wanted": json.dumps(payloads)},
+        {"payloads": json.dumps(payloads)},
     )
 
 
@@ -120,7 +122,7 @@ def find_upload_status(
                  where e.tenant_id = current_tenant() and e.blob_cid = %(cid)s
                     and current_writer() <> '*' limit 1)) as stored_size,
             u.upload_id, u.remove_at
-        from (values (true)) one
+        from (values (true)) single_row
         left join lateral (
             select * from uploads u
             where u.tenant_id = current_tenant() and u.writer = current_writer()
@@ -162,7 +164,7 @@ def create_upload(
 
 def list_tenants(connection: Connection) -> list[str]:
     """List the tenants that have expired uploads."""
-    return list_tenant_ids(connection, "select * from tenants_with_uploads(now())", ())
+    return list_tenant_ids(connection, "select * from tenants_with_expired_uploads(now())", ())
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def list_writers(access: TenantDb, limit: int) -> list[str]:
     """List up to `limit` writers with expired uploads in this tenant. Only background work may call
     it."""
     rows = access.fetch(
-        _Writer, "select * from writers_of_uploads(now(), %(limit)s)", {"limit": limit}
+        _Writer, "select * from writers_of_expired_uploads(now(), %(limit)s)", {"limit": limit}
     )
     return [row.writer for row in rows]
 

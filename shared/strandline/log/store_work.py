@@ -34,7 +34,7 @@ def enqueue_unfinished(access: TenantDb, space: str) -> int:
         insert into scope_work (tenant_id, scope_id, participants, due_at)
         select s.tenant_id, s.scope_id, s.participants, now()
         from scopes s
-        left join scope_progress p on p.scope_id = s.scope_id and p.space = %(space)s
+        left join embedding_progress p on p.scope_id = s.scope_id and p.space = %(space)s
         where s.last_seq > coalesce(p.embedded_seq, 0) or s.last_seq > s.folded_seq
         order by s.scope_id  -- the same order as append's, so that they cannot deadlock
         on conflict do nothing
@@ -62,14 +62,14 @@ def lease_scopes(
     return access.fetch(
         ScopeLease,
         """
-        with due as materialized (  -- once: evaluated again, it would lease the next ones
+        with due_scopes as materialized (  -- once: evaluated again, it would lease the next ones
             select scope_id from scope_work
             where due_at <= now() and leased_until <= now()
                 and (%(scope_ids)s::uuid[] is null or scope_id = any (%(scope_ids)s))
             order by due_at, scope_id limit %(limit)s for update skip locked)
         update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s),
             attempts = w.attempts + 1
-        from due where w.scope_id = due.scope_id
+        from due_scopes where w.scope_id = due_scopes.scope_id
         returning w.scope_id, w.participants, w.attempts - 1 as attempts, w.last_error
         """,
         {
@@ -109,7 +109,7 @@ def list_unembedded(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
         from unnest(%(scope_ids)s) scope_id
         left join lateral (  -- forces the index, whatever the planner's estimate
-            select p.embedded_seq from scope_progress p
+            select p.embedded_seq from embedding_progress p
             where p.scope_id = scope_id.scope_id and p.space = %(space)s offset 0) p on true
         cross join lateral (
             select * from events e
@@ -242,17 +242,17 @@ def store_vectors(
     )
     access.execute(
         """
-        insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
+        insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)
         select current_tenant(), r.scope_id, %(space)s, r.participants, r.seq
-        from jsonb_to_recordset(%(reached)s::jsonb) r
+        from jsonb_to_recordset(%(progress)s::jsonb) r
             (scope_id uuid, participants text[], seq bigint)
         order by r.scope_id
         on conflict (tenant_id, scope_id, space) do update
-        set embedded_seq = greatest(scope_progress.embedded_seq, excluded.embedded_seq)
+        set embedded_seq = greatest(embedding_progress.embedded_seq, excluded.embedded_seq)
         """,
         {
             "space": space,
-            "reached": json.dumps(
+            "progress": json.dumps(
                 [
                     {"scope_id": str(e.scope_id), "participants": e.participants, "seq": e.seq}
                     for e in last_events.values()
@@ -296,7 +296,7 @@ def release_leases(
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,
-        "moved": made_progress,
+        "made_progress": made_progress,
     }
     access.execute(
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
@@ -305,7 +305,7 @@ def release_leases(
     )
     removed_count = access.execute(
         """
-        delete from scope_work w using scopes s, scope_progress p
+        delete from scope_work w using scopes s, embedding_progress p
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
             and s.folded_seq >= s.last_seq
@@ -314,7 +314,7 @@ def release_leases(
     )
     access.execute(
         "update scope_work set leased_until = '-infinity', attempts = 0, last_error = null,"
-        " due_at = case when %(moved)s then now() else due_at end"
+        " due_at = case when %(made_progress)s then now() else due_at end"
         " where scope_id = any (%(scope_ids)s)",
         params,
     )
@@ -329,13 +329,13 @@ def postpone(
     access.execute(
         "update scope_work set leased_until = '-infinity',"
         " due_at = now() + make_interval(secs => %(seconds)s),"
-        " attempts = case when %(failed)s then greatest(attempts, 1)"
+        " attempts = case when %(is_failure)s then greatest(attempts, 1)"
         " else greatest(attempts - 1, 0) end, last_error = %(reason)s"
         " where scope_id = any (%(scope_ids)s)",
         {
             "scope_ids": list(scope_ids),
             "seconds": seconds,
             "reason": reason,
-            "failed": failed,
+            "is_failure": failed,
         },
     )

@@ -20,7 +20,7 @@ def post_recall(request: Request) -> Response:
     response = recall(access, request.resources.embedder, body, seconds)
     is_recorded = record_use(access, response, request.resources.embedder.space, datetime.now(UTC))
     request.metrics |= {
-        "Hits": len(response.hits),
+        "SearchHits": len(response.hits),
         "RecallsDegraded": int(bool(response.degraded)),
         "RecallsNotRecorded": int(not is_recorded),
     }

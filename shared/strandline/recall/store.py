@@ -48,10 +48,10 @@ def search_ranked(
         by_words as (
             select distinct on (s.event_id) s.event_id, s.rank as score, s.start_char, s.end_char
             from view, search_events(
-                any_word(%(question)s),
+                to_or_tsquery(%(question)s),
                 -- a long list of scopes costs more than it saves: visibility is checked anyway
-                case when cardinality(view.scope_ids) <= %(few)s then view.scope_ids end,
-                %(narrowing)s::jsonb, %(candidates)s) s
+                case when cardinality(view.scope_ids) <= %(max_scopes)s then view.scope_ids end,
+                %(filter)s::jsonb, %(candidates)s) s
             order by s.event_id, s.rank desc),
         by_vector as (
             (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
@@ -61,15 +61,15 @@ def search_ranked(
                 union all
                 select event_id, space, embedding from event_vectors
                 where (select scope_ids from view) is null) v
-            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb = '{}'
+            where %(vector)s::halfvec is not null and %(filter)s::jsonb = '{}'
                 and v.space = %(space)s and v.embedding is not null
             order by v.embedding <=> %(vector)s::halfvec, v.event_id
             limit %(candidates)s)
             union all
             select n.event_id, 1 - n.distance
-            from view, nearest_passing(%(vector)s::halfvec, %(space)s, view.scope_ids,
-                %(narrowing)s::jsonb, %(candidates)s) n
-            where %(vector)s::halfvec is not null and %(narrowing)s::jsonb <> '{}'),
+            from view, nearest_matching_filter(%(vector)s::halfvec, %(space)s, view.scope_ids,
+                %(filter)s::jsonb, %(candidates)s) n
+            where %(vector)s::halfvec is not null and %(filter)s::jsonb <> '{}'),
         fresh as (  -- every scope with events past its last vector has pending work
             select e.event_id, e.recorded_at
             from (
@@ -77,15 +77,15 @@ def search_ranked(
                 where scope_id = any ((select scope_ids from view)::uuid[])
                 union all
                 select scope_id from scope_work where (select scope_ids from view) is null) w
-            left join scope_progress p on p.scope_id = w.scope_id and p.space = %(space)s
+            left join embedding_progress p on p.scope_id = w.scope_id and p.space = %(space)s
             cross join lateral (
                 select e.event_id, e.recorded_at from events e
                 -- not coalesce: under a policy the planner would not use the index for it
                 where e.scope_id = w.scope_id
                     and e.seq > case when p.embedded_seq is null then 0 else p.embedded_seq end
-                    and passes(e, %(narrowing)s::jsonb)
-                order by e.seq desc limit %(fresh)s) e
-            order by e.recorded_at desc, e.event_id desc limit %(fresh)s),
+                    and matches_filter(e, %(filter)s::jsonb)
+                order by e.seq desc limit %(max_fresh)s) e
+            order by e.recorded_at desc, e.event_id desc limit %(max_fresh)s),
         ranked as (
             select event_id, row_number() over (order by score desc, event_id desc) as text_rank,
                 score as text_score, null::bigint as vector_rank, null::float8 as cosine,
@@ -99,7 +99,7 @@ def search_ranked(
             select event_id, null, null, null, null,
                 row_number() over (order by recorded_at desc, event_id desc), null, null
             from fresh),
-        best as (
+        top as (
             select event_id,
                 sum(coalesce(%(text_weight)s / (%(k)s + text_rank), 0)
                     + coalesce(%(vector_weight)s / (%(k)s + vector_rank), 0)
@@ -112,18 +112,18 @@ def search_ranked(
             order by score desc, event_id desc limit %(limit)s)
         select e.*, b.score, b.text_rank, b.text_score, b.vector_rank, b.cosine, b.fresh_rank,
             b.start_char, b.end_char, (select count(*) from fresh) as fresh
-        from best b join event_rows e on e.event_id = b.event_id
+        from top b join event_rows e on e.event_id = b.event_id
         order by b.score desc, b.event_id desc
         """,
         {
             "question": sanitize_for_parser(question),
             "vector": None if vector is None else HalfVector(vector).to_text(),
             "space": space,
-            "narrowing": json.dumps(filters),
+            "filter": json.dumps(filters),
             "limit": limit,
             "candidates": words_index.CANDIDATES,
-            "fresh": words_index.MAX_FRESH,
-            "few": MAX_LISTED_SCOPES,
+            "max_fresh": words_index.MAX_FRESH,
+            "max_scopes": MAX_LISTED_SCOPES,
             "k": words_index.RRF_K,
             "text_weight": words_index.TEXT_WEIGHT,
             "vector_weight": words_index.VECTOR_WEIGHT,

@@ -115,7 +115,7 @@ def _record_use(
 ) -> None:
     is_recorded = context.record_use(view, chains, request.resources.embedder.space)
     request.metrics |= {
-        "Hits": len(chains),
+        "SearchHits": len(chains),
         "RecallsDegraded": int(bool(degraded)),
         "RecallsNotRecorded": int(not is_recorded),
     }

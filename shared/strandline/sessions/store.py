@@ -39,23 +39,25 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
         """
         with view as materialized (
             select case when %(scope_id)s::uuid is not null then array[%(scope_id)s::uuid]
-                else some_scopes_in_view(%(few)s + 1) end as scope_ids),
-        few as materialized (select cardinality(scope_ids) <= %(few)s as are from view),
-        found as (  -- a name may exist in as many scopes as the tenant has users
-            select s.* from sessions s, few
-            where few.are and s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+                else scopes_in_view_up_to(%(max_scopes)s + 1) end as scope_ids),
+        view_size as materialized (select cardinality(scope_ids) <= %(max_scopes)s as is_small
+            from view),
+        matches as (  -- a name may exist in as many scopes as the tenant has users
+            select s.* from sessions s, view_size
+            where view_size.is_small and s.tenant_id = current_tenant()
+                and s.session_id = %(session_id)s
                 and s.scope_id = any ((select scope_ids from view)::uuid[])
             union all
-            select s.* from sessions s, few
-            where few.are is not true and s.tenant_id = current_tenant()
+            select s.* from sessions s, view_size
+            where view_size.is_small is not true and s.tenant_id = current_tenant()
                 and s.session_id = %(session_id)s)
         select s.session_id, s.scope_id, s.participants, s.writer, s.created_at, s.ended_at,
             s.metadata, t.tuning
         from (
-            select * from found s
+            select * from matches s
             order by s.writer = current_writer() desc, s.writer = '*' desc,
                 s.ended_at nulls first, s.scope_id
-            limit %(most)s) s
+            limit %(limit)s) s
         join tenants t on t.tenant_id = current_tenant()
         order by s.writer = current_writer() desc, s.writer = '*' desc,
             s.ended_at nulls first, s.scope_id
@@ -63,8 +65,8 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
         {
             "session_id": session_id,
             "scope_id": scope_id,
-            "most": MAX_SAME_NAME,
-            "few": MAX_LISTED_SCOPES,
+            "limit": MAX_SAME_NAME,
+            "max_scopes": MAX_LISTED_SCOPES,
         },
     )
 
@@ -110,14 +112,14 @@ def insert_session(
     }
     access.execute(
         """
-        with made as (
+        with new_scope as (
             insert into scopes (tenant_id, scope_id, participants, last_recorded_at)
             values (current_tenant(), %(scope_id)s, %(participants)s, now())
             on conflict do nothing
             returning scope_id, participants)
         insert into scope_members (tenant_id, participant, scope_id, participants)
-        select current_tenant(), member, made.scope_id, made.participants
-        from made, unnest(made.participants) member
+        select current_tenant(), member, new_scope.scope_id, new_scope.participants
+        from new_scope, unnest(new_scope.participants) member
         """,
         params,
     )
@@ -145,7 +147,7 @@ def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime
     (row,) = access.fetch(
         _EventCount,
         """
-        with ended as (
+        with ended_session as (
             update sessions set ended_at = %(now)s
             where tenant_id = current_tenant() and session_id = %(session_id)s
                 and scope_id = %(scope_id)s and ended_at is null)
@@ -180,7 +182,7 @@ def list_newest(
         ListedSession,
         """
         with view as materialized (select scopes_in_view() as scope_ids)
-        select found.* from (
+        select session.* from (
             select s.* from (select unnest(scope_ids) as scope_id from view) v
             cross join lateral (
                 select s.session_id, s.scope_id, s.participants, s.created_at, s.metadata,
@@ -201,8 +203,8 @@ def list_newest(
                 and (%(at)s::timestamptz is null
                     or (s.created_at, md5(s.scope_id::text || s.session_id)::uuid)
                         < (%(at)s, %(place)s::uuid))
-            order by s.created_at desc, place desc limit %(limit)s + 1)) found
-        order by found.created_at desc, found.place desc limit %(limit)s + 1
+            order by s.created_at desc, place desc limit %(limit)s + 1)) session
+        order by session.created_at desc, session.place desc limit %(limit)s + 1
         """,
         {"at": after and after.at, "place": after and after.row_id, "limit": limit},
     )
@@ -232,11 +234,11 @@ def list_recent(
             select * from events e
             where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
                 and e.session_id = %(session_id)s and e.erased_at is null
-            order by e.seq desc limit %(most)s) e
+            order by e.seq desc limit %(limit)s) e
         where e.recorded_at > %(since)s
         order by e.seq desc
         """,
-        {"session_id": session_id, "scope_id": scope_id, "since": since, "most": MAX_RECENT},
+        {"session_id": session_id, "scope_id": scope_id, "since": since, "limit": MAX_RECENT},
     )
 
 

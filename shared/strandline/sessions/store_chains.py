@@ -77,13 +77,13 @@ def search_chains(
     return access.read_snapshot(
         MatchedChain,
         """
-        with near as materialized (
+        with nearest as materialized (
             select v.chain_id, 1 - (v.embedding <=> %(vector)s::halfvec) as similarity
             from chain_vectors v
             where %(vector)s::halfvec is not null and v.tenant_id = current_tenant()
                 and v.space = %(space)s and v.scope_id = %(scope_id)s
             order by v.embedding <=> %(vector)s::halfvec, v.chain_id limit %(limit)s),
-        wanting as materialized (  -- a search by words costs more, and is mostly not needed
+        word_search as materialized (  -- a search by words costs more, and is mostly not needed
             select %(vector)s::halfvec is null or (
                 select count(*) from chains c
                 where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
@@ -91,25 +91,26 @@ def search_chains(
                 select count(*) from chain_vectors v
                 where v.tenant_id = current_tenant() and v.space = %(space)s
                     and v.scope_id = %(scope_id)s) as words),
-        worded as materialized (
+        word_matches as materialized (
             select e.chain_id, max(s.rank)::float8 as text_score
-            from wanting, search_events(
-                any_word(%(question)s), array[%(scope_id)s::uuid], '{}',
-                case when wanting.words then %(candidates)s else 0 end) s
+            from word_search, search_events(
+                to_or_tsquery(%(question)s), array[%(scope_id)s::uuid], '{}',
+                case when word_search.words then %(candidates)s else 0 end) s
             join chain_events e on e.tenant_id = current_tenant() and e.event_id = s.event_id
             group by e.chain_id),
-        found as (
+        candidates as (
             select n.chain_id, n.similarity, null::float8 as text_score
-            from near n where n.similarity >= %(least)s
+            from nearest n where n.similarity >= %(min_similarity)s
             union all
-            select w.chain_id, null, w.text_score from worded w
+            select w.chain_id, null, w.text_score from word_matches w
             where %(vector)s::halfvec is null or not exists (
                 select from chain_vectors v
                 where v.tenant_id = current_tenant() and v.space = %(space)s
                     and v.scope_id = %(scope_id)s and v.chain_id = w.chain_id)),
         page as (
             select c.chain_id, c.version, f.similarity, f.text_score
-            from found f join chains c on c.tenant_id = current_tenant() and c.chain_id = f.chain_id
+            from candidates f join chains c on c.tenant_id = current_tenant()
+                and c.chain_id = f.chain_id
             where c.scope_id = %(scope_id)s and c.status = 'active'
             order by f.similarity desc nulls last, f.text_score desc nulls last, c.chain_id
             limit %(limit)s)
@@ -123,7 +124,7 @@ def search_chains(
             "question": sanitize_for_parser(question),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
-            "least": min_similarity,
+            "min_similarity": min_similarity,
             "limit": limit,
             "candidates": _CANDIDATES,
         },
@@ -155,13 +156,13 @@ def list_session_chains(
         """
         with mark as materialized (
             select coalesce(%(seq)s, (
-                select v.made_at_seq from chain_versions v
+                select v.created_at_seq from chain_versions v
                 where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
-                order by v.made_at_seq desc limit 1)) as seq),
-        changed as materialized (  -- since the first page: none for it, few for later pages
+                order by v.created_at_seq desc limit 1)) as seq),
+        changed_chains as materialized (  -- since the first page: none for it, few for later pages
             select distinct v.chain_id from chain_versions v
             where v.tenant_id = current_tenant() and v.scope_id = %(scope_id)s
-                and %(seq)s is not null and v.made_at_seq > (select seq from mark)),
+                and %(seq)s is not null and v.created_at_seq > (select seq from mark)),
         page as (
             select t.chain_id, t.version, t.last_event_at from (
                 (select c.chain_id, c.version, c.last_event_at
@@ -171,28 +172,28 @@ def list_session_chains(
                     and (%(at)s::timestamptz is null
                         or c.last_event_at <= %(at)s
                         and (c.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid))
-                    and not exists (select from changed n where n.chain_id = c.chain_id)
+                    and not exists (select from changed_chains n where n.chain_id = c.chain_id)
                     and exists (
                         select from chain_versions v
                         where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
                             and v.session_id = %(session_id)s and v.chain_id = c.chain_id)
                 order by c.last_event_at desc, c.chain_id desc limit %(limit)s + 1)
                 union all
-                select c.chain_id, told.version, told.last_event_at
-                from changed n
+                select c.chain_id, shown_version.version, shown_version.last_event_at
+                from changed_chains n
                 join chains c on c.tenant_id = current_tenant() and c.chain_id = n.chain_id
                 cross join lateral (
                     select v.version, v.last_event_at from chain_versions v
                     where v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
-                        and v.made_at_seq <= (select seq from mark)
-                    order by v.version desc limit 1) told
+                        and v.created_at_seq <= (select seq from mark)
+                    order by v.version desc limit 1) shown_version
                 where c.status = any (%(statuses)s)
-                    and (told.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid)
+                    and (shown_version.last_event_at, c.chain_id) < (%(at)s, %(place)s::uuid)
                     and exists (
                         select from chain_versions v
                         where v.tenant_id = c.tenant_id and v.scope_id = c.scope_id
                             and v.session_id = %(session_id)s and v.chain_id = c.chain_id
-                            and v.made_at_seq <= (select seq from mark))) t
+                            and v.created_at_seq <= (select seq from mark))) t
             order by t.last_event_at desc, t.chain_id desc limit %(limit)s + 1)
         select r.*, mark.seq as shown_at_seq
         from page p

@@ -14,7 +14,7 @@ from strandline.tenants import store_quotas
 
 _SLICE_TTL_SECONDS = 60.0
 """Seconds. Units of a slice that are not spent by then are lost, and a changed limit is in force
-everywhere by then. The database relies on this value (`recent_period`)."""
+everywhere by then. The database relies on this value (`in_flight_period`)."""
 _MAX_SLICES = 30_000
 
 

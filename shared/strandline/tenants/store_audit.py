@@ -97,7 +97,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
             a.details, a.outcome, a.request_id,
             coalesce(%(pg_snapshot)s, pg_current_snapshot()::text) as pg_snapshot
         from audit_log a
-        where (%(pg_snapshot)s::text is null or seen_by(a.xid, %(pg_snapshot)s::pg_snapshot))
+        where (%(pg_snapshot)s::text is null or is_in_snapshot(a.xid, %(pg_snapshot)s::pg_snapshot))
             and (%(at)s::timestamptz is null or (a.at, a.audit_id) < (%(at)s, %(id)s::uuid))
         order by a.at desc, a.audit_id desc
         limit %(limit)s

@@ -83,7 +83,7 @@ class QuotaUsage:
     quota: Quota
     limit: int
     at_once: int
-    taken: int
+    used: int
     """Of `at_once`: units that are used, or leased to be used."""
     refill_seconds: float
     """For a rate: seconds until all of it is free again, if nothing more is used."""
@@ -102,21 +102,21 @@ def read_usage(
     rows = access.fetch(
         QuotaUsage,
         """
-        select asked.quota, most.most as "limit", at_once.at_once, taken.taken,
-            case when asked.quota = 'stored_bytes' or most.most = 0 then 0
-                else taken.taken * 60.0 / most.most end::float8 as refill_seconds,
+        select request.quota, cap.units as "limit", burst.units as at_once, used.units as used,
+            case when request.quota = 'stored_bytes' or cap.units = 0 then 0
+                else used.units * 60.0 / cap.units end::float8 as refill_seconds,
             coalesce(q.leased, 0) as leased, q.measured, q.measured_scopes, q.measured_events,
             q.measured_at
         from unnest(%(quotas)s::text[], %(defaults)s::bigint[]) with ordinality
-            asked (quota, fallback, place)
-        left join quotas q on q.tenant_id = current_tenant() and q.quota = asked.quota
-        cross join lateral quota_limit(asked.quota, asked.fallback) most (most)
-        cross join lateral quota_at_once(asked.quota, most.most, %(burst)s::numeric)
-            at_once (at_once)
+            request (quota, fallback, place)
+        left join quotas q on q.tenant_id = current_tenant() and q.quota = request.quota
+        cross join lateral quota_limit(request.quota, request.fallback) cap (units)
+        cross join lateral quota_at_once(request.quota, cap.units, %(burst)s::numeric)
+            burst (units)
         cross join lateral (
-            select coalesce(ceil(quota_taken(q, most.most, at_once.at_once, now())), 0)::bigint
-        ) taken (taken)
-        order by asked.place
+            select coalesce(ceil(quota_used(q, cap.units, burst.units, now())), 0)::bigint
+        ) used (units)
+        order by request.place
         """,
         {
             "quotas": list(defaults),
@@ -131,7 +131,7 @@ def list_tenants_to_recount(connection: Connection, seconds: int, limit: int) ->
     """Tenants whose stored bytes were counted at least `seconds` ago and have changed since."""
     return list_tenant_ids(
         connection,
-        "select * from tenants_to_measure(now() - make_interval(secs => %s), %s)",
+        "select * from tenants_to_recount(now() - make_interval(secs => %s), %s)",
         (seconds, limit),
     )
 
@@ -175,16 +175,16 @@ def recount_usage(access: TenantDb) -> None:
     access.execute(
         """
         update quotas q set
-            level = truth.bytes + case
-                when q.level < truth.bytes then recent_units(q, now())
-                else least(recent_units(q, now()), q.level - truth.bytes) end,
-            measured = truth.bytes, measured_scopes = truth.scopes, measured_events = truth.events,
-            measured_at = now()
+            level = counts.bytes + case
+                when q.level < counts.bytes then in_flight_units(q, now())
+                else least(in_flight_units(q, now()), q.level - counts.bytes) end,
+            measured = counts.bytes, measured_scopes = counts.scopes,
+            measured_events = counts.events, measured_at = now()
         from (
             select count(*) as scopes, coalesce(sum(last_seq), 0) as events,
                 coalesce(sum(stored_bytes), 0) + pending_upload_bytes() as bytes
             from scopes
-        ) truth
+        ) counts
         where q.tenant_id = current_tenant() and q.quota = 'stored_bytes'
         """,
         {},

@@ -1,4 +1,4 @@
-"""Which names the twin finds, rule by rule. Examples are made up."""
+"""Which names the heuristic model finds, rule by rule. Examples are made up."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -14,8 +14,8 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store_scans
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import ALICE, EchoTasks, append, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
@@ -139,7 +139,7 @@ def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
     (scope,) = spoken(gateway, scratch_db, worker, "agent:one")
     access = worker.database.connect_as(Caller.background("acme"))
     space = worker.embedder.space
-    scratch_db.rows("update tenants set swept_for = %s, swept_at = %s", space, LATER)
+    scratch_db.rows("update tenants set swept_space = %s, swept_at = %s", space, LATER)
     found = store_lanes.list_idle(access, LATER, None, [], 9)
     assert [lane.scope_id for lane in found] == [scope]
     assert store_lanes.list_idle(access, LATER, found[0], [], 9) == []

@@ -16,7 +16,7 @@ from strandline.errors import Unavailable
 from strandline.jobs.context import EMBED_SECONDS, Worker
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
-from tests.strandline.services.stand_ins import (
+from tests.strandline.services.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,
@@ -73,7 +73,7 @@ def test_everything_is_embedded_whoevers_it_is(
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
     assert "[8 May 2026] helper: Aye." in words.embedded_texts
     assert max(map(len, words.embedded_texts)) < 5000, "of a large payload only the beginning"
-    wrong = "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
+    wrong = "select count(*) from scopes s join embedding_progress p using (tenant_id, scope_id)"
     assert scratch_db.rows(wrong + " where p.embedded_seq <> s.last_seq") == [(0,)]
 
 
@@ -86,7 +86,7 @@ def test_embedding_twice_changes_nothing_and_asks_nobody(
     table = "select md5(string_agg(v::text, '' order by event_id)) from event_vectors v"
     before, asked = scratch_db.rows(table), len(words.embedded_texts)
     assert process_due(worker) == 0
-    scratch_db.rows("update scope_progress set embedded_seq = 0 returning 1")
+    scratch_db.rows("update embedding_progress set embedded_seq = 0 returning 1")
     assert process_due(worker) == 1
     assert (scratch_db.rows(table), len(words.embedded_texts)) == (before, asked)
 
@@ -306,7 +306,7 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
         reply = gateway.call("POST", "/api/v1/events", user_message(f"turn {n}", ALICE), key=key)
         assert reply.status == 201
         unnamed = scratch_db.rows(
-            "select count(*) from scopes s join scope_progress p using (tenant_id, scope_id)"
+            "select count(*) from scopes s join embedding_progress p using (tenant_id, scope_id)"
             " where s.last_seq > p.embedded_seq and not exists (select from scope_work w"
             " where w.tenant_id = s.tenant_id and w.scope_id = s.scope_id)"
         )

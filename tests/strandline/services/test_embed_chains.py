@@ -15,14 +15,14 @@ from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import ALICE, EchoTasks, append, set_tuning
-from tests.strandline.services.stand_ins import (
+from tests.strandline.services.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,
     process_due,
     refuse_texts,
 )
+from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
@@ -73,7 +73,7 @@ def test_a_new_space_is_filled_by_the_sweep(
     monkeypatch.setitem(sweeper.resources.__dict__, "embedder", other)
     gateway.sweep()
     assert spaces(scratch_db) == [("other/16", 2), ("words/64", 3)]
-    assert scratch_db.rows("select swept_for from tenants") == [("other/16",)]
+    assert scratch_db.rows("select swept_space from tenants") == [("other/16",)]
     assert scratch_db.rows(
         "select totals ->> 'chains_embedded' from jobs order by created_at desc"
     )[0] == ("2",)
@@ -91,12 +91,12 @@ def test_a_look_that_ended_early_is_still_due(
     sweeper: Any = importlib.import_module("functions.sweeper.handler")
     monkeypatch.setitem(sweeper.resources.__dict__, "embedder", other)
     gateway.sweep()
-    assert scratch_db.rows("select swept_for from tenants") != [("other/16",)]
+    assert scratch_db.rows("select swept_space from tenants") != [("other/16",)]
     other.before_embed = lambda texts: None
     scratch_db.rows("update scope_work set due_at = now() returning 1")
     gateway.sweep()
     assert spaces(scratch_db) == [("other/16", 2), ("words/64", 2)]
-    assert scratch_db.rows("select swept_for from tenants") == [("other/16",)]
+    assert scratch_db.rows("select swept_space from tenants") == [("other/16",)]
 
 
 def test_what_lacks_a_vector_because_the_model_was_away_is_healed(

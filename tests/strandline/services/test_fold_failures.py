@@ -23,8 +23,15 @@ from strandline.llm.heuristic import cohesion, digest, names
 from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
-from tests.strandline.services.folds import ALICE, HELPER, EchoTasks, append, dump_state, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fold_fixtures import (
+    ALICE,
+    HELPER,
+    EchoTasks,
+    append,
+    dump_state,
+    set_tuning,
+)
 from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)

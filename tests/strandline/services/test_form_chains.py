@@ -20,7 +20,14 @@ from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
 from strandline.jobs.context import ConcurrentUpdate, Worker
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import (
+from tests.strandline.services.fake_embedders import (
+    WordEmbedder,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
+)
+from tests.strandline.services.fold_fixtures import (
     ALICE,
     HELPER,
     START,
@@ -31,13 +38,6 @@ from tests.strandline.services.folds import (
     dump_state,
     hashes,
     set_tuning,
-)
-from tests.strandline.services.stand_ins import (
-    WordEmbedder,
-    fail_texts,
-    make_worker,
-    process_due,
-    refuse_texts,
 )
 from tests.support import Gateway, ScratchDatabase
 
@@ -120,7 +120,7 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
     assert log.base.rows("select count(*) from scope_work") == [(0,)]
     ((kept,),) = log.base.rows("select to_jsonb(v) from chain_versions v")
     assert (kept["first_seq"], kept["last_seq"], kept["event_count"]) == (1, 3, 3)
-    assert kept["made_at_seq"] == 4
+    assert kept["created_at_seq"] == 4
     assert kept["settings"]["low"] == 0.6
     assert kept["settings"]["space"] == "words/64"
     assert set(kept["models"]) == {"summarise", "topic", "entities"}
@@ -129,7 +129,11 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
         ("", 5, "3")
     ]
     counts = worker.tally.counters
-    assert (counts["ChainsFormed"], counts["GateBreak"], counts["GateContinue"]) == (1, 1, 1)
+    assert (counts["ChainsFormed"], counts["TopicBreaks"], counts["TopicContinuations"]) == (
+        1,
+        1,
+        1,
+    )
     assert counts["EventsFolded"] == 5
 
 
@@ -265,7 +269,7 @@ def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: Worker) -> None:
     process_due(worker)
     assert log.chains() == [("break", [1, 3]), ("break", [2])]
     versions = log.base.rows(
-        "select version, merged, event_count, last_seq, made_at_seq from chain_versions"
+        "select version, merged, event_count, last_seq, created_at_seq from chain_versions"
         " where first_seq = 1 order by version"
     )
     assert versions == [(1, False, 1, 1, 2), (2, True, 2, 3, 4)]
@@ -319,7 +323,7 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
     assert {hit["event"]["seq"] for hit in found.body["hits"]} >= {1, 3}
 
 
-def test_a_model_that_fails_leaves_a_job_and_the_twins_result(log: Log, worker: Worker) -> None:
+def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(log: Log, worker: Worker) -> None:
     failing = make_worker(
         worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="breaker_open")
     )
@@ -418,7 +422,7 @@ def _overtaken(*_: object) -> bool:
     raise ConcurrentUpdate
 
 
-def test_the_twin_is_asked_here_and_now(
+def test_the_heuristic_model_is_asked_here_and_now(
     log: Log, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads are for waiting."""
@@ -518,7 +522,7 @@ def test_two_workers_on_one_scope_agree(
     process_due(make_worker(worker.database, worker.blobs, embed, moody))
     drop_chains(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
     scratch_db.rows("delete from decisions returning 1")
-    scratch_db.rows("update scopes set settled_seq = 0 returning 1")
+    scratch_db.rows("update scopes set max_folded_seq = 0 returning 1")
     barrier, failures = threading.Barrier(2), list[BaseException]()
 
     def run(mine: Worker) -> None:

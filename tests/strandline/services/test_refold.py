@@ -19,8 +19,8 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.folds import ALICE, EchoTasks, append, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
@@ -92,7 +92,7 @@ def test_use_is_carried_over(
         assert scratch_db.rows("select count(*) from chains") == [(0,)]
         assert scratch_db.rows("select count(*) from recalls where folded_at is null") == [(0,)]
         process_due(worker)
-        assert scratch_db.rows("select count(*) from chain_use") == [(0,)]
+        assert scratch_db.rows("select count(*) from dropped_chain_state") == [(0,)]
     after = scratch_db.rows(USE)
     hour = timedelta(hours=1)
     for one, other in zip(before, after, strict=True):

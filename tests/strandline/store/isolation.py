@@ -19,7 +19,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains.form import close_idle_lanes
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker
 from tests.support import APP, Gateway, ScratchDatabase, user_message
 
 type Verb = Literal["select", "update", "delete", "insert"]
@@ -314,7 +314,8 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " from chains"
         )
         administrator.execute(
-            "insert into chain_use (tenant_id, chain_id, scope_id, participants, version, strength,"
+            "insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants,"
+            " version, strength,"
             " accessed_at) select tenant_id, chain_id, scope_id, participants, 9, 2, now()"
             " from chains"
         )
@@ -333,7 +334,7 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " select tenant_id, uuidv7(), 'enrich', 'failed', scope_id, participants, scope_id"
             " from scopes",
             "insert into blob_removals (tenant_id, cid) select tenant_id, 'old' from tenants",
-            "insert into blob_passes (tenant_id) select tenant_id from tenants",
+            "insert into blob_scans (tenant_id) select tenant_id from tenants",
             "insert into certificate_principals (tenant_id, certificate_id, subject, issuer,"
             " user_name, scopes) select tenant_id, uuidv7(), 'CN=alice,O=' || tenant_id, issuer,"
             " 'user:alice', array['read'] from tenants, (values (null), ('CN=ca')) i (issuer)",
@@ -342,7 +343,8 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
         for rates_and_ledger in (
             "insert into model_rates select tenant_id, scope_id::text, now(), 1 from scopes",
             "insert into model_states select tenant_id, 'openai:tiny', 'text', 1 from tenants",
-            "insert into model_spend select tenant_id, '2026-11-01', 1, 0, 1, 1, 0.1 from tenants",
+            "insert into monthly_spend select tenant_id, '2026-11-01', 1, 0, 1, 1, 0.1"
+            " from tenants",
             "insert into model_calls select tenant_id, uuidv7(), now(), 'topic', 'openai:tiny',"
             " 'topic/1', 1, 1, 0.1, 1, 'ok', scope_id from scopes",
         ):

@@ -209,7 +209,7 @@ def appended(app: Connection[Any], scope_id: str) -> str | None:
     said = plain_item(Row("", {"scope_id": scope_id}), WHO, uuid.uuid4().hex)
     with app.transaction():
         ask(app, "acme", viewer_text(["user:alice"]), "*")
-        (event_id,) = rows(app, "select event_id from append_plain(%s)", said)
+        (event_id,) = rows(app, "select event_id from append_fast_path(%s)", said)
         cited = "select cited_id::text from event_search where event_id = %s"
         return rows(app, cited, event_id)[0]
 
@@ -233,7 +233,7 @@ def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
     """And if it did not hold the event that it cites (planted), it would cite an erased one."""
     scope_id, *_ = pair
     appended(app, scope_id)
-    (definition,) = rows(admin, "select pg_get_functiondef('append_plain'::regproc)")
+    (definition,) = rows(admin, "select pg_get_functiondef('append_fast_path'::regproc)")
     assert " for key share" in definition
     if not held:
         admin.execute(definition.replace(" for key share", "").encode())

@@ -28,26 +28,26 @@ from tests.strandline.store.world import World
 # Every SECURITY DEFINER function, and the test below that probes it.
 PROBED = (
     "search_events",
-    "events_with_words",
-    "newest_reach_back",
+    "web_search_candidates",
+    "nth_newest_recorded_at",
     "find_api_key",
     "find_certificate_principal",
     "tenants_with_work",
     "tenants_by_name",
-    "tenants_to_measure",
+    "tenants_to_recount",
     "pending_upload_bytes",
-    "tenants_with_uploads",
-    "writers_of_uploads",
-    "tenants_to_warm",
+    "tenants_with_expired_uploads",
+    "writers_of_expired_uploads",
+    "tenants_with_heat_work",
     "tenants_to_sweep",
-    "tenants_to_collect",
+    "tenants_to_archive",
     "next_sweep",
     "next_archive",
     "stored_blobs",
     "totals_of_run",
     "refuse_erased_event",
     "refuse_erased_citation",
-    "append_plain",
+    "append_fast_path",
 )
 _EVERYTHING = ("'tide' | 'late' | 'harbour' | 'long'", "!'nowhere'", "'t':* | !'t':*")
 
@@ -107,7 +107,7 @@ def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[s
         for query in _EVERYTHING[:1]:
             with app.transaction(force_rollback=True):
                 ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-                got = rows(app, "select event_id::text from events_with_words(%s)", query)
+                got = rows(app, "select event_id::text from web_search_candidates(%s)", query)
             own = [r.full["event_id"] for r in truth["event_search"].rows if r.belongs_to(asker)]
             assert sorted(got) == sorted(set(own)), asker
 
@@ -126,7 +126,7 @@ def test_how_far_events_reach_back_is_told_of_ones_own_tenant(
         )
         with app.transaction(force_rollback=True):
             ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-            call = "select nullif(newest_reach_back(%s, %s), '-infinity')"
+            call = "select nullif(nth_newest_recorded_at(%s, %s), '-infinity')"
             for place in (0, 1, max(len(own) - 1, 0)):
                 assert rows(app, call, None, place) == ([own[place]] if own else [None])
             assert rows(app, call, None, len(own)) == [None]
@@ -200,24 +200,24 @@ def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
 ) -> None:
     """Tenants to whoever sweeps; writers to background work in one tenant, and to no viewer."""
     with app.cursor() as cursor:
-        cursor.execute("select * from tenants_with_uploads('infinity')")
+        cursor.execute("select * from tenants_with_expired_uploads('infinity')")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
-        assert cursor.execute("select * from tenants_with_uploads(now())").fetchall() == []
+        assert cursor.execute("select * from tenants_with_expired_uploads(now())").fetchall() == []
     uploads = [row.full for row in truth["uploads"].rows]
     for asker in ASKERS:
         own = {row["writer"] for row in uploads if row["tenant_id"] == asker.tenant}
         with app.transaction(force_rollback=True):
             ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-            told = rows(app, "select writer from writers_of_uploads('infinity', 10)")
+            told = rows(app, "select writer from writers_of_expired_uploads('infinity', 10)")
             assert sorted(told) == ([] if asker.viewer else sorted(own)), asker
-            assert rows(app, "select writer from writers_of_uploads(now(), 10)") == []
-            assert rows(app, "select writer from writers_of_uploads('infinity', 0)") == []
+            assert rows(app, "select writer from writers_of_expired_uploads(now(), 10)") == []
+            assert rows(app, "select writer from writers_of_expired_uploads('infinity', 0)") == []
 
 
 def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
-        cursor.execute("select * from tenants_to_warm('{\"heat_hours\": 1}', now())")
+        cursor.execute("select * from tenants_with_heat_work('{\"heat_hours\": 1}', now())")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
     with pytest.raises(errors.InsufficientPrivilege), app.transaction():
@@ -228,7 +228,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     "planner",
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
-        "select * from tenants_to_collect('infinity', '6 hours', '0')",
+        "select * from tenants_to_archive('infinity', '6 hours', '0')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -299,10 +299,10 @@ def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
 ) -> None:
     """Names to whoever sweeps; the sum to background work in one tenant, and to no viewer."""
     with app.cursor() as cursor:
-        cursor.execute("select * from tenants_to_measure('infinity', 10)")
+        cursor.execute("select * from tenants_to_recount('infinity', 10)")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
-        assert cursor.execute("select * from tenants_to_measure('infinity', 0)").fetchall() == []
+        assert cursor.execute("select * from tenants_to_recount('infinity', 0)").fetchall() == []
     cited = {(row.full["tenant_id"], row.full["cid"]) for row in truth["blobs"].rows}
     pending = Counter[str]()
     for row in truth["uploads"].rows:
@@ -339,67 +339,71 @@ UNASKED = {
     "find_api_key": "select * from find_api_key('', '')",
     "find_certificate_principal": "select * from find_certificate_principal('', '')",
     "edges_of": "select edges_of(e) from events e",
-    "holds_words": "select holds_words(e, 'tide') from events e",
-    "event_holds_words": "select from event_search w"
-    " where event_holds_words(w.scope_id, w.event_id, 'tide')",
-    "passes": "select passes(e, '{}') from events e",
+    "matches_web_search": "select matches_web_search(e, 'tide') from events e",
+    "event_matches_web_search": "select from event_search w"
+    " where event_matches_web_search(w.scope_id, w.event_id, 'tide')",
+    "matches_filter": "select matches_filter(e, '{}') from events e",
     "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
     "page_bytes": "select page_bytes(e) from events e",
-    "some_scopes_in_view": "select unnest(some_scopes_in_view(10))",
+    "scopes_in_view_up_to": "select unnest(scopes_in_view_up_to(10))",
     "scopes_with_session": "select unnest(scopes_with_session('s1', null, null))",
-    "events_with_words": "select * from events_with_words('tide | late')",
-    "newest_reach_back": "select 1 where newest_reach_back(null, 0) is not null",
-    "nearest_passing": "select * from nearest_passing('[1]', '', null, '{\"role\": \"user\"}', 10)",
-    "newest_of_many": "select * from newest_of_many('{}', null, null, null, null, null, 10)",
+    "web_search_candidates": "select * from web_search_candidates('tide | late')",
+    "nth_newest_recorded_at": "select 1 where nth_newest_recorded_at(null, 0) is not null",
+    "nearest_matching_filter": "select * from nearest_matching_filter('[1]', '', null,"
+    ' \'{"role": "user"}\', 10)',
+    "newest_in_many_scopes": "select * from newest_in_many_scopes('{}', null, null, null, null,"
+    " null, 10)",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
     "append_items": "select unnest(append_items(array[]::append_item[], '{}', false))",
     "append_failures": "select unnest(append_failures(array[]::append_item[], '{}', null))",
     "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
-    "append_many": "select * from append_many(null, null, null, '[]', false)",
-    "append_plain": "select 1 from append_plain('{}') p where p.outcome is not null",
+    "append_batch": "select * from append_batch(null, null, null, '[]', false)",
+    "append_fast_path": "select 1 from append_fast_path('{}') p where p.outcome is not null",
     "append_events": "select * from append_events(null, null, null, '[]', false)",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",
-    "take_seqs": "select unnest(take_seqs(array[]::append_item[]))",
-    "make_scope": "select make_scope(null::append_item) where false",
-    "name_work": "select unnest(name_work(array[]::append_outcome[], array[]::append_item[]))",
+    "assign_seqs": "select unnest(assign_seqs(array[]::append_item[]))",
+    "create_scope": "select create_scope(null::append_item) where false",
+    "enqueue_scope_work": "select unnest(enqueue_scope_work(array[]::append_outcome[],"
+    " array[]::append_item[]))",
     "payload_size": "select payload_size('') where payload_size('') is not null",
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
-    "any_word": "select any_word('tide') where false",
+    "to_or_tsquery": "select to_or_tsquery('tide') where false",
     "trust_rank": "select trust_rank('user') where false",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",
-    "any_of": "select any_of('tide') where false",
-    "needed_words": "select needed_words('tide') where false",
-    "seen_by": "select seen_by('1', '1:1:') where false",
-    "all_words": "select 1 from (select all_words(''::tsvector)) pure where false",
-    "composed": "select composed('tide') where false",
-    "speaker_words": "select speaker_words('alice', 'tide') where false",
+    "relax_tsquery": "select relax_tsquery('tide') where false",
+    "required_tsquery": "select required_tsquery('tide') where false",
+    "is_in_snapshot": "select is_in_snapshot('1', '1:1:') where false",
+    "tsvector_agg": "select 1 from (select tsvector_agg(''::tsvector)) pure where false",
+    "normalize_nfc": "select normalize_nfc('tide') where false",
+    "event_tsvector": "select event_tsvector('alice', 'tide') where false",
     "heat": "select heat(0, 0, 1, now(), now(), '{}') where false",
-    "heat_part": "select heat_part(0, 0) where false",
-    "heat_base": "select heat_base(0, 0, '{}') where false",
-    "hours_above": "select hours_above('promote', 0, 0, 1, '{}') where false",
+    "heat_term": "select heat_term(0, 0) where false",
+    "initial_heat": "select initial_heat(0, 0, '{}') where false",
+    "hours_above_heat": "select hours_above_heat('promote', 0, 0, 1, '{}') where false",
     "cold_at": "select cold_at(0, 0, 1, now(), '{}') where false",
     "promote_until": "select promote_until(0, 0, 1, now(), '{}') where false",
-    "recalled": "select * from recalled(1, null, '{}', '{}') where false",
-    "hold_chains_after": "select hold_chains_after('00000000-0000-0000-0000-000000000000', 10)",
+    "apply_recalls": "select * from apply_recalls(1, null, '{}', '{}') where false",
+    "lock_chains_after": "select lock_chains_after('00000000-0000-0000-0000-000000000000', 10)",
     "heat_settings": "select heat_settings('{}', '{}') where false",
     # By design they name tenants, to operators and to whoever sweeps: see their tests above.
     "tenants_by_name": "select * from tenants_by_name('', 10) where false",
     "tenants_with_work": "select * from tenants_with_work('', now()) where false",
-    "tenants_to_measure": "select * from tenants_to_measure(now(), 10) where false",
-    "tenants_to_warm": "select * from tenants_to_warm('{}', now()) where false",
+    "tenants_to_recount": "select * from tenants_to_recount(now(), 10) where false",
+    "tenants_with_heat_work": "select * from tenants_with_heat_work('{}', now()) where false",
     "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
-    "tenants_with_uploads": "select * from tenants_with_uploads('infinity') where false",
-    "writers_of_uploads": "select * from writers_of_uploads('infinity', 10)",
-    "tenants_to_collect": "select * from tenants_to_collect('infinity', '6 hours', '0')"
+    "tenants_with_expired_uploads": "select * from tenants_with_expired_uploads('infinity')"
+    " where false",
+    "writers_of_expired_uploads": "select * from writers_of_expired_uploads('infinity', 10)",
+    "tenants_to_archive": "select * from tenants_to_archive('infinity', '6 hours', '0')"
     " where false",
     # Moments, and nothing else: see their test above.
     "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
-    "next_try": "select next_try(now(), '5 minutes', now()) where false",
-    "swept_day": "select swept_day(now()) where false",
-    "period_of": "select period_of(now(), '6 hours') where false",
-    "payloads_ripe_at": "select payloads_ripe_at('acme', '0') where false",
+    "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
+    "sweep_day_start": "select sweep_day_start(now()) where false",
+    "period_start": "select period_start(now(), '6 hours') where false",
+    "uncited_blobs_removable_at": "select uncited_blobs_removable_at('acme', '0') where false",
     "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
     "totals_of_run": "select * from totals_of_run('')",
     # Sums and limits of the asker's tenant; who named none leases nothing (see below).
@@ -408,9 +412,9 @@ UNASKED = {
     "lease_quota": "select * from lease_quota('requests', 1, 1, 1) where false",
     "lease_model": "select * from lease_model('m', 's', 1, 1, 1, true, 1) where false",
     "quota_at_once": "select quota_at_once('requests', 1, 1) where false",
-    "quota_taken": "select quota_taken(null::quotas, 1, 1, now()) where false",
-    "recent_period": "select recent_period() where false",
-    "recent_units": "select recent_units(null::quotas, now()) where false",
+    "quota_used": "select quota_used(null::quotas, 1, 1, now()) where false",
+    "in_flight_period": "select in_flight_period() where false",
+    "in_flight_units": "select in_flight_units(null::quotas, now()) where false",
 }
 
 
@@ -482,7 +486,7 @@ def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> list[str]
             try:
                 with app.transaction(force_rollback=True):
                     ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-                    told = rows(app, "select outcome from append_plain(%s)", item)
+                    told = rows(app, "select outcome from append_fast_path(%s)", item)
             except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
                 pass  # not in view, or a tenant that does not exist
             if told != (["created"] if may else []):

@@ -208,10 +208,10 @@ def test_a_weakened_policy_on_any_table_is_noticed(
 @pytest.mark.parametrize(
     "fault",
     [
-        b"drop policy of_scope on {}",
-        b"alter policy of_scope on {} with check (true)",
-        b"alter policy of_scope on {} to strandline_planner",
-        b"alter policy of_scope on {} with check"
+        b"drop policy matches_scope on {}",
+        b"alter policy matches_scope on {} with check (true)",
+        b"alter policy matches_scope on {} to strandline_planner",
+        b"alter policy matches_scope on {} with check"
         b" (exists (select from scopes s where s.tenant_id = {}.tenant_id))",
     ],
 )
@@ -229,7 +229,7 @@ def test_an_append_that_is_not_held_to_its_scope_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    (definition,) = rows(admin, "select pg_get_functiondef('append_plain'::regproc)")
+    (definition,) = rows(admin, "select pg_get_functiondef('append_fast_path'::regproc)")
     part = "and s.participants = v_item.participants"
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
@@ -241,7 +241,7 @@ def test_a_forgotten_writer_is_noticed(
     admin: Connection[Any], app: Connection[Any], table_name: str
 ) -> None:
     admin.execute(
-        f"alter policy own on {table_name} using (tenant_id = current_tenant())"
+        f"alter policy own_writer on {table_name} using (tenant_id = current_tenant())"
         " with check (tenant_id = current_tenant())".encode()
     )
     (table,) = (table for table in tables(admin) if table.name == table_name)

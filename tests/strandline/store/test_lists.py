@@ -233,17 +233,25 @@ def test_every_list_is_what_a_plain_statement_says(
 
 _FAULTS = {
     "the last event again": ("is_listed", "(e).seq) < ROW(", "(e).seq) <= ROW("),
-    "a snapshot forgotten": ("is_listed", "p_mark IS NULL", "true"),
-    "a payload's words in one piece only": ("any_of", "' | '", "' & '"),
-    "negations needed": ("needed_words", "<> 'T'", "<> ''"),
-    "a page of the newest scopes": ("newest_of_many", "e.seq desc limit 1)", "e.seq limit 1)"),
+    "a snapshot forgotten": ("is_listed", "p_snapshot IS NULL", "true"),
+    "a payload's words in one piece only": ("relax_tsquery", "' | '", "' & '"),
+    "negations needed": ("required_tsquery", "<> 'T'", "<> ''"),
+    "a page of the newest scopes": (
+        "newest_in_many_scopes",
+        "e.seq desc limit 1)",
+        "e.seq limit 1)",
+    ),
     "a session in few of its scopes": (
         "scopes_with_session",
-        "LIMIT scopes_with_session.p_most",
+        "LIMIT scopes_with_session.p_limit",
         "LIMIT 1",
     ),
-    "a session's other scopes": ("scopes_with_session", "< p_most", "= 0"),
-    "what lies further back forgotten": ("newest_of_many", "'-infinity' then", "v_back_to then"),
+    "a session's other scopes": ("scopes_with_session", "< p_limit", "= 0"),
+    "what lies further back forgotten": (
+        "newest_in_many_scopes",
+        "'-infinity' then",
+        "v_since then",
+    ),
 }
 
 

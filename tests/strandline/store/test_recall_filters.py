@@ -16,7 +16,16 @@ from psycopg.rows import class_row
 from strandline.db.database import Caller, Database
 from strandline.log import words_index
 from strandline.recall.store import search_ranked
-from tests.prove.crowd import COMMON, DIMENSIONS, HELPER, NARROW, SPACE, TENANT, WIDE, fill_tenant
+from tests.prove.large_tenant import (
+    COMMON,
+    DIMENSIONS,
+    HELPER,
+    NARROW,
+    SPACE,
+    TENANT,
+    WIDE,
+    fill_tenant,
+)
 from tests.support import ScratchDatabase
 
 VIEWERS = ((WIDE,), (NARROW,), (HELPER,), (HELPER, WIDE), ("user:nobody",), ())
@@ -31,13 +40,13 @@ update events set
     speaker = case when hashtext(cid || 4) & 3 > 0 then speaker end,
     occurred_at = case when hashtext(cid || 5) & 1 = 0 then recorded_at - interval '3 hours' end,
     erased_at = case when hashtext(cid || 6) & 31 = 0 then now() end;
-update scope_progress set embedded_seq = greatest(embedded_seq - 30, 0)
+update embedding_progress set embedded_seq = greatest(embedded_seq - 30, 0)
     where hashtext(scope_id::text) & 3 = 0;
-delete from event_vectors v using events e, scope_progress p
+delete from event_vectors v using events e, embedding_progress p
     where e.event_id = v.event_id and p.scope_id = v.scope_id and e.seq > p.embedded_seq;
 insert into scope_work (tenant_id, scope_id, participants, due_at)
     select s.tenant_id, s.scope_id, s.participants, now()
-    from scopes s join scope_progress p using (tenant_id, scope_id)
+    from scopes s join embedding_progress p using (tenant_id, scope_id)
     where s.last_seq > p.embedded_seq
     on conflict do nothing
 """
@@ -69,13 +78,14 @@ class Row:
 _EVERY_ROW = """
 select e.event_id, e.scope_id, e.seq, e.participants, e.session_id, e.channel, e.role, e.type,
     e.origin, e.speaker, e.metadata, e.recorded_at, e.occurred_at, e.erased_at,
-    case when w.words @@ any_word(%(question)s)
-        then ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, any_word(%(question)s), 1) end as text_score,
+    case when w.words @@ to_or_tsquery(%(question)s)
+        then ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, to_or_tsquery(%(question)s),
+        1) end as text_score,
     v.embedding <=> %(vector)s::halfvec as distance,
     e.seq > p.embedded_seq and k.scope_id is not null as waiting
 from events e
 join event_search w using (tenant_id, scope_id, event_id)
-join scope_progress p using (tenant_id, scope_id)
+join embedding_progress p using (tenant_id, scope_id)
 left join event_vectors v using (tenant_id, scope_id, event_id, space)
 left join scope_work k using (tenant_id, scope_id)
 where e.tenant_id = %(tenant)s
@@ -201,16 +211,20 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabas
 @pytest.mark.parametrize(
     ("function", "part", "instead"),
     [
-        ("search_events", "and passes(e, p_filter)", ""),
+        ("search_events", "and matches_filter(e, p_filter)", ""),
         (
             "search_events",
             "order by w.rank desc, w.event_id desc",
             "order by w.rank desc, w.event_id",
         ),
-        ("nearest_passing", "or cardinality(v_nearest) < v_most", "or true"),
-        ("nearest_passing", "and v.event_id <> all (v_nearest)", ""),
-        ("nearest_passing", "distance, v.event_id limit v_most", "distance desc limit v_most"),
-        ("passes", "(e).erased_at IS NULL", "true"),
+        ("nearest_matching_filter", "or cardinality(v_nearest) < v_candidates", "or true"),
+        ("nearest_matching_filter", "and v.event_id <> all (v_nearest)", ""),
+        (
+            "nearest_matching_filter",
+            "distance, v.event_id limit v_candidates",
+            "distance desc limit v_candidates",
+        ),
+        ("matches_filter", "(e).erased_at IS NULL", "true"),
     ],
 )
 def test_a_leg_that_gives_other_events_is_noticed(

@@ -25,7 +25,8 @@ LAY = (
     " 'active', '2026-05-08'::timestamptz + n * interval '1 min', now(), 0.5, 0.5, now(), now(),"
     " now() from generate_series(1, %(chains)s) n",
     "insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,"
-    " made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,"
+    " created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at,"
+    " topic,"
     " summary, entities, importance, density, quality, settings, models, content_hash,"
     " trust)"
     " select tenant_id, chain_id, 1, scope_id, participants, session_id,"
@@ -34,7 +35,8 @@ LAY = (
 )
 JOIN = (
     "insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,"
-    " made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,"
+    " created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at,"
+    " topic,"
     " summary, entities, importance, density, quality, settings, models, content_hash,"
     " trust)"
     " select tenant_id, chain_id, version + 1, scope_id, participants, %s, %s, 'break', 1, 9, 4,"

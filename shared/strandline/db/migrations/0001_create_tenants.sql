@@ -23,9 +23,9 @@ create function current_writer() returns text language sql stable parallel safe
 
 -- Was a row's transaction over when this snapshot was taken? After a logical restore rows bear the
 -- transaction numbers of another cluster, which are greater than any here: these rows are old.
-create function seen_by(p_xid xid8, p_mark pg_snapshot) returns boolean
+create function is_in_snapshot(p_xid xid8, p_snapshot pg_snapshot) returns boolean
 language sql stable parallel safe
-    return pg_visible_in_snapshot(p_xid, p_mark)
+    return pg_visible_in_snapshot(p_xid, p_snapshot)
         or p_xid >= pg_snapshot_xmax(pg_current_snapshot());
 
 -- Does this scope consist of these participants of this tenant? The policies test the copy of the
@@ -55,9 +55,10 @@ create table tenants (
     -- A limit as the three above, per calendar month (UTC).
     model_usd_per_month double precision check (model_usd_per_month between 0 and 1000000000),
     swept_at timestamptz,  -- when the tenant was last swept for work that no row names
-    swept_for text,  -- the embedding space of that sweep
-    warmed_by jsonb not null default '{}',  -- the heat settings that cold_at and promote_until follow
-    warmed_to uuid  -- while chains are recomputed after a change of these: the last one done
+    swept_space text,  -- the embedding space of that sweep
+    -- the heat settings that cold_at and promote_until follow
+    applied_heat_settings jsonb not null default '{}',
+    heat_recomputed_to uuid  -- while chains are recomputed after a change of these: the last one done
 );
 
 create policy own_tenant on tenants to strandline_app, strandline_owner
@@ -67,8 +68,9 @@ alter table tenants enable row level security;
 alter table tenants force row level security;
 grant select, insert on tenants to strandline_app;
 grant update (requests_per_minute, appends_per_minute, stored_bytes_limit, tuning, model_usd_per_month,
-    swept_at, swept_for, warmed_by, warmed_to) on tenants to strandline_app;
-grant select (tenant_id, created_at, tuning, swept_at, swept_for, warmed_by, warmed_to) on tenants
+    swept_at, swept_space, applied_heat_settings, heat_recomputed_to) on tenants to strandline_app;
+grant select (tenant_id, created_at, tuning, swept_at, swept_space, applied_heat_settings,
+    heat_recomputed_to) on tenants
     to strandline_planner;
 
 -- The functions that look past row-level security are SECURITY DEFINER, each owned by a role that can

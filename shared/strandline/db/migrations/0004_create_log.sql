@@ -12,7 +12,7 @@ create table scopes (
     stored_bytes bigint not null default 0,  -- of the scope's events; updated together with last_seq
     folded_seq bigint not null default 0,  -- how far the scope is folded: changes with fold_no only
     -- The farthest it was ever folded: up to here a replay uses the settings decided at that time.
-    settled_seq bigint not null default 0,
+    max_folded_seq bigint not null default 0,
     primary key (tenant_id, scope_id)
 ) with (fillfactor = 70);  -- last_seq changes with every append: room for HOT updates, no further index
 
@@ -105,42 +105,42 @@ create index memory_edges_cited on memory_edges (tenant_id, cited_id);
 -- The subselect around the viewer makes it one evaluation per statement. The tenant has none, so that
 -- the planner knows whose rows it estimates.
 --
--- of_scope restricts INSERT alone, since nobody may update a row's scope or participants. On events it
--- does not bind strandline_append: append_plain compares scope and participants under the scope's lock
--- by itself, and the hash would cost an append a twentieth.
+-- matches_scope restricts INSERT alone, since nobody may update a row's scope or participants. On events
+-- it does not bind strandline_append: append_fast_path compares scope and participants under the scope's
+-- lock by itself, and the hash would cost an append a twentieth.
 
 do $$
 declare
-    guarded text;
+    table_name text;
 begin
-    foreach guarded in array array['scopes', 'scope_members', 'events'] loop
+    foreach table_name in array array['scopes', 'scope_members', 'events'] loop
         execute format(
             'create policy in_view on %I to strandline_app, strandline_owner, strandline_append '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
-            guarded);
+            table_name);
     end loop;
-    foreach guarded in array array['scopes', 'scope_members', 'blobs', 'events', 'event_keys',
+    foreach table_name in array array['scopes', 'scope_members', 'blobs', 'events', 'event_keys',
         'memory_edges'] loop
-        execute format('alter table %I enable row level security', guarded);
-        execute format('alter table %I force row level security', guarded);
+        execute format('alter table %I enable row level security', table_name);
+        execute format('alter table %I force row level security', table_name);
     end loop;
 end $$;
 create policy in_view on memory_edges to strandline_app, strandline_owner
     using (tenant_id = current_tenant() and participants @> (select current_viewer()))
     with check (tenant_id = current_tenant() and participants @> (select current_viewer()));
-create policy of_scope on scopes as restrictive for insert to public
+create policy matches_scope on scopes as restrictive for insert to public
     with check (is_scope_of(scope_id, tenant_id, participants));
-create policy of_scope on scope_members as restrictive for insert to public
+create policy matches_scope on scope_members as restrictive for insert to public
     with check (is_scope_of(scope_id, tenant_id, participants) and participant = any (participants));
-create policy of_scope on events as restrictive for insert to strandline_app, strandline_owner
+create policy matches_scope on events as restrictive for insert to strandline_app, strandline_owner
     with check (is_scope_of(scope_id, tenant_id, participants));
-create policy of_scope on memory_edges as restrictive for insert to public
+create policy matches_scope on memory_edges as restrictive for insert to public
     with check (is_scope_of(scope_id, tenant_id, participants));
-create policy own on event_keys to strandline_app, strandline_owner, strandline_append
+create policy own_writer on event_keys to strandline_app, strandline_owner, strandline_append
     using (tenant_id = current_tenant() and writer = current_writer())
     with check (tenant_id = current_tenant() and writer = current_writer());
-create policy own on blobs to strandline_app, strandline_owner
+create policy own_writer on blobs to strandline_app, strandline_owner
     using (tenant_id = current_tenant() and writer = current_writer())
     with check (tenant_id = current_tenant() and writer = current_writer());
 create policy planner_reads on scopes for select to strandline_planner using (true);
@@ -155,7 +155,7 @@ grant insert on scope_members, blobs, event_keys, memory_edges to strandline_app
 -- A session may begin before anything is said in it; its scope then bears the time of that.
 grant insert (tenant_id, scope_id, participants, created_at, last_recorded_at) on scopes
     to strandline_app;
-grant update (last_seq, last_recorded_at, fold_no, stored_bytes, folded_seq, settled_seq) on scopes
+grant update (last_seq, last_recorded_at, fold_no, stored_bytes, folded_seq, max_folded_seq) on scopes
     to strandline_app;
 grant insert (tenant_id, event_id, scope_id, seq, participants, session_id, channel, role, type, origin,
     speaker, writer, content, parts, stop_reason, blob_cid, blob_size, mime_type, file_name,
@@ -169,18 +169,18 @@ grant select on events to strandline_search;
 -- At most this many of the scopes in which all of Q took part (null: all of them); null for an empty Q,
 -- which every scope contains. Looked up by the last of Q: a user, if there is one, is in fewer scopes
 -- than an agent that serves many users.
-create function some_scopes_in_view(p_most int) returns uuid[] language sql stable parallel safe
+create function scopes_in_view_up_to(p_limit int) returns uuid[] language sql stable parallel safe
     set search_path = pg_catalog, public, pg_temp
     return case when current_viewer() <> '{}' then array(
         select m.scope_id from scope_members m
         where m.tenant_id = current_tenant()
             and m.participant = (current_viewer())[cardinality(current_viewer())]
             and m.participants @> (select current_viewer())
-        limit p_most) end;
+        limit p_limit) end;
 
 create function scopes_in_view() returns uuid[] language sql stable parallel safe
     set search_path = pg_catalog, public, pg_temp
-    return some_scopes_in_view(null);
+    return scopes_in_view_up_to(null);
 
 -- An event's edges as its readers see them.
 create function edges_of(e events) returns jsonb language sql stable parallel safe

@@ -1,6 +1,6 @@
 -- Vectors of events, by embedding space (provider, model and dimension).
 
-create table scope_progress (
+create table embedding_progress (
     tenant_id text not null,
     scope_id uuid not null,
     space text not null,
@@ -41,42 +41,43 @@ create index embedding_cache_event on embedding_cache (tenant_id, event_id);
 
 do $$
 declare
-    guarded text;
+    table_name text;
 begin
-    foreach guarded in array array['scope_progress', 'event_vectors', 'embedding_cache'] loop
+    foreach table_name in array array['embedding_progress', 'event_vectors', 'embedding_cache'] loop
         execute format(
             'create policy in_view on %I to strandline_app, strandline_owner '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
-            guarded);
-        execute format('alter table %I enable row level security', guarded);
-        execute format('alter table %I force row level security', guarded);
-        execute format('grant select, insert on %I to strandline_app', guarded);
+            table_name);
+        execute format('alter table %I enable row level security', table_name);
+        execute format('alter table %I force row level security', table_name);
+        execute format('grant select, insert on %I to strandline_app', table_name);
     end loop;
-    foreach guarded in array array['scope_progress', 'event_vectors'] loop  -- the cache is of no scope
-        execute format('create policy of_scope on %I as restrictive for insert to public '
-            'with check (is_scope_of(scope_id, tenant_id, participants))', guarded);
+    -- the cache is of no scope
+    foreach table_name in array array['embedding_progress', 'event_vectors'] loop
+        execute format('create policy matches_scope on %I as restrictive for insert to public '
+            'with check (is_scope_of(scope_id, tenant_id, participants))', table_name);
     end loop;
 end $$;
-create policy planner_reads on scope_progress for select to strandline_planner using (true);
-grant update (embedded_seq) on scope_progress to strandline_app;
+create policy planner_reads on embedding_progress for select to strandline_planner using (true);
+grant update (embedded_seq) on embedding_progress to strandline_app;
 grant update (embedding, refusal, embedded_at) on event_vectors to strandline_app;
-grant select on scope_progress to strandline_planner;
+grant select on embedding_progress to strandline_planner;
 
 -- The vectors in view nearest to a question whose events pass a filter, nearest first. A filter that
 -- many events pass is met by some of the nearest. What these lack is looked for among the events that
 -- pass, each vector by its key. A session is looked up that way at once: few events are of it.
-create function nearest_passing(
+create function nearest_matching_filter(
     p_vector halfvec, p_space text, p_scopes uuid[], p_filter jsonb, p_limit int)
 returns table (event_id uuid, distance double precision)
 language plpgsql stable set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
-    v_most int := case when p_filter ? 'session_id' then 0 else 10 * p_limit end;
+    v_candidates int := case when p_filter ? 'session_id' then 0 else 10 * p_limit end;
     v_nearest uuid[];
     v_distances double precision[];
-    v_found int;
+    v_row_count int;
 begin
     select coalesce(array_agg(n.event_id), '{}'), array_agg(n.distance)
     into v_nearest, v_distances
@@ -84,15 +85,16 @@ begin
         select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
         where v.space = p_space and v.embedding is not null
             and (p_scopes is null or v.scope_id = any ((select p_scopes)::uuid[]))
-        order by distance, v.event_id limit v_most) n;
+        order by distance, v.event_id limit v_candidates) n;
     return query
         select n.event_id, n.distance
         from unnest(v_nearest, v_distances) with ordinality as n (event_id, distance, place)
         cross join lateral (
-            select from events e where e.event_id = n.event_id and passes(e, p_filter) offset 0) e
+            select from events e where e.event_id = n.event_id
+                and matches_filter(e, p_filter) offset 0) e
         order by n.place limit p_limit;
-    get diagnostics v_found = row_count;
-    if v_found = p_limit or cardinality(v_nearest) < v_most then
+    get diagnostics v_row_count = row_count;
+    if v_row_count = p_limit or cardinality(v_nearest) < v_candidates then
         return;
     end if;
     return query
@@ -100,11 +102,11 @@ begin
         from (
             select * from events e
             where (p_scopes is null or e.scope_id = any ((select p_scopes)::uuid[]))
-                and passes(e, p_filter)) e
+                and matches_filter(e, p_filter)) e
         cross join lateral (
             select v.event_id, v.embedding from event_vectors v
             where v.space = p_space and v.scope_id = e.scope_id and v.event_id = e.event_id
             offset 0) v
         where v.embedding is not null and v.event_id <> all (v_nearest)
-        order by distance, v.event_id limit p_limit - v_found;
+        order by distance, v.event_id limit p_limit - v_row_count;
 end $$;

@@ -16,7 +16,7 @@ create index scope_work_due on scope_work (tenant_id, due_at);
 create policy in_view on scope_work to strandline_app, strandline_owner, strandline_append
     using (tenant_id = current_tenant() and participants @> (select current_viewer()))
     with check (tenant_id = current_tenant() and participants @> (select current_viewer()));
-create policy of_scope on scope_work as restrictive for insert to public
+create policy matches_scope on scope_work as restrictive for insert to public
     with check (is_scope_of(scope_id, tenant_id, participants));
 create policy planner_reads on scope_work for select to strandline_planner using (true);
 alter table scope_work enable row level security;
@@ -34,7 +34,7 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     select w.tenant_id from scope_work w where w.due_at <= p_now and w.leased_until <= p_now
     union
     select s.tenant_id from scopes s
-    left join scope_progress p
+    left join embedding_progress p
         on p.tenant_id = s.tenant_id and p.scope_id = s.scope_id and p.space = p_space
     where s.last_seq > coalesce(p.embedded_seq, 0)
 $$;

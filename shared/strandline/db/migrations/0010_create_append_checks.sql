@@ -7,7 +7,7 @@
 -- where needed, and what plpgsql can do by itself needs no statement.
 --
 -- These functions are in plpgsql because it keeps its plans: planning them at every append costs more
--- than running them. They run within append_many and under its settings: a plan that is made once,
+-- than running them. They run within append_batch and under its settings: a plan that is made once,
 -- maybe while the tables were empty, must hold for any size, by index and row by row. Under row-level
 -- security an index serves a plain column = column only: what is computed for a comparison (a cast, a
 -- coalesce) is computed before.
@@ -46,7 +46,7 @@ create type append_item as (
 );
 
 -- What became of an item. outcome is created, replayed, conflict or a refusal's code; stored is the
--- earlier event of a conflict, if the caller may see it; turned_dirty says that the scope had no work
+-- earlier event of a conflict, if the caller may see it; work_enqueued says that the scope had no work
 -- waiting before.
 create type append_outcome as (
     n int,
@@ -58,7 +58,7 @@ create type append_outcome as (
     recorded_at timestamptz,
     blob_size bigint,
     stored jsonb,
-    turned_dirty boolean
+    work_enqueued boolean
 );
 
 -- A piece of an event on its way into the text index.
@@ -74,7 +74,7 @@ create type append_piece as (
 );
 
 -- Why each item that cannot be stored is refused: {"<n>": code}. Reads only. Nothing is added to a
--- session that has ended: append_many treats such a session as unknown, and only then calls this, so
+-- session that has ended: append_batch treats such a session as unknown, and only then calls this, so
 -- that appends to all others pay nothing for it. Few appends need this function, and it joins: its own
 -- settings make it go by index.
 create function append_refusals(p_items append_item[]) returns jsonb
@@ -83,7 +83,7 @@ set enable_hashjoin = off set enable_mergejoin = off
 set enable_material = off set enable_bitmapscan = off as $$
 begin
     return (
-        with found as materialized (
+        with refusals as materialized (
             -- An edge's target must be visible to every reader of the new event.
             select i.n, 'edge_not_found' as code
             from unnest(p_items) i, jsonb_to_recordset(i.edges) as edge (event_id uuid, cid text)
@@ -125,16 +125,16 @@ begin
                     select from sessions s
                     where s.tenant_id = current_tenant() and s.session_id = i.session_id
                         and s.scope_id <> i.scope_id and s.writer in (current_writer(), '*'))),
-        beginning as (  -- one request may not begin a session in two scopes either
+        session_scopes as (  -- one request may not begin a session in two scopes either
             select i.n, i.scope_id,
                 first_value(i.scope_id) over (partition by i.session_id order by i.n) as first_scope
             from unnest(p_items) i
-            where i.session_id <> '' and not exists (select from found f where f.n = i.n))
-        select coalesce(jsonb_object_agg(refused.n, refused.code), '{}') from (
-            select f.n, min(f.code) as code from found f group by f.n
+            where i.session_id <> '' and not exists (select from refusals f where f.n = i.n))
+        select coalesce(jsonb_object_agg(refusal.n, refusal.code), '{}') from (
+            select f.n, min(f.code) as code from refusals f group by f.n
             union all
-            select b.n, 'session_mismatch' from beginning b where b.scope_id <> b.first_scope
-        ) refused);
+            select b.n, 'session_mismatch' from session_scopes b where b.scope_id <> b.first_scope
+        ) refusal);
 end $$;
 
 -- Lock the names of sessions that do not exist yet: no other transaction may begin one of the same name
@@ -155,14 +155,14 @@ end $$;
 
 -- What became of the items that were not stored. Read after everything is stored, including the keys
 -- that were lost to others.
-create function append_failures(p_items append_item[], p_refused jsonb, p_won uuid[])
+create function append_failures(p_items append_item[], p_refused jsonb, p_reserved uuid[])
 returns append_outcome[]
 language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off
 set enable_material = off set enable_bitmapscan = off as $$
 begin
     return array(
-        with said as materialized (
+        with failed_items as materialized (
             select i.n, i.event_id, i.participants, i.fingerprint, k.event_id as key_event_id,
                 k.fingerprint as key_fingerprint
             from unnest(p_items) i
@@ -170,15 +170,16 @@ begin
                 and k.writer = current_writer() and k.channel = i.key_channel
                 and k.source_event_key = i.source_event_key
             where p_refused ? i.n::text
-                or (i.source_event_key is not null and not i.event_id = any (coalesce(p_won, '{}')))),
-        told as (
+                or (i.source_event_key is not null
+                    and not i.event_id = any (coalesce(p_reserved, '{}')))),
+        outcomes as (
             select i.*, e as event,
                 case
                     when i.key_event_id is null then p_refused ->> i.n::text
                     when i.key_fingerprint = decode(i.fingerprint, 'hex') then 'replayed'
                     else 'conflict'
                 end as outcome
-            from said i
+            from failed_items i
             left join events e on e.tenant_id = current_tenant() and e.event_id = i.key_event_id)
         select row(t.n, t.outcome, (t.event).event_id, (t.event).scope_id, (t.event).seq,
             (t.event).cid, (t.event).recorded_at, (t.event).blob_size,
@@ -192,5 +193,5 @@ begin
                     where m.tenant_id = current_tenant() and m.event_id = t.key_event_id), '[]'))
             end,
             false)::append_outcome
-        from told t);
+        from outcomes t);
 end $$;

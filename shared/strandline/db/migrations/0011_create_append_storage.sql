@@ -11,7 +11,7 @@ begin
 end $$;
 
 -- Create a scope that does not exist yet, with its members.
-create function make_scope(p_item append_item) returns void
+create function create_scope(p_item append_item) returns void
 language plpgsql as $$
 begin
     insert into scopes (tenant_id, scope_id, participants)
@@ -26,7 +26,7 @@ end $$;
 
 -- Assign seq: lock the items' scopes, which come in the one order that all appends use, and let each
 -- count its events.
-create function take_seqs(p_items append_item[]) returns append_item[]
+create function assign_seqs(p_items append_item[]) returns append_item[]
 language plpgsql as $$
 declare
     v_item append_item;
@@ -48,7 +48,7 @@ begin
             where s.tenant_id = current_tenant() and s.scope_id = v_item.scope_id
             returning s.last_seq - v_last, s.last_recorded_at into v_base, v_recorded_at;
             exit when found;
-            perform make_scope(v_item);
+            perform create_scope(v_item);
         end loop;
         for v_n in v_first .. v_last loop
             p_items[v_n].seq := v_base + v_n;
@@ -71,8 +71,8 @@ declare
     v_dated tsvector;
     v_scope uuid;
     v_lane int;
-    v_before_id uuid;
-    v_before tsvector;
+    v_previous_id uuid;
+    v_previous_words tsvector;
     v_lanes text[];  -- the present scope's lanes; the next two: the last event of each
     v_last_id uuid[];
     v_last_words tsvector[];
@@ -88,7 +88,7 @@ begin
             v_lanes := v_lanes || v_item.session_id;
             v_lane := cardinality(v_lanes);
             -- By the row's whole key: for a join the planner may read all rows of the scope.
-            select s.event_id, ts_filter(s.words, '{a,d}') into v_before_id, v_before
+            select s.event_id, ts_filter(s.words, '{a,d}') into v_previous_id, v_previous_words
             from event_search s
             where s.tenant_id = current_tenant() and s.scope_id = v_scope and s.piece = 0
                 and s.event_id = (
@@ -97,11 +97,11 @@ begin
                         and e.session_id = v_item.session_id and e.seq < v_item.seq
                         and e.erased_at is null
                     order by e.seq desc limit 1);
-            v_last_id[v_lane] := v_before_id;
-            v_last_words[v_lane] := v_before;
+            v_last_id[v_lane] := v_previous_id;
+            v_last_words[v_lane] := v_previous_words;
         end if;
         v_piece := v_item.pieces -> 0;
-        v_words := speaker_words(v_item.label, v_piece ->> 'text');
+        v_words := event_tsvector(v_item.label, v_piece ->> 'text');
         v_dated := setweight(to_tsvector('pg_catalog.english', to_char(
             coalesce(v_item.occurred_at, v_item.recorded_at) at time zone 'UTC',
             'FMDD FMMonth YYYY')), 'C');
@@ -112,7 +112,7 @@ begin
             v_pieces := v_pieces || array(
                 select row(v_item.event_id, v_scope, v_item.participants, piece.place - 1,
                     piece.body -> 'start', piece.body -> 'end', null,
-                    speaker_words(v_item.label, piece.body ->> 'text') || v_dated)::append_piece
+                    event_tsvector(v_item.label, piece.body ->> 'text') || v_dated)::append_piece
                 from jsonb_array_elements(v_item.pieces) with ordinality as piece (body, place)
                 where piece.place > 1);
         end if;
@@ -122,23 +122,24 @@ begin
     return v_pieces;
 end $$;
 
--- Put the scopes that have no work waiting on the work queue, and mark their outcomes as turned_dirty:
+-- Put the scopes that have no work waiting on the work queue, and mark their outcomes as work_enqueued:
 -- for the other scopes a message is on its way already.
-create function name_work(p_outcomes append_outcome[], p_items append_item[]) returns append_outcome[]
+create function enqueue_scope_work(p_outcomes append_outcome[],
+    p_items append_item[]) returns append_outcome[]
 language plpgsql as $$
 declare
-    v_dirty uuid[];
+    v_enqueued uuid[];
 begin
-    with due as (
+    with new_work as (
         insert into scope_work (tenant_id, scope_id, participants, due_at)
         select distinct on (i.scope_id) current_tenant(), i.scope_id, i.participants, clock_timestamp()
         from unnest(p_items) i order by i.scope_id
         on conflict do nothing
         returning scope_work.scope_id)
-    select array_agg(due.scope_id) into v_dirty from due;
+    select array_agg(new_work.scope_id) into v_enqueued from new_work;
     return array(
         select row(o.n, o.outcome, o.event_id, o.scope_id, o.seq, o.cid, o.recorded_at, o.blob_size,
-            o.stored, coalesce(o.scope_id = any (v_dirty), false))::append_outcome
+            o.stored, coalesce(o.scope_id = any (v_enqueued), false))::append_outcome
         from unnest(p_outcomes) o);
 end $$;
 
@@ -153,7 +154,7 @@ declare
     v_blobs boolean := false;
     v_outcomes append_outcome[] := '{}';
 begin
-    p_items := take_seqs(p_items);
+    p_items := assign_seqs(p_items);
     for v_n in 1 .. cardinality(p_items) loop
         v_item := p_items[v_n];
         if v_item.blob_cid is not null and v_item.blob_size is null then
@@ -205,7 +206,7 @@ begin
     if cardinality(v_scopes) > (
         select count(*) from scope_work w
         where w.tenant_id = current_tenant() and w.scope_id = any (v_scopes)) then
-        return name_work(v_outcomes, p_items);
+        return enqueue_scope_work(v_outcomes, p_items);
     end if;
     return v_outcomes;
 end $$;

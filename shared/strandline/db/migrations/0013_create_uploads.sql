@@ -17,7 +17,7 @@ create table uploads (
 create index uploads_cid on uploads (tenant_id, writer, cid);
 create index uploads_due on uploads (remove_at, tenant_id);
 
-create policy own on uploads to strandline_app, strandline_owner
+create policy own_writer on uploads to strandline_app, strandline_owner
     using (tenant_id = current_tenant() and writer = current_writer())
     with check (tenant_id = current_tenant() and writer = current_writer());
 create policy planner_reads on uploads for select to strandline_planner using (true);
@@ -31,7 +31,7 @@ grant select on uploads to strandline_planner;
 grant create on schema public to strandline_planner;
 
 -- Tenant ids, and nothing else about them, where uploads are past their time.
-create function tenants_with_uploads(p_now timestamptz)
+create function tenants_with_expired_uploads(p_now timestamptz)
 returns table (tenant_id text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select distinct u.tenant_id from uploads u where u.remove_at <= p_now
@@ -40,7 +40,7 @@ $$;
 -- The writers of a tenant's uploads that are past their time, the longest due first: for background
 -- work in this tenant, which removes each writer's rows on the writer's behalf, because by itself it
 -- sees none. Planned with p_now, which shows the planner that the uploads are few.
-create function writers_of_uploads(p_now timestamptz, p_limit int)
+create function writers_of_expired_uploads(p_now timestamptz, p_limit int)
 returns table (writer text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan as $$
@@ -60,10 +60,11 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
             where b.tenant_id = u.tenant_id and b.cid = u.cid and b.writer = u.writer)
 $$;
 
-revoke execute on function tenants_with_uploads, writers_of_uploads, pending_upload_bytes from public;
-grant execute on function tenants_with_uploads, writers_of_uploads, pending_upload_bytes
+revoke execute on function tenants_with_expired_uploads, writers_of_expired_uploads, pending_upload_bytes
+    from public;
+grant execute on function tenants_with_expired_uploads, writers_of_expired_uploads, pending_upload_bytes
     to strandline_app;
-alter function tenants_with_uploads owner to strandline_planner;
-alter function writers_of_uploads owner to strandline_planner;
+alter function tenants_with_expired_uploads owner to strandline_planner;
+alter function writers_of_expired_uploads owner to strandline_planner;
 alter function pending_upload_bytes owner to strandline_planner;
 revoke create on schema public from strandline_planner;

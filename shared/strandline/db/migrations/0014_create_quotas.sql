@@ -4,15 +4,15 @@
 create table quotas (
     tenant_id text not null references tenants,
     quota text not null check (quota in ('requests', 'appends', 'stored_bytes')),
-    -- A rate: until when all that is leased is paid for, at the limit's pace.
-    paid_at timestamptz not null default now(),
+    -- A rate: the theoretical arrival time, until when all that is leased is paid for.
+    theoretical_arrival_at timestamptz not null default now(),
     -- A level: bytes stored, and leased to be stored.
     level bigint not null default 0,
     leased bigint not null default 0,  -- units, since the row exists
     -- Leased since recent_since, and in the period before: what instances may still hold, or have
     -- spent on something that is not committed yet.
     recent bigint not null default 0,
-    recent_before bigint not null default 0,
+    recent_previous bigint not null default 0,
     recent_since timestamptz not null default now(),
     -- The last count: bytes, and how many scopes and events the log had then.
     measured bigint,
@@ -29,8 +29,8 @@ alter table quotas enable row level security;
 alter table quotas force row level security;
 grant select on quotas to strandline_app;
 grant insert (tenant_id, quota) on quotas to strandline_app;
-grant update (paid_at, level, leased, recent, recent_before, recent_since, measured, measured_scopes,
-    measured_events, measured_at) on quotas to strandline_app;
+grant update (theoretical_arrival_at, level, leased, recent, recent_previous, recent_since, measured,
+    measured_scopes, measured_events, measured_at) on quotas to strandline_app;
 grant select on quotas to strandline_planner;
 
 -- How many units the limit allows at once to a tenant that has used none for a while. `p_burst` is in
@@ -44,11 +44,12 @@ end;
 
 -- How many of these are taken now. Never more than all, so that a clock that was put back, or a limit
 -- that was lowered, heals within the burst.
-create function quota_taken(p_row quotas, p_limit bigint, p_at_once bigint, p_now timestamptz)
+create function quota_used(p_row quotas, p_limit bigint, p_at_once bigint, p_now timestamptz)
 returns numeric language sql immutable parallel safe
 return case
     when (p_row).quota = 'stored_bytes' then (p_row).level
-    else least(p_at_once, greatest(0, extract(epoch from (p_row).paid_at - p_now)) * p_limit / 60)
+    else least(p_at_once,
+        greatest(0, extract(epoch from (p_row).theoretical_arrival_at - p_now)) * p_limit / 60)
 end;
 
 create function quota_limit(p_quota text, p_default bigint) returns bigint
@@ -62,25 +63,25 @@ return coalesce(
 
 -- A unit is spent within 60 s of its lease, by a request that takes less than 30 s. If given back, it
 -- is spent once more within the same times: after this period it is in the log or has lapsed.
-create function recent_period() returns interval language sql immutable parallel safe
+create function in_flight_period() returns interval language sql immutable parallel safe
     return interval '180 seconds';
 
 -- Leased units that may still be on their way.
-create function recent_units(p_row quotas, p_now timestamptz) returns bigint
+create function in_flight_units(p_row quotas, p_now timestamptz) returns bigint
 language sql immutable parallel safe
 return case
-    when p_now < (p_row).recent_since + recent_period() then (p_row).recent + (p_row).recent_before
-    when p_now < (p_row).recent_since + 2 * recent_period() then (p_row).recent
+    when p_now < (p_row).recent_since + in_flight_period() then (p_row).recent + (p_row).recent_previous
+    when p_now < (p_row).recent_since + 2 * in_flight_period() then (p_row).recent
     else 0
 end;
 
 -- Lease `p_need` units or up to a slice; or none, and say in how many seconds to ask again.
 --
--- A rate is a GCRA (ITU-T I.371, the virtual scheduling algorithm): of n units leased at t, paid_at
--- becomes max(paid_at, t) + n * T, T = 60 s / limit, and must not pass t + burst. So in any time s
--- at most s / T + burst / T units are leased, by however many instances: the row's lock, held for
--- this statement alone, puts their leases in one order. Rounded against the tenant: paid_at up to a
--- microsecond, units down to whole ones.
+-- A rate is a GCRA (ITU-T I.371, the virtual scheduling algorithm): of n units leased at t,
+-- theoretical_arrival_at becomes max(theoretical_arrival_at, t) + n * T, T = 60 s / limit, and must not
+-- pass t + burst. So in any time s at most s / T + burst / T units are leased, by however many
+-- instances: the row's lock, held for this statement alone, puts their leases in one order. Rounded
+-- against the tenant: theoretical_arrival_at up to a microsecond, units down to whole ones.
 --
 -- A slice is a second's worth of the rate, a thousandth of the level or 1 MiB; near the limit a
 -- quarter of what is left, but no less than a tenth of a slice. A refused caller waits for a whole one.
@@ -89,12 +90,12 @@ returns table (granted bigint, "limit" bigint, at_once bigint, retry_after float
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 declare
     v_row quotas;
-    v_level boolean := p_quota = 'stored_bytes';
+    v_is_level boolean := p_quota = 'stored_bytes';
     v_limit bigint := quota_limit(p_quota, p_default);
     v_at_once bigint := quota_at_once(p_quota, v_limit, p_burst);
-    v_slice bigint := greatest(1, case when v_level then least(v_limit / 1000, 1048576)
+    v_slice bigint := greatest(1, case when v_is_level then least(v_limit / 1000, 1048576)
         else least((v_limit + 59) / 60, v_at_once) end);
-    v_taken numeric;
+    v_used numeric;
     v_free bigint;
     v_granted bigint := 0;
     v_now timestamptz;
@@ -107,31 +108,31 @@ begin
     where q.tenant_id = current_tenant() and q.quota = p_quota for no key update;
     v_now := clock_timestamp();  -- after the lock: leases are in the order of their times
 
-    v_taken := quota_taken(v_row, v_limit, v_at_once, v_now);
-    v_free := floor(v_at_once - v_taken);
+    v_used := quota_used(v_row, v_limit, v_at_once, v_now);
+    v_free := floor(v_at_once - v_used);
     if v_free >= p_need then
         v_granted := least(v_free, greatest(p_need,
             least(v_slice, greatest((v_free + 3) / 4, (v_slice + 9) / 10))));
         update quotas q set
-            paid_at = case when v_level then q.paid_at else v_now
-                + ceil((v_taken + v_granted) * 60000000 / v_limit) * interval '1 microsecond' end,
-            level = case when v_level then v_row.level + v_granted else 0 end,
+            theoretical_arrival_at = case when v_is_level then q.theoretical_arrival_at else v_now
+                + ceil((v_used + v_granted) * 60000000 / v_limit) * interval '1 microsecond' end,
+            level = case when v_is_level then v_row.level + v_granted else 0 end,
             leased = v_row.leased + v_granted,
             recent = v_granted
-                + case when v_now < v_row.recent_since + recent_period() then v_row.recent else 0 end,
-            recent_before = case
-                when v_now < v_row.recent_since + recent_period() then v_row.recent_before
-                when v_now < v_row.recent_since + 2 * recent_period() then v_row.recent
+                + case when v_now < v_row.recent_since + in_flight_period() then v_row.recent else 0 end,
+            recent_previous = case
+                when v_now < v_row.recent_since + in_flight_period() then v_row.recent_previous
+                when v_now < v_row.recent_since + 2 * in_flight_period() then v_row.recent
                 else 0 end,
             recent_since = case
-                when v_now < v_row.recent_since + recent_period() then v_row.recent_since
+                when v_now < v_row.recent_since + in_flight_period() then v_row.recent_since
                 else v_now end
         where q.tenant_id = current_tenant() and q.quota = p_quota;
     end if;
     return query select v_granted, v_limit, v_at_once, case
         when v_granted > 0 then 0
-        when v_level or v_at_once < p_need then 60  -- waiting alone does not help: an operator has to
-        else (v_taken + greatest(p_need, v_slice) - v_at_once) * 60 / v_limit
+        when v_is_level or v_at_once < p_need then 60  -- waiting alone does not help: an operator has to
+        else (v_used + greatest(p_need, v_slice) - v_at_once) * 60 / v_limit
     end::float8;
 end $$;
 
@@ -139,17 +140,17 @@ grant create on schema public to strandline_planner;
 
 -- Tenant ids, and nothing else about them, whose level was last counted before `p_before` and has
 -- moved since, or was not counted for a day: what erasure and time take away is not a lease.
-create function tenants_to_measure(p_before timestamptz, p_most int)
+create function tenants_to_recount(p_before timestamptz, p_limit int)
 returns table (tenant_id text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select q.tenant_id from quotas q
     where q.quota = 'stored_bytes'
         and (q.measured_at is null or q.measured_at < p_before
             and (q.level <> q.measured or q.measured_at < p_before - interval '1 day'))
-    order by q.measured_at nulls first, q.tenant_id limit p_most
+    order by q.measured_at nulls first, q.tenant_id limit p_limit
 $$;
-revoke execute on function tenants_to_measure from public;
-grant execute on function tenants_to_measure to strandline_app;
-alter function tenants_to_measure owner to strandline_planner;
+revoke execute on function tenants_to_recount from public;
+grant execute on function tenants_to_recount to strandline_app;
+alter function tenants_to_recount owner to strandline_planner;
 
 revoke create on schema public from strandline_planner;

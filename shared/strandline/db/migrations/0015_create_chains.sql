@@ -77,7 +77,7 @@ create table chain_versions (
     scope_id uuid not null,
     participants text[] not null,
     session_id text not null,  -- the lane of the run that it took in
-    made_at_seq bigint not null,  -- how far the scope was folded when this version replaced the last
+    created_at_seq bigint not null,  -- how far the scope was folded when this version replaced the last
     closed_by text not null check (closed_by in ('break', 'force', 'gap', 'idle', 'retry')),
     merged boolean not null default false,  -- it took in a later run
     first_seq bigint not null,
@@ -106,10 +106,10 @@ create table chain_versions (
 alter table chains add foreign key (tenant_id, chain_id, version) references chain_versions
     deferrable initially deferred;  -- the two tables refer to each other
 create index chain_versions_session on chain_versions (tenant_id, scope_id, session_id, chain_id);
-create index chain_versions_made on chain_versions (tenant_id, scope_id, made_at_seq);
+create index chain_versions_created on chain_versions (tenant_id, scope_id, created_at_seq);
 
 -- The effect of use on a chain that was dropped, until it is folded again up to this version.
-create table chain_use (
+create table dropped_chain_state (
     tenant_id text not null,
     chain_id uuid not null,
     scope_id uuid not null,
@@ -174,34 +174,35 @@ create index recalls_folded on recalls (tenant_id, folded_at) where folded_at is
 
 do $$
 declare
-    guarded text;
+    table_name text;
 begin
-    foreach guarded in array array['lanes', 'decisions', 'chains', 'chain_versions', 'chain_use',
-        'chain_events', 'chain_vectors', 'recalls'] loop
+    foreach table_name in array array['lanes', 'decisions', 'chains', 'chain_versions',
+        'dropped_chain_state', 'chain_events', 'chain_vectors', 'recalls'] loop
         execute format(
             'create policy in_view on %I to strandline_app, strandline_owner '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
-            guarded);
-        execute format('create policy of_scope on %I as restrictive for insert to public '
-            'with check (is_scope_of(scope_id, tenant_id, participants))', guarded);
-        execute format('alter table %I enable row level security', guarded);
-        execute format('alter table %I force row level security', guarded);
-        execute format('grant select, insert on %I to strandline_app', guarded);
+            table_name);
+        execute format('create policy matches_scope on %I as restrictive for insert to public '
+            'with check (is_scope_of(scope_id, tenant_id, participants))', table_name);
+        execute format('alter table %I enable row level security', table_name);
+        execute format('alter table %I force row level security', table_name);
+        execute format('grant select, insert on %I to strandline_app', table_name);
     end loop;
-    foreach guarded in array array['lanes', 'chains', 'chain_versions', 'chain_events',
+    foreach table_name in array array['lanes', 'chains', 'chain_versions', 'chain_events',
         'chain_vectors', 'recalls'] loop
         execute format('create policy planner_reads on %I for select to strandline_planner using (true)',
-            guarded);
-        execute format('grant select on %I to strandline_planner', guarded);
+            table_name);
+        execute format('grant select on %I to strandline_planner', table_name);
     end loop;
 end $$;
-grant delete on lanes, chains, chain_versions, chain_use, chain_events, chain_vectors, recalls
+grant delete on lanes, chains, chain_versions, dropped_chain_state, chain_events, chain_vectors, recalls
     to strandline_app;
 grant update (folded_seq, open, idle_at) on lanes to strandline_app;
 grant update (version, status, last_event_at, importance, density, strength, accessed_at, boosted_at,
     cold_at, promote_until, archived_at) on chains to strandline_app;
-grant update (version, strength, accessed_at, boosted_at, archived_at) on chain_use to strandline_app;
+grant update (version, strength, accessed_at, boosted_at, archived_at) on dropped_chain_state
+    to strandline_app;
 grant update (embedding) on chain_vectors to strandline_app;
 grant update (folded_at) on recalls to strandline_app;
 
@@ -220,7 +221,7 @@ create view chain_details with (security_invoker = true) as
         c.density, c.strength, c.accessed_at, c.boosted_at, c.cold_at, c.promote_until, c.archived_at,
         v.version, v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
         v.last_event_at, v.topic, v.summary, v.entities, v.coherence, v.quality, v.rejected, v.models,
-        cited.event_ids, v.trust
+        links.event_ids, v.trust
     from chains c
     join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
     cross join lateral (
@@ -228,5 +229,5 @@ create view chain_details with (security_invoker = true) as
         from (
             select e.event_id, e.seq from chain_events e
             where e.tenant_id = c.tenant_id and e.chain_id = c.chain_id and e.since_version <= v.version
-            order by e.seq limit 200) e) cited;
+            order by e.seq limit 200) e) links;
 grant select on chain_details to strandline_app;

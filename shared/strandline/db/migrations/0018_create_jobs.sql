@@ -22,13 +22,13 @@ create table jobs (
     primary key (tenant_id, job_id),
     foreign key (tenant_id, scope_id) references scopes
 );
-create unique index jobs_one_at_once on jobs (tenant_id, kind)
+create unique index jobs_one_active on jobs (tenant_id, kind)
     where state in ('queued', 'running') and ref is null;
-create unique index jobs_one_failure on jobs (tenant_id, kind, ref)
+create unique index jobs_one_open_failure on jobs (tenant_id, kind, ref)
     where ref is not null and state <> 'done';
 create index jobs_newest on jobs (tenant_id, created_at desc, job_id desc);
 create index jobs_run on jobs (run) where run <> '';
-create index jobs_again on jobs (tenant_id, job_id) where ref is not null and state = 'queued';
+create index jobs_queued_retries on jobs (tenant_id, job_id) where ref is not null and state = 'queued';
 create index jobs_finished on jobs (tenant_id, finished_at) where finished_at is not null;
 
 -- A part of a job. One process at a time holds its lease; each new holder has a higher lease_no, which
@@ -50,7 +50,7 @@ create policy in_view on jobs to strandline_app, strandline_owner
     using (tenant_id = current_tenant() and participants @> (select current_viewer()))
     with check (tenant_id = current_tenant() and participants @> (select current_viewer()));
 -- A job of no scope is the whole tenant's, which has no participants.
-create policy of_scope on jobs as restrictive for insert to public
+create policy matches_scope on jobs as restrictive for insert to public
     with check (case when scope_id is null then participants = '{}'
         else is_scope_of(scope_id, tenant_id, participants) end);
 create policy planner_reads on jobs for select to strandline_planner using (true);

@@ -11,11 +11,11 @@ create table blob_removals (
     removing_until timestamptz,  -- until then no append may rely on bytes that were stored before
     primary key (tenant_id, cid)
 );
-create index blob_removals_begun on blob_removals (tenant_id, removing_until)
+create index blob_removals_started on blob_removals (tenant_id, removing_until)
     where removing_until is not null;
 
 -- Where the pass over a tenant's payloads continues, and when the last one ended.
-create table blob_passes (
+create table blob_scans (
     tenant_id text primary key references tenants,
     position text not null default '',
     ended_at timestamptz not null default '-infinity'
@@ -23,25 +23,26 @@ create table blob_passes (
 
 do $$
 declare
-    guarded text;
+    table_name text;
 begin
-    foreach guarded in array array['blob_removals', 'blob_passes'] loop
+    foreach table_name in array array['blob_removals', 'blob_scans'] loop
         execute format('create policy own_tenant on %I to strandline_app, strandline_owner '
-            'using (tenant_id = current_tenant()) with check (tenant_id = current_tenant())', guarded);
-        execute format('alter table %I enable row level security', guarded);
-        execute format('alter table %I force row level security', guarded);
+            'using (tenant_id = current_tenant()) with check (tenant_id = current_tenant())',
+                table_name);
+        execute format('alter table %I enable row level security', table_name);
+        execute format('alter table %I force row level security', table_name);
         execute format('create policy planner_reads on %I for select to strandline_planner using (true)',
-            guarded);
-        execute format('grant select on %I to strandline_planner', guarded);
+            table_name);
+        execute format('grant select on %I to strandline_planner', table_name);
     end loop;
 end $$;
 grant select, delete on blob_removals to strandline_app;
 grant insert (tenant_id, cid) on blob_removals to strandline_app;
 grant update (removing_until) on blob_removals to strandline_app;
-grant select on blob_passes to strandline_app;
-grant insert (tenant_id), update (position, ended_at) on blob_passes to strandline_app;
+grant select on blob_scans to strandline_app;
+grant insert (tenant_id), update (position, ended_at) on blob_scans to strandline_app;
 
-create function keep_stored_blob() returns trigger
+create function cancel_blob_removal() returns trigger
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 declare
     v_until timestamptz;
@@ -56,10 +57,10 @@ begin
     end if;
     return null;
 end $$;
-revoke execute on function keep_stored_blob from public;
+revoke execute on function cancel_blob_removal from public;
 -- For each row and not for each statement: appends without a payload pay nothing for it.
-create trigger keep_stored_blob after insert on blobs
-    for each row execute function keep_stored_blob();
+create trigger cancel_blob_removal after insert on blobs
+    for each row execute function cancel_blob_removal();
 
 grant create on schema public to strandline_planner;
 

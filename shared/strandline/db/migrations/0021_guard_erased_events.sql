@@ -15,11 +15,12 @@ grant select, update (erased_at) on events to strandline_guard;
 create function refuse_erased_event() returns trigger
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 begin
-    if (select bool_or(held.erased_at is not null)  -- no filter instead: it would be applied before the lock
+    -- no filter instead: it would be applied before the lock
+    if (select bool_or(cited_event.erased_at is not null)
         from (select tenant_id, event_id from citing order by 1, 2) c
         cross join lateral (
             select e.erased_at from events e
-            where e.tenant_id = c.tenant_id and e.event_id = c.event_id for key share) held) then
+            where e.tenant_id = c.tenant_id and e.event_id = c.event_id for key share) cited_event) then
         raise exception 'an erased event cannot be cited' using errcode = 'ST410';
     end if;
     return null;
@@ -29,7 +30,7 @@ end $$;
 create function refuse_erased_citation() returns trigger
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 begin
-    if (select bool_or(held.erased_at is not null)
+    if (select bool_or(cited_event.erased_at is not null)
         from (
             select tenant_id, event_id from citing
             union all
@@ -37,7 +38,7 @@ begin
             order by 1, 2) c
         cross join lateral (
             select e.erased_at from events e
-            where e.tenant_id = c.tenant_id and e.event_id = c.event_id for key share) held) then
+            where e.tenant_id = c.tenant_id and e.event_id = c.event_id for key share) cited_event) then
         raise exception 'an erased event cannot be cited' using errcode = 'ST410';
     end if;
     return null;
@@ -53,7 +54,7 @@ create trigger refuse_erased_event after insert on embedding_cache referencing n
 for each statement execute function refuse_erased_event();
 create trigger refuse_erased_event after insert on chain_events referencing new table as citing
 for each statement execute function refuse_erased_event();
--- append_plain does the guard's work by itself: see there.
+-- append_fast_path does the guard's work by itself: see there.
 create trigger refuse_erased_event after insert on event_keys referencing new table as citing
 for each statement when (current_user <> 'strandline_append') execute function refuse_erased_event();
 create trigger refuse_erased_citation after insert on event_search referencing new table as citing

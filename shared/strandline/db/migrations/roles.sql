@@ -4,17 +4,18 @@
 
 do $$
 declare
-    wanted text;
+    role_name text;
 begin
     -- owner: migrations only. app: the service. Each of the others owns SECURITY DEFINER functions of
     -- one kind, cannot log in, and can do nothing else.
-    foreach wanted in array array[
+    foreach role_name in array array[
         'strandline_owner', 'strandline_app',
         'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard',
         'strandline_append'
     ] loop
         begin
-            execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole', wanted);
+            execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole',
+                role_name);
         exception when duplicate_object or unique_violation then
             null;  -- roles belong to the cluster: another database or session has created it
         end;

@@ -11,7 +11,7 @@ class HeuristicModel:
     fallback of every other model. It knows English; of other languages it uses only what their
     letters show. `docs/chains.md` has its figures."""
 
-    name = "twin/3"
+    name = "heuristic/3"
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]

@@ -236,7 +236,7 @@ def test_a_request_is_one_line_with_its_id_route_status_and_time(
     (line,) = [line for line in lines if line["message"] == "request"]
     assert (line["route"], line["status"]) == (f"POST {PATH}", 422)
     assert line["request_id"] == reply.error["request_id"]
-    assert line["Milliseconds"] > 0
+    assert line["DurationMilliseconds"] > 0
 
 
 class Refusing:

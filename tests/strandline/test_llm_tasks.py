@@ -1,5 +1,5 @@
-"""Language tasks through a real client, a real server and the real database; and what the twin
-takes over, why, and at whose expense."""
+"""Language tasks through a real client, a real server and the real database; and what the heuristic
+model takes over, why, and at whose expense."""
 
 import hashlib
 import json
@@ -118,7 +118,8 @@ def written(base: ScratchDatabase) -> list[Any]:
 
 
 def fell(done: ModelResult[Any]) -> str | None:
-    """Why the twin answered; that it was the twin's own answer is looked at too."""
+    """Why the heuristic model answered; that it was the heuristic model's own answer is looked at
+    too."""
     assert (done.model == HeuristicModel.name) == (done.fallback_reason is not None)
     return done.fallback_reason
 
@@ -155,7 +156,7 @@ def test_every_task_goes_to_the_model(
     )
 
 
-def test_without_a_provider_it_is_the_twin_alone_and_touches_nothing() -> None:
+def test_without_a_provider_it_is_the_heuristic_model_alone_and_touches_nothing() -> None:
     nowhere = Database("host=127.0.0.1 port=9")
     settings = ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET)
     reasoner = LlmTasks(nowhere, settings, make_provider(settings))
@@ -308,12 +309,14 @@ def test_what_does_not_validate_is_repaired_once(
         "ModelFailures": 1,
         "ModelTokensIn": 200,
         "ModelTokensOut": 40,
-        "ModelMicroUsd": 3600,
+        "ModelCostMicroUsd": 3600,
     }
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_and_then_left_to_the_twin(provider: ModelServer, reasoner: LlmTasks, bad: Says) -> None:
+def test_and_then_left_to_the_heuristic(
+    provider: ModelServer, reasoner: LlmTasks, bad: Says
+) -> None:
     provider.otherwise = lambda _: bad
     done = reasoner.topic(task(), TALK)
     assert fell(done) == "invalid_output"
@@ -334,7 +337,7 @@ def test_and_then_left_to_the_twin(provider: ModelServer, reasoner: LlmTasks, ba
         (completion("", refusal="No."), "refused", "refused"),
     ],
 )
-def test_what_goes_wrong_leaves_the_twins_answer_and_a_row(
+def test_what_goes_wrong_leaves_the_heuristic_model_s_answer_and_a_row(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -394,7 +397,7 @@ def test_a_refused_format_is_remembered_by_all_processes(
         reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert provider.ways() == ["json_schema", "json_object_schema"] + ["json_object"] * 4
     assert [row[1] for row in written(scratch_db)] == ["format_refused"] * 2 + ["ok"] * 4
-    assert scratch_db.rows("select tenant_id, way, failures from model_states") == [
+    assert scratch_db.rows("select tenant_id, output_mode, failures from model_states") == [
         ("acme", "json_object max_tokens", 0)
     ]
 
@@ -437,12 +440,12 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
     later(monkeypatch, budget.CACHE_SECONDS)  # the other process hears of it
     assert fell(second.topic(task(), TALK)) == "breaker_open"
     assert len(provider.requests) == 5
-    scratch_db.rows("update model_states set shut_until = now()")  # as if it had rested
+    scratch_db.rows("update model_states set breaker_open_until = now()")  # as if it had rested
     later(monkeypatch, 61)
     assert fell(first.topic(task(), TALK)) == "unavailable", "one may try it"
     assert fell(second.topic(task(), TALK)) == "breaker_open", "and no other"
     assert len(provider.requests) == 6
-    scratch_db.rows("update model_states set shut_until = now()")
+    scratch_db.rows("update model_states set breaker_open_until = now()")
     later(monkeypatch, 61)
     provider.otherwise = right
     assert fell(second.topic(task(), TALK)) is None
@@ -537,7 +540,9 @@ def test_after_its_minute_a_subject_may_ask_again(
 ) -> None:
     one = make(llm_calls_per_minute=1)
     assert [fell(one.topic(task(), TALK)) for _ in range(2)] == [None, "rate_limited"]
-    scratch_db.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
+    scratch_db.rows(
+        "update model_rates set minute_started_at = minute_started_at - interval '1 minute'"
+    )
     assert fell(one.topic(task(), TALK)) == "rate_limited", "a refusal is remembered"
     later(monkeypatch, 61)
     assert fell(one.topic(task(), TALK)) is None
@@ -560,7 +565,7 @@ def test_a_budget_that_ends(
     assert 0 < spent.cost_usd <= 0.02
     assert (spent.calls, spent.tokens_in) == (found.count(None), 100 * found.count(None))
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) == "budget_spent", "for all"
-    scratch_db.rows("update model_spend set month = month - interval '1 month'")
+    scratch_db.rows("update monthly_spend set month = month - interval '1 month'")
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) is None, "a new month"
 
 
@@ -586,12 +591,12 @@ def test_two_tenants_share_nothing(
     provider's patience leaves another all of its own."""
     one = make(llm_calls_per_minute=3, llm_usd_per_month=1.0)
     scratch_db.rows(
-        "insert into model_spend values"
+        "insert into monthly_spend values"
         " ('acme', date_trunc('month', now() at time zone 'UTC'), 1, 0, 0, 0, 1.0)"
     )
     assert fell(one.topic(task("acme"), TALK)) == "budget_spent"
     assert fell(one.topic(task("globex"), TALK)) is None
-    scratch_db.rows("delete from model_spend")
+    scratch_db.rows("delete from monthly_spend")
     one = make(llm_calls_per_minute=8)
     provider.otherwise = lambda _: error(500)
     for _ in range(5):
@@ -669,7 +674,7 @@ def test_a_call_written_down_twice_is_there_and_paid_once(
         reasoner.store_call_records(access)
     reasoner.store_call_records(access)
     assert len(written(scratch_db)) == 1
-    assert scratch_db.rows("select calls, tokens_in from model_spend") == [(1, 100)]
+    assert scratch_db.rows("select calls, tokens_in from monthly_spend") == [(1, 100)]
 
 
 def test_without_a_ledger_no_call_is_made(

@@ -194,7 +194,7 @@ _FILL_STATEMENTS = (
     insert into event_search (tenant_id, scope_id, event_id, piece, start_char, end_char,
         participants, words)
     select tenant_id, scope_id, event_id, 0, 0, 0, participants,
-        speaker_words(split_part(speaker, ':', 2), coalesce(content, 'a file'))
+        event_tsvector(split_part(speaker, ':', 2), coalesce(content, 'a file'))
             || setweight(to_tsvector('pg_catalog.english', to_char(
                 recorded_at at time zone 'UTC', 'FMDD FMMonth YYYY')), 'C')
     from events where tenant_id = %(tenant)s
@@ -218,7 +218,7 @@ _FILL_STATEMENTS = (
     where e.tenant_id = %(tenant)s and e.seq %% 3 = 0
     """,
     """
-    insert into scope_progress (tenant_id, scope_id, space, participants, embedded_seq)
+    insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)
     select %(tenant)s, scope_id, %(space)s, participants,
         last_seq - case when row_number() over () %% 50 = 0 then 1 else 0 end
     from scopes where tenant_id = %(tenant)s
@@ -226,13 +226,13 @@ _FILL_STATEMENTS = (
     """
     insert into scope_work (tenant_id, scope_id, participants, due_at)
     select s.tenant_id, s.scope_id, s.participants, s.last_recorded_at
-    from scopes s join scope_progress p using (tenant_id, scope_id)
+    from scopes s join embedding_progress p using (tenant_id, scope_id)
     where s.tenant_id = %(tenant)s and s.last_seq > p.embedded_seq
     """,
     """
     insert into event_vectors (tenant_id, space, scope_id, event_id, participants, embedding)
     select e.tenant_id, %(space)s, e.scope_id, e.event_id, e.participants, pool.embedding
-    from events e join scope_progress p using (tenant_id, scope_id)
+    from events e join embedding_progress p using (tenant_id, scope_id)
     join pool on pool.n = abs(hashtext(e.event_id::text)) %% 200
     where e.tenant_id = %(tenant)s and e.seq <= p.embedded_seq
     """,
@@ -246,7 +246,8 @@ _FILL_STATEMENTS = (
     """,
     """
     insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
-        made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
+        created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at,
+        topic,
         summary, entities, importance, density, quality, settings, models, content_hash, trust)
     select tenant_id, chain_id, 1, scope_id, participants, 'session-0', 1, 'break', 1, 1, 1,
         created_at, last_event_at, 'a topic', 'a summary', '[]', importance, density, 0.5, '{}',

@@ -21,7 +21,7 @@ _NAMES = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|strandline_[\w-]+|https?://\S+"
 )
 _SCORES, _USES = {"total", "text_score", "cosine"}, {"used", "remaining", "retry_after", "leased"}
-# What is judged and worded, by a model or its twin, and what changes by the second.
+# What is judged and worded, by a model or by the heuristic model, and what changes by the second.
 _JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
 _OPAQUE = {"mark", "token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_WARMTH}

@@ -25,9 +25,9 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
-from tests.functions.story import Story
-from tests.infra.calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
-from tests.strandline.services.stand_ins import WordEmbedder
+from tests.functions.example_calls import Story
+from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
+from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
 

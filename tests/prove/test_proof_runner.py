@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.prove import __main__ as prove
-from tests.prove import parts
-from tests.prove.parts import Part
+from tests.prove import proof_runner
+from tests.prove.proof_runner import Part
 
 BOUND_MINUTES = 90
 
@@ -21,25 +21,27 @@ def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> P
 def test_a_part_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = parts.run_parts([part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path)
+    ended = proof_runner.run_parts(
+        [part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path
+    )
     assert [one.has_passed for one in ended] == [False, True]
     said = capsys.readouterr().out
     assert "== bad: FAILED with 3" in said
     assert "seen" in said
-    assert "1 of 2 parts did not pass" in parts.render_table(ended)
+    assert "1 of 2 parts did not pass" in proof_runner.render_table(ended)
 
 
 def test_a_part_over_its_bound_is_stopped_with_all_it_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(proof_runner, "GRACE_SECONDS", 0.5)
     child = tmp_path / "child"
     deaf = (
         "import os, signal, time, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN);"
         f"pid = os.fork(); pid and pathlib.Path({str(child)!r}).write_text(str(pid));"
         "time.sleep(60)"
     )
-    (ended,) = parts.run_parts([part("slow", deaf, 1.5)], tmp_path)
+    (ended,) = proof_runner.run_parts([part("slow", deaf, 1.5)], tmp_path)
     assert ended.status is None
     assert ended.seconds < 10
     assert "== slow: STOPPED: over its bound of 2 s" in capsys.readouterr().out
@@ -62,7 +64,9 @@ def gone(process: int) -> bool:
 def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
     code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
     names = ("quiet", "one", "two")
-    ended = parts.run_parts([part(name, code, alone=name == "quiet") for name in names], tmp_path)
+    ended = proof_runner.run_parts(
+        [part(name, code, alone=name == "quiet") for name in names], tmp_path
+    )
     spans = {one.part.name: [float(moment) for moment in one.output.split()] for one in ended}
     assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
 
@@ -94,8 +98,8 @@ def test_the_whole_has_a_bound() -> None:
     known = prove.all_parts(prove.CASES)
     together = [one.seconds for one in known if not one.runs_alone]
     alone = sum(one.seconds for one in known if one.runs_alone)
-    longest = sum(together) / parts.PARALLEL_PARTS + max(together) / 2 + alone
-    assert longest + len(known) * parts.GRACE_SECONDS <= BOUND_MINUTES * 60
+    longest = sum(together) / proof_runner.PARALLEL_PARTS + max(together) / 2 + alone
+    assert longest + len(known) * proof_runner.GRACE_SECONDS <= BOUND_MINUTES * 60
 
 
 def test_every_proof_is_a_part(repository: Path) -> None:

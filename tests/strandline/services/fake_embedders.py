@@ -56,8 +56,8 @@ def make_worker(
     seconds: float = 60.0,
     slice_events: int = SLICE_EVENTS,
 ) -> Worker:
-    """A worker with so much time, all of it for one turn, whose language model is the twin, or
-    what a test gives it."""
+    """A worker with so much time, all of it for one turn, whose language model is the heuristic
+    model, or what a test gives it."""
     tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, UNLIMITED, None)
     worker = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
     return replace(worker, slice_events=slice_events, slice_seconds=seconds)

@@ -86,7 +86,7 @@ def test_a_member_of_a_newer_release_is_named_and_passed_over(
     with caplog.at_level(logging.WARNING):
         env = adopt(arn, {"of_tomorrow": CANARY, "key_secret": KEY_SECRET})
     assert set(env) == {secrets.SECRETS_VARIABLE, "STRANDLINE_KEY_SECRET"}
-    assert vars(caplog.records[-1])["members"] == ["of_tomorrow"]
+    assert vars(caplog.records[-1])["settings"] == ["of_tomorrow"]
     assert CANARY not in caplog.text
 
 
@@ -98,7 +98,7 @@ def test_what_jwts_are_signed_by_waits_for_their_issuer(
     members = {"key_secret": KEY_SECRET, name: CANARY}
     with caplog.at_level(logging.WARNING):
         assert set(adopt(arn, members)) == {secrets.SECRETS_VARIABLE, "STRANDLINE_KEY_SECRET"}
-    assert vars(caplog.records[-1])["members"] == [name]
+    assert vars(caplog.records[-1])["settings"] == [name]
     assert CANARY not in caplog.text
     told = adopt(arn, members, STRANDLINE_JWT_ISSUER="https://issuer.example")
     assert told[f"STRANDLINE_{name.upper()}"] == CANARY

@@ -14,8 +14,13 @@ from strandline.db.database import Caller, Database
 from strandline.jobs.context import Deferred, Worker
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
-from tests.strandline.services.folds import EchoTasks, hashes, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, fail_texts, make_worker, process_due
+from tests.strandline.services.fake_embedders import (
+    WordEmbedder,
+    fail_texts,
+    make_worker,
+    process_due,
+)
+from tests.strandline.services.fold_fixtures import EchoTasks, hashes, set_tuning
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
 from tests.support import Gateway, ScratchDatabase
 
@@ -312,8 +317,8 @@ def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(worker: Worker, log
     log.say(STARS, minutes=31)
     process_due(worker)
     made = log.base.rows(
-        "select closed_by, made_at_seq, settings ? 'ahead_events' from chain_versions"
-        " order by made_at_seq"
+        "select closed_by, created_at_seq, settings ? 'ahead_events' from chain_versions"
+        " order by created_at_seq"
     )
     assert made == [("break", 2, False), ("gap", 3, False)]
     assert log.decided("settings") == [("settings", 1, 1)], "they are as they were"

@@ -32,7 +32,7 @@ from strandline.observability import (
 )
 from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.stand_ins import WordEmbedder, fail_texts
+from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
 from tests.support import EVENTS as RECORDED
 from tests.support import Gateway, ScratchDatabase, user_message
 
@@ -132,7 +132,7 @@ def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
     (embedded,) = lines.of("events embedded")
     assert (embedded["scopes"], embedded["events"]) == ([scope], 1)
     (job,) = lines.of("job")
-    assert (job["job"], job["EventsEmbedded"], job["Failures"]) == ("hint", 1, 0)
+    assert (job["job"], job["EventsEmbedded"], job["WorkFailures"]) == ("work_message", 1, 0)
 
 
 def test_a_hint_without_the_id_breaks_the_thread(
@@ -240,9 +240,9 @@ def test_a_request_is_measured_by_its_one_line(
     one, batch, recall, refused = map(as_cloudwatch_reads, lines.of("request"))
     for metrics in (one, batch, recall, refused):
         assert metrics["Requests"] == 1
-        assert metrics["Milliseconds"] > 0
+        assert metrics["DurationMilliseconds"] > 0
     assert (one["EventsAppended"], batch["EventsAppended"]) == (1, 2)
-    assert (recall["Hits"], recall["RecallsDegraded"]) == (3, 0)
+    assert (recall["SearchHits"], recall["RecallsDegraded"]) == (3, 0)
     named = [(x["route"], x["status_class"]) for x in lines.of("request")]
     assert named[2:] == [("POST /api/v1/recall", "2xx"), ("GET /memory/{cid}", "4xx")]
 
@@ -271,7 +271,7 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     reply = gateway.call("POST", PATH, user_message("x"), key=key)
     assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
     recall, refused = map(as_cloudwatch_reads, lines.of("request"))
-    assert (recall["RecallsDegraded"], refused["RefusedByQuota"]) == (1, 1)
+    assert (recall["RecallsDegraded"], refused["QuotaRejections"]) == (1, 1)
 
 
 def test_a_sweep_says_what_is_due_and_what_failed(
@@ -284,7 +284,7 @@ def test_a_sweep_says_what_is_due_and_what_failed(
     words.before_embed = fail_texts("lost")
     gateway.sweep()
     (first,) = map(as_cloudwatch_reads, lines.of("job"))
-    assert (first["ScopesDue"], first["EventsEmbedded"], first["Failures"]) == (2, 1, 1)
+    assert (first["ScopesDue"], first["EventsEmbedded"], first["WorkFailures"]) == (2, 1, 1)
     assert 90 <= first["OldestDueSeconds"] < 120
     assert len(first["EmbeddingMilliseconds"]) == 1
     gateway.sweep()  # nothing is due, but for what was put off
@@ -337,7 +337,9 @@ def test_a_fold_tells_the_cosines_that_it_went_by(
         tell(key, "hm", ALICE, session_id="s-1")
     gateway.sweep()
     (job,) = map(as_cloudwatch_reads, lines.of("job"))
-    gates = sum(job.get(name, 0) for name in ("GateBreak", "GateGray", "GateContinue"))
+    gates = sum(
+        job.get(name, 0) for name in ("TopicBreaks", "TopicUndecided", "TopicContinuations")
+    )
     cosines = job["SimilarityCosine"]
     assert len(cosines) == gates >= 3
     assert max(cosines) == 1.0
@@ -347,7 +349,7 @@ def test_a_fold_tells_the_cosines_that_it_went_by(
 def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> None:
     """Printed, never asserted: a line with its metrics and trace, against one without."""
     dimensions = {"function": "query", "route": "POST /api/v1/recall", "status_class": "2xx"}
-    metrics = {"Requests": 1, "Milliseconds": 3.2, "EventsAppended": 1}
+    metrics = {"Requests": 1, "DurationMilliseconds": 3.2, "EventsAppended": 1}
 
     def plain() -> None:
         logger.info("request", extra={"status": 200, **dimensions, **metrics})

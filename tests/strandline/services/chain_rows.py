@@ -30,7 +30,7 @@ with given as (
         importance, density, strength, accessed_at, cold_at, promote_until from given, who
 )
 insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
-    made_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
+    created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
     summary, entities, importance, density, quality, settings, models, content_hash, trust)
 select tenant_id, chain_id, 1, scope_id, participants, '', 2, 'break', 1, 1, 1, accessed_at,
     accessed_at, 'tides', 'The tide is late.', '[]', importance, density, 1, '{}', '{}', '\\x00',

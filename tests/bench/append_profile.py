@@ -1,6 +1,6 @@
 """Where the time of one append goes: in the process by part, in the database by statement.
 
-PYTHONPATH=shared:. .venv/bin/python -m tests.bench.parts FILE
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.append_profile FILE
 """
 
 import sys

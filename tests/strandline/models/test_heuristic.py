@@ -1,4 +1,5 @@
-"""The deterministic twin: what it says of conversations, and that it always says the same."""
+"""The deterministic heuristic model: what it says of conversations, and that it always says the
+same."""
 
 import json
 import random
@@ -288,7 +289,7 @@ def _topics(path: talks.Path) -> list[list[talks.Event]]:
 
 def test_it_says_the_same_in_every_process() -> None:
     """No dice: not the order of a set either, which differs from process to process."""
-    code = "from tests.strandline.models import test_twin as t; print(t._answers())"
+    code = "from tests.strandline.models import test_heuristic as t; print(t._answers())"
     told = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -303,7 +304,8 @@ def test_it_says_the_same_in_every_process() -> None:
 
 
 def _scored(path: talks.Path) -> tuple[float, float]:
-    """Boundary and entity F1 with every pair of messages left to the twin: no vector is needed."""
+    """Boundary and entity F1 with every pair of messages left to the heuristic model: no vector is
+    needed."""
     talk = talks.read(path)
     folded = talks.fold(talk, {event.turn.seq: [1.0] for event in talk.events}, _ALL_GRAY)
     found = talks.found(folded)
@@ -327,7 +329,7 @@ def test_how_good_it_is() -> None:
     assert (mean(entities) >= 0.93, min(entities) >= 0.82) == (True, True)
 
 
-def test_the_score_sees_a_twin_that_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_score_sees_a_heuristic_model_that_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(1)
 
     def guesses(*_: object) -> bool:

@@ -182,7 +182,7 @@ def set_tuning(base: ScratchDatabase, **overrides: object) -> None:
 
 
 _STATE_QUERIES: dict[str, str] = {
-    "scopes": "select scope_id, last_seq, folded_seq, settled_seq from scopes",
+    "scopes": "select scope_id, last_seq, folded_seq, max_folded_seq from scopes",
     "chains": "select chain_id, scope_id, session_id, version, status, last_event_at, importance,"
     " density, strength from chains",
     "use": "select chain_id, accessed_at, boosted_at, archived_at from chains",

@@ -17,7 +17,7 @@ import psycopg
 from strandline.auth.principals import Principal
 from strandline.log.append import append
 from strandline.resources import Resources
-from tests.bench.bare_postgres import BarePostgres
+from tests.bench.baseline_postgres import BarePostgres
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.locomo import Conversation
 from tests.bench.strandline_system import Strandline

@@ -53,7 +53,7 @@ def _made(given: str) -> Mapping[str, Any]:
         schedules=settings.stack_name,
         prefix=PREFIX,
     )
-    Monitoring(stack, "Watch", settings, watched)
+    Monitoring(stack, "Monitoring", settings, watched)
     return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
 
 
@@ -161,12 +161,19 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     sweeper = frozenset({("function", f"{PREFIX}sweeper")})
     missing = {(name, at) for name, at in looked_at - found if at != sweeper}
     assert not missing
-    assert {name for name, at in looked_at if at == sweeper} == {"BreakerOpen", "ModelMicroUsd"}
-    assert re.search(r'"BreakerOpen":[1-9]', printed.getvalue()), "left alone, and not counted"
-    assert re.search(r'"ModelMicroUsd":[1-9]', printed.getvalue()), "asked, and no price counted"
+    assert {name for name, at in looked_at if at == sweeper} == {
+        "ModelBreakerRejections",
+        "ModelCostMicroUsd",
+    }
+    assert re.search(r'"ModelBreakerRejections":[1-9]', printed.getvalue()), (
+        "left alone, and not counted"
+    )
+    assert re.search(r'"ModelCostMicroUsd":[1-9]', printed.getvalue()), (
+        "asked, and no price counted"
+    )
     # Planted: a metric that nobody prints, a dimension that nobody has.
     assert ("OldestDueSecond", next(iter(found))[1]) not in found
-    assert ("Failures", frozenset({("function", f"{PREFIX}sweeper")})) not in found
+    assert ("WorkFailures", frozenset({("function", f"{PREFIX}sweeper")})) not in found
 
 
 # alarms and their lines --------------------------------------------------------------------------
@@ -211,7 +218,7 @@ def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
 
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
     found = alarms(**MODEL)
-    del found["no-sweep"]
+    del found["missing-sweep"]
     for name, alarm in found.items():
         assert alarm["TreatMissingData"] == "notBreaching", name
         assert alarm["Threshold"] > 0, f"{name}: at rest everything is 0"
@@ -220,7 +227,7 @@ def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
 
 def test_a_sweep_that_never_comes_wakes_somebody() -> None:
     """26 hours without a run that ended well: one hour with a run is enough to be quiet."""
-    alarm = alarms()["no-sweep"]
+    alarm = alarms()["missing-sweep"]
     assert (alarm["MetricName"], alarm["Statistic"]) == ("ExecutionsSucceeded", "Sum")
     assert (alarm["Period"], alarm["EvaluationPeriods"]) == (3600, 26)
     assert "DatapointsToAlarm" not in alarm
@@ -231,7 +238,7 @@ def test_a_sweep_that_never_comes_wakes_somebody() -> None:
 
 def test_what_the_issue_asks_for_is_watched() -> None:
     found = alarms(**MODEL)
-    asked = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unbuilt"}
+    asked = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
     asked |= {"failed-runs", "errors", "slow"}
     assert asked | {"connections", "capacity", "breaker-open", "model-spend"} <= set(found)
     assert set(found) - set(alarms()) == {"breaker-open", "model-spend"}, "without a model: none"

@@ -22,8 +22,8 @@ from strandline.aws import clients as aws_clients
 from strandline.aws.sigv4 import Signer
 from strandline.deployment import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
-from tests.infra import written
-from tests.infra.written import Asks
+from tests.infra import source_calls
+from tests.infra.source_calls import Asks
 from tests.support import APP, OWNER, PASSWORDS
 
 MODEL = "some.model-v1:0"
@@ -235,10 +235,10 @@ class Ear:
 
     def _hear(self, operation: str, params: Mapping[str, Any]) -> None:
         self.operations.add(operation)
-        way = written.on_the_way()
+        way = source_calls.on_the_way()
         for place in way:
             self.ways.add((self.function, Asks(place, operation)))
-            for through in map(written.method, way):
+            for through in map(source_calls.method, way):
                 self.ways |= {(self.function, Asks(place, through))} if through else set()
         for action, resource in OPERATIONS[operation](params):
             condition = only(**CONDITIONS[action]) if action in CONDITIONS else ""

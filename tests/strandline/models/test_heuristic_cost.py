@@ -1,5 +1,5 @@
-"""What a text costs the twin: about as much as it is long, whatever it holds; and the rules that
-keep it so give what comparing all with all gave."""
+"""What a text costs the heuristic model: about as much as it is long, whatever it holds; and the
+rules that keep it so give what comparing all with all gave."""
 
 # pyright: reportPrivateUsage=false
 

@@ -1,5 +1,5 @@
-"""A fold that may not ask, or has no time to, waits: no answer of the twin's stands for ever where
-a minute later the model's would."""
+"""A fold that may not ask, or has no time to, waits: no answer of the heuristic model's stands for
+ever where a minute later the model's would."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ from strandline.llm.openai_chat import ChatModel
 from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
-from tests.strandline.services.folds import EchoTasks, RandomTasks, set_tuning
-from tests.strandline.services.stand_ins import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
+from tests.strandline.services.fold_fixtures import EchoTasks, RandomTasks, set_tuning
 from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
@@ -86,7 +86,7 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
 
 
 def next_minute(base: ScratchDatabase) -> None:
-    base.rows("update model_rates set minute_at = minute_at - interval '1 minute'")
+    base.rows("update model_rates set minute_started_at = minute_started_at - interval '1 minute'")
     base.rows("update scope_work set due_at = now()")
 
 
@@ -162,7 +162,7 @@ def test_a_hint_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
     )
 
 
-def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> None:
+def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: Make) -> None:
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
@@ -172,7 +172,7 @@ def test_patience_ends_and_the_twin_answers_visibly(log: Log, make: Make) -> Non
     assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59))
     assert folded(log) == 5
     assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61))
-    assert by(log) == {"openai:tiny", "twin/3"}
+    assert by(log) == {"openai:tiny", "heuristic/3"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
 
@@ -278,7 +278,7 @@ def _die(*_: object, **__: object) -> None:
     raise MemoryError  # which says nothing of the text
 
 
-def test_a_model_that_is_slow_by_its_own_time_is_the_twins_case(
+def test_a_model_that_is_slow_by_its_own_time_is_the_heuristic_model_s_case(
     log: Log, make: Make, provider: ModelServer
 ) -> None:
     """Missing, slow or broken costs quality and no time."""

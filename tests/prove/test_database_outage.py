@@ -17,7 +17,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.prove.history import stored_in
+from tests.prove.append_history import stored_in
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,

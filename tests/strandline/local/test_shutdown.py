@@ -25,9 +25,9 @@ from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
 from strandline.local.runtime import LocalService, admin_key_file, run_local_service
 from tests.strandline.local.programs import (
-    WAIT_SECONDS,
     ROOT,
     RUN,
+    WAIT_SECONDS,
     Program,
     data_directory,
     database_processes,

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.tenants import store_quotas
-from tests.prove.noise import NoiseResult, make_noise, send_request
+from tests.prove.noisy_tenant import NoiseResult, make_noise, send_request
 from tests.support import Gateway, ScratchDatabase
 
 NOISY, QUIET = "noisy", "quiet"
