@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key test check format prove upgrade bench bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
@@ -34,8 +34,11 @@ demo: $(LEAN) ## feed the conversation that ships with the project, and ask it q
 key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
 	@$(CALL) -m strandline.local.command strandline.cli key $(ARGS)
 
-test: npm $(READY) node_modules ## run the tests in two processes, proofs at a tenth of their size
-	@$(PY) -m pytest -n 2 --dist loadfile
+quick: $(READY) ## run the tests that need no database and no other program, in under a minute
+	@$(PY) -m pytest -q --quick -n 2 --dist worksteal
+
+test: npm $(READY) node_modules ## run the tests in three processes, and of the proofs a sample
+	@$(PY) -m pytest -n 3 --dist worksteal
 
 check: $(READY) ## format, lint, imports, types
 	@$(PY) -m ruff format --check .

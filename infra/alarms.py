@@ -113,7 +113,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "missing-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True
     )
-    parts = [job_metric(resources, "Failures", job.name, "Sum") for job in JOBS]
+    parts = [job_metric(resources, "WorkFailures", job.name, "Sum") for job in JOBS]
     yield AlarmSpec(
         "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
     )

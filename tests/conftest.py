@@ -22,6 +22,7 @@ from tests.support import (
     wire_handlers,
 )
 
+INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SAMPLE = 20
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
@@ -60,9 +61,13 @@ def databases(server: EmbeddedPostgres) -> DatabasePool:
 
 
 @pytest.fixture
-def scratch_db(databases: DatabasePool) -> Iterator[ScratchDatabase]:
-    """A database that no other test uses at the same time, without rows."""
-    database = databases.lend()
+def scratch_db(
+    databases: DatabasePool, request: pytest.FixtureRequest
+) -> Iterator[ScratchDatabase]:
+    """A database that no other test uses at the same time, without rows; with the marker
+    `own_database` one that none has used before."""
+    fresh = request.node.get_closest_marker("own_database") is not None
+    database = databases.lend(fresh=fresh)
     yield database
     databases.take_back(database)
 
@@ -112,6 +117,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run proofs at their full size")
     parser.addoption("--quick", action="store_true", help="run what needs no database or program")
     parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--quick`, do not even import what needs the stack, a build or a proof's servers."""
+    is_integration = collection_path.parent == Path(__file__).parent and (
+        collection_path.name in INTEGRATION_FOLDERS
+    )
+    return True if is_integration and config.getoption("--quick") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -24,11 +24,13 @@ PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 11),
     ("fold", "tests/prove/test_fold.py", 7),
     ("isolation", "tests/strandline/store", 4),
-    ("archive", "tests/prove/test_archive.py", 9),
+    ("archive", "tests/prove/test_archive.py", 6),
     ("uploads", "tests/prove/test_uploads.py", 4),
-    ("order", "tests/prove/test_order.py", 4),
+    ("order", "tests/prove/test_order.py", 3),
     ("plans", "tests/prove/test_plans.py", 3),
-    ("search strings", "tests/functions/test_search_strings.py", 3),
+    ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 4),
+    ("credentials", "tests/functions/test_authentication.py", 2),
+    ("state machine", "tests/strandline/local/test_state_machine.py", 1),
     ("restore", "tests/prove/test_restore.py", 3),
     ("idempotency", "tests/prove/test_idempotency.py", 3),
     ("deadlock", "tests/prove/test_deadlock.py", 2),
@@ -40,14 +42,14 @@ PARALLEL = (
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (
     ("fold rate", "tests/prove/test_fold_rate.py", 6),
-    ("shutdown", "tests/strandline/local/test_shutdown.py", 6),
-    ("crash", "tests/prove/test_crash.py", 4),
+    ("shutdown", "tests/strandline/local/test_shutdown.py", 5),
+    ("crash", "tests/prove/test_crash.py", 3),
     ("idle", "tests/prove/test_idle.py", 4),
     ("restarts", "tests/prove/test_restarts.py", 4),
-    ("quotas", "tests/prove/test_quotas.py", 5),
+    ("quotas", "tests/prove/test_quotas.py", 4),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 6),
 )
-CASES_MINUTES, UPGRADE_MINUTES = 10, 8
+CASES_MINUTES, UPGRADE_MINUTES = 10, 4
 CASES_IN_TIME = 20_000
 """More cases than these may take as much longer."""
 

@@ -31,6 +31,7 @@ from tests.strandline.services.fake_embedders import WordEmbedder, make_worker
 from tests.strandline.services.fold_fixtures import ALICE, HELPER, START, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
+pytestmark = pytest.mark.own_database
 DIMENSIONS = 384
 """As many as the model that ships has."""
 STEP = 1000

@@ -152,6 +152,7 @@ def wait_until_nobody_is_connected(stage: ProofService) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.proof
 def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_hint_that_is_lost_costs_minutes(
     assert stage.rows("select count(*) from event_vectors") == [(len(TALK),)]
 
 
+@pytest.mark.proof
 def test_what_would_wake_or_forget_it_is_noticed(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ class Sides:
         return alone, quiet(self._gateway, self._quiet, seconds), under_way.result()
 
 
+@pytest.mark.proof
 def test_a_noisy_tenant_does_not_slow_its_neighbour(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
@@ -106,6 +107,7 @@ def test_a_noisy_tenant_does_not_slow_its_neighbour(
         assert statistics.median(ratios) <= 2
 
 
+@pytest.mark.proof
 def test_without_a_limit_the_noise_is_not_bounded(
     gateway: Gateway, scratch_db: ScratchDatabase, elsewhere: ProcessPoolExecutor
 ) -> None:

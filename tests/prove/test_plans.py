@@ -60,6 +60,7 @@ _EXPLAIN = {
     "auto_explain.log_format": "json",
     "auto_explain.log_level": "notice",
 }
+pytestmark = pytest.mark.own_database
 _VECTOR = [0.1] * DIMENSIONS
 
 type Call = Callable[[TenantDb], object]

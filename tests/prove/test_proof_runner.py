@@ -1,6 +1,7 @@
 """`make prove` fails when a part fails, stops a part that is over its bound, and has a bound."""
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -108,3 +109,17 @@ def test_every_proof_is_a_part(repository: Path) -> None:
     assert proofs <= named
     assert {"tests/strandline/store", "tests/browser"} <= named
     assert all(os.path.exists(repository / name) for name in named if name.startswith("tests/"))
+
+
+def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> None:
+    commands = " ".join(word for one in prove.all_parts(20_000) for word in one.command)
+    sized = re.compile(r"\bscaled\b|\bcase_count\b|\"--full\"|mark\.proof")
+    files = [path.relative_to(repository) for path in (repository / "tests").rglob("test_*.py")]
+    without_part = [
+        str(path)
+        for path in files
+        if sized.search((repository / path).read_text())
+        and not any(str(part) in commands for part in (path, path.parent))
+    ]
+    assert without_part == []
+    assert any(str(path) in commands for path in files)

@@ -112,6 +112,7 @@ def test_a_rate_is_exact_within_one_slice_an_instance(
     assert lost(scratch_db, "requests", 1, max(5, scaled(30))) <= WAITED
 
 
+@pytest.mark.proof
 def test_batches_are_exact_too(scratch_db: ScratchDatabase, tenants: None) -> None:
     assert lost(scratch_db, "appends", 60, 5) <= WAITED
 
@@ -134,7 +135,9 @@ def lost(base: ScratchDatabase, quota: Quota, most: int, seconds: float) -> floa
     return worst
 
 
-@pytest.mark.parametrize(("quota", "most"), [("requests", 1), ("appends", 60)])
+@pytest.mark.parametrize(
+    ("quota", "most"), [("requests", 1), pytest.param("appends", 60, marks=pytest.mark.proof)]
+)
 def test_a_rate_that_never_grows_again_is_seen(
     scratch_db: ScratchDatabase, tenants: None, quota: Quota, most: int
 ) -> None:

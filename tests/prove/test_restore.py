@@ -150,7 +150,9 @@ def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None
     assert list(find_damage(base)) == []
 
 
-@pytest.mark.parametrize("bring_back", [restore_from_backup, restore_from_dump])
+@pytest.mark.parametrize(
+    "bring_back", [restore_from_backup, pytest.param(restore_from_dump, marks=pytest.mark.proof)]
+)
 def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
     source: Source,
     broken: ScratchDatabase,

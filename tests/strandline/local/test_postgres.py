@@ -20,6 +20,8 @@ from strandline.local import postgres_home, postgres_lock
 from strandline.local.postgres import EmbeddedPostgres, PostgresUnusable
 from strandline.local.postgres_home import Account
 
+pytestmark = pytest.mark.integration
+
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 PARENT = """
 import signal, sys, time

@@ -26,6 +26,8 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
 from strandline.local.runtime import LocalService, environment_port, key_file, run_local_service
 
+pytestmark = pytest.mark.integration
+
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 
 

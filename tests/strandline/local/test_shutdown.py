@@ -37,6 +37,8 @@ from tests.strandline.local.programs import (
     started,
 )
 
+pytestmark = pytest.mark.integration
+
 READY = "Ctrl-C stops everything"
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 DISK_MEGABYTES = 200
@@ -207,6 +209,7 @@ def test_a_start_is_tried_again_whatever_it_failed_with(
     assert losses == []
 
 
+@pytest.mark.proof
 def test_a_pid_file_that_is_no_text_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +387,7 @@ def _make(target: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("target", "moments", "step"),
-    [("run", 9.0, 4.0), ("demo", 7.0, 6.0), ("key", 1.2, 0.8)],
+    [("run", 5.0, 4.0), pytest.param("demo", 7.0, 6.0, marks=pytest.mark.proof), ("key", 1.2, 0.8)],
 )
 def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
     target: str,
@@ -407,6 +410,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
         at += step
 
 
+@pytest.mark.proof
 def test_ctrl_c_ends_the_set_up_too(
     place: Path, tmp_path: Path, end_seconds: float, request: pytest.FixtureRequest
 ) -> None:

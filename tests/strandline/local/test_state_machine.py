@@ -7,9 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from strandline.aws.blobs import BlobStore
 from strandline.local.aws import LocalAws
 from strandline.local.state_machine import StateMachine
+
+pytestmark = pytest.mark.integration
 
 DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 
@@ -64,8 +68,9 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
     assert one.verbs() == {"plan": 1}
 
 
+@pytest.mark.proof
 def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) -> None:
-    """A run that breaks off wishes for no next one: nobody would come before the morning."""
+    """A run that breaks off requests no next one: nobody would come before the morning."""
     one, left = Functions(aws, 1), {"plan": 5, "finish": 5}
 
     def failing(event: dict[str, Any], context: Any) -> dict[str, Any]:

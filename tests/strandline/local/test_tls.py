@@ -28,6 +28,8 @@ from strandline.local.runtime import key_file, run_local_service
 from strandline.local.tls import PeerCertificateProtocol, TlsFiles, load_tls_files, register_client
 from tests.support import user_message
 
+pytestmark = pytest.mark.integration
+
 NAMES = ("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "CLIENT_CERTIFICATES", "DATA_DIR")
 STARTED = ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET")
 
