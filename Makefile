@@ -3,6 +3,8 @@
 .NOTPARALLEL:
 .PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
+# Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 PY := PYTHONPATH=shared:. $(VENV)/bin/python
 CALL := PYTHONPATH=shared:. sh layers/call.sh $(VENV)/bin/python

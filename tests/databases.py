@@ -35,7 +35,7 @@ _CATALOGUE = """
 """
 """Changes with every row of the catalogue that a statement writes."""
 _OTHERS = """
-    select pg_terminate_backend(pid, 5000) from pg_stat_activity
+    select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
 

@@ -504,7 +504,7 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 @pytest.fixture
 def crowd(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return fill_tenant(scratch_db, scaled(EVENTS), scaled(SCOPES))
+    return fill_tenant(scratch_db, max(10_000, scaled(EVENTS)), max(2_000, scaled(SCOPES)))
 
 
 def faults(base: ScratchDatabase, asked: Mapping[str, Hot]) -> dict[str, list[str]]:

@@ -242,7 +242,7 @@ def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
         shutil.rmtree(directory / gone, ignore_errors=True)  # the server writes meanwhile
-        assert program.end(15) == 1
+        assert program.end(WAIT_SECONDS) == 1
         end_database(directory)
     assert "was removed or replaced while the service ran" in program.said
     assert "restore a copy" in program.said
