@@ -263,8 +263,8 @@ class ParticipantsQuery(RequestModel):
     """Query string of every read."""
 
     participants: Participants | None = None
-    """On whose behalf to read (repeat it for several): only what all of them took part in. A bound
-    user is added automatically."""
+    """On whose behalf to read (repeat it for several): only what all of them took part in, and
+    those that the body names. A bound user is added automatically."""
 
 
 class PagingQuery(ParticipantsQuery):

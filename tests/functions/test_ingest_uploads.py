@@ -16,7 +16,7 @@ from functions.ingest.handler import lambda_handler
 from strandline.aws.blobs import BlobStore, is_text
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.errors import Unavailable
+from strandline.errors import PayloadMissing, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, LambdaContext
 from strandline.log import store_uploads
@@ -583,6 +583,25 @@ def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
     monkeypatch.setattr(blobs(), "read_text_prefix", noting(read, "read"))
     assert cite(gateway, bob, told["cid"], BOB, mime_type="text/plain").status == 422
     assert read == []
+
+
+def test_a_text_that_goes_while_it_is_read_is_to_be_sent_again(
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep or another PUT may remove an upload after it was looked at."""
+    key = gateway.key(user=ALICE)
+    begun = uploaded(gateway, key, DATA, mime_type="text/plain")
+
+    def gone(*_: object) -> str:
+        raise PayloadMissing
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blobs(), "read_text_prefix", gone)
+        reply = gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key)
+    assert (reply.status, reply.error["retryable"]) == (503, True)
+    assert "Send this again" in reply.error["message"]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
+    assert gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key).status == 201
 
 
 def test_one_request_indexes_no_more_text_than_it_could_bring(

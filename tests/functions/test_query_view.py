@@ -221,3 +221,22 @@ def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: T
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(many, range(8))) == [100] * 8
+
+
+@pytest.mark.parametrize(
+    ("path", "question"), [("/api/v1/recall", "query"), ("/api/v1/events/query", "text")]
+)
+def test_participants_of_the_query_string_narrow_those_of_the_body(
+    gateway: Gateway, tell: Told, path: str, question: str
+) -> None:
+    key = gateway.key()
+    tell(key, "The anchor is a secret.", ALICE, HELPER)
+
+    def answer(*names: str) -> Reply:
+        body = {question: "anchor", "participants": [HELPER]}
+        return gateway.call("POST", path, body, key=key, query={"participants": names})
+
+    assert "secret" in answer().text
+    assert "secret" in answer(ALICE).text
+    assert "secret" not in answer(BOB).text
+    assert answer("no kind").status == 422

@@ -150,12 +150,25 @@ def _pages(gateway: Gateway, key: str, path: str, **query: object) -> Iterator[A
             return
 
 
+def _feed(gateway: Gateway, key: str, scope_id: str) -> Iterator[Any]:
+    """Every page of a scope's feed that has events."""
+    after_seq = 0
+    while True:
+        path, query = f"/api/v1/scopes/{scope_id}/events", {"after_seq": after_seq}
+        reply = gateway.call("GET", path, key=key, query=query)
+        assert reply.status == 200, f"{path}: {reply.status} {reply.text[:300]}"
+        if not reply.body["events"]:
+            return
+        yield reply.body
+        after_seq = reply.body["next_after_seq"]
+
+
 def _read_all(gateway: Gateway, key: str, user: str) -> int:
     """Every read route of a user's; gives how many events were seen."""
     seen = 0
     for page in _pages(gateway, key, "/api/v1/scopes"):
         for scope in page["scopes"]:
-            for feed in _pages(gateway, key, f"/api/v1/scopes/{scope['scope_id']}/events"):
+            for feed in _feed(gateway, key, scope["scope_id"]):
                 seen += len(feed["events"])
                 for event in feed["events"][::50]:
                     for path in (

@@ -113,11 +113,11 @@ class Request:
         """Spend `units` of the tenant's quota. Raises QuotaExceeded, TooLarge or Unavailable."""
         self.resources.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
-    def connect_reader(self, participants: Sequence[str] | None) -> TenantDb:
-        """The database on behalf of the caller and of `participants`, for a read. Raises Invalid or
-        Forbidden."""
+    def connect_reader(self, *participants: Sequence[str] | None) -> TenantDb:
+        """The database on behalf of the caller and of all `participants`, those of the body and
+        those of the query string, for a read. Raises Invalid or Forbidden."""
         principal = self.principal
-        viewer = principal.resolve_viewer(participants)
+        viewer = principal.resolve_viewer([name for names in participants for name in names or ()])
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
         return self.resources.database.connect_as(caller, self.deadline)

@@ -8,7 +8,7 @@ from time import monotonic
 
 from strandline.aws.blobs import BlobStore, is_text
 from strandline.db.database import TenantDb
-from strandline.errors import Invalid, StrandlineError, TooLarge, Unavailable
+from strandline.errors import Invalid, PayloadMissing, StrandlineError, TooLarge, Unavailable
 from strandline.log import store_uploads
 from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload, EventDraft, VerifiedUpload
@@ -114,6 +114,18 @@ class _PayloadReader:
             expected_size=rows[0].size,
         )
 
+    def _read_text(self, payload: CitedPayload) -> str:
+        """The first characters of a payload. Raises Unavailable when the store is too slow, or when
+        the object went after it was looked up: a retry finds out why."""
+        self._require_time()
+        upload_id = payload.upload and payload.upload.upload_id
+        try:
+            return self._blobs.read_text_prefix(self._tenant, payload.cid, INDEXED_CHARS, upload_id)
+        except PayloadMissing:
+            raise Unavailable(
+                "The payload was removed while it was read. Send this again."
+            ) from None
+
     def attach_text(self, payload: CitedPayload, request: AppendRequest) -> CitedPayload:
         """The payload with the first characters of its text, if it is text. Raises TooLarge when
         this request cites more text than one request indexes, Unavailable when the store is too
@@ -121,13 +133,7 @@ class _PayloadReader:
         if not is_text(request.mime_type or payload.mime_type):
             return payload
         if self._text_budget > 0 and payload.cid not in self._texts:
-            self._require_time()
-            self._texts[payload.cid] = self._blobs.read_text_prefix(
-                self._tenant,
-                payload.cid,
-                INDEXED_CHARS,
-                payload.upload and payload.upload.upload_id,
-            )
+            self._texts[payload.cid] = self._read_text(payload)
         text = self._texts.get(payload.cid)
         self._text_budget -= 0 if text is None else len(text.encode())
         if text is None or self._text_budget < 0:

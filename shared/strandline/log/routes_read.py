@@ -33,9 +33,8 @@ def query_events(request: Request) -> Response:
     newest events that fit."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(EventQuery)
-    return json_response(
-        read.query_events(request.connect_reader(body.participants or participants), body)
-    )
+    access = request.connect_reader(body.participants, participants)
+    return json_response(read.query_events(access, body))
 
 
 def list_events(request: Request) -> Response:

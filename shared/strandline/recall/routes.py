@@ -15,7 +15,7 @@ def post_recall(request: Request) -> Response:
     The chains of the best ten are warmed by it."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(RecallRequest)
-    access = request.connect_reader(body.participants or participants)
+    access = request.connect_reader(body.participants, participants)
     seconds = get_settings().query_vector_seconds
     response = recall(access, request.resources.embedder, body, seconds)
     is_recorded = record_use(access, response, request.resources.embedder.space, datetime.now(UTC))
