@@ -58,9 +58,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
     shutil.rmtree(parent)
 
 
-@pytest.mark.parametrize("base", ["", "/memory"], ids=["at the root", "under a base path"])
+@pytest.mark.parametrize("base_path", ["", "/memory"], ids=["at the root", "under a base path"])
 def test_a_call_made_from_the_page_is_answered(
-    scratch_db: str, browser: Browser, service: LocalService, repository: Path
+    base_path: str, browser: Browser, service: LocalService, repository: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(WAIT_MS)
@@ -80,13 +80,13 @@ def test_a_call_made_from_the_page_is_answered(
         f"{service.url}/api/v1/events", data=EVENT, headers={"X-API-Key": service.key}
     )
     assert stored.status == 201
-    if scratch_db:  # as a custom domain's mapping or a stage does it
+    if base_path:  # as a custom domain's mapping or a stage does it
         page.route(
-            f"**{scratch_db}/**", lambda route: route.continue_(url=unmapped(route, scratch_db))
+            f"**{base_path}/**", lambda route: route.continue_(url=unmapped(route, base_path))
         )
     # The root leads there; a rewritten request's redirect goes by the rewritten address.
-    page.goto(f"{service.url}{scratch_db}/docs" if scratch_db else f"{service.url}/")
-    assert page.url == f"{service.url}{scratch_db}/docs"
+    page.goto(f"{service.url}{base_path}/docs" if base_path else f"{service.url}/")
+    assert page.url == f"{service.url}{base_path}/docs"
     expect(page.locator("h1, .title").first).to_contain_text("Strandline")
     shots = repository / "build"
     page.screenshot(path=shots / "docs-top.png")
@@ -96,7 +96,7 @@ def test_a_call_made_from_the_page_is_answered(
 
     assert answer.status == 200
     expect(page.locator(".request-url .microlight")).to_have_text(
-        f"{service.url}{scratch_db}/api/v1/recall"
+        f"{service.url}{base_path}/api/v1/recall"
     )
     assert [hit["event"]["content"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
@@ -110,8 +110,8 @@ def test_a_call_made_from_the_page_is_answered(
     expect(page.locator(".auth-wrapper .authorize.unlocked")).to_be_visible()
 
 
-def unmapped(route: Route, base: str) -> str:
-    return route.request.url.replace(f"{base}/", "/", 1)
+def unmapped(route: Route, base_path: str) -> str:
+    return route.request.url.replace(f"{base_path}/", "/", 1)
 
 
 def authorize(page: Page, key: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -123,3 +124,11 @@ def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> 
     ]
     assert without_part == []
     assert any(str(path) in commands for path in files)
+
+
+def test_the_browser_s_tests_are_whole() -> None:
+    """`make test` does not run them, for want of a browser: it collects them at least."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/browser"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    assert "test_a_call_made_from_the_page_is_answered" in ended.stdout

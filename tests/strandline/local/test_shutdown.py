@@ -241,7 +241,9 @@ def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
 def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
-        shutil.rmtree(directory / gone, ignore_errors=True)  # the server writes meanwhile
+        moved = directory.with_name("moved")
+        (directory / gone).rename(moved)  # at once: a removal would miss what is written meanwhile
+        shutil.rmtree(moved, ignore_errors=True)
         assert program.end(WAIT_SECONDS) == 1
         end_database(directory)
     assert "was removed or replaced while the service ran" in program.said
