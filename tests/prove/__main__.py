@@ -42,7 +42,7 @@ PARALLEL = (
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (
     ("fold rate", "tests/prove/test_fold_rate.py", 6),
-    ("shutdown", "tests/strandline/local/test_shutdown.py", 5),
+    ("shutdown", "tests/strandline/local/test_shutdown.py", 6),
     ("crash", "tests/prove/test_crash.py", 3),
     ("idle", "tests/prove/test_idle.py", 4),
     ("restarts", "tests/prove/test_restarts.py", 4),

@@ -399,7 +399,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
     end_seconds: float,
     request: pytest.FixtureRequest,
 ) -> None:
-    step = 0.2 if request.config.getoption("--full") else step
+    step = 0.5 if request.config.getoption("--full") else step
     at = 0.02
     while at < moments:
         with started(_make(target), place) as program:
@@ -417,7 +417,7 @@ def test_ctrl_c_ends_the_set_up_too(
     place: Path, tmp_path: Path, end_seconds: float, request: pytest.FixtureRequest
 ) -> None:
     """Making an environment: the interpreter's part of it, and the first packages."""
-    step, until_second = (0.2, 12.0) if request.config.getoption("--full") else (1.3, 4.0)
+    step, until_second = (1.0, 12.0) if request.config.getoption("--full") else (1.3, 4.0)
     command = ["sh", "layers/venv.sh", str(tmp_path / "venv"), "requirements/run.lock"]
     at = 0.02
     while at < until_second:
