@@ -1,5 +1,6 @@
 """Restarts the embedded database when it dies, and notices when its files are removed."""
 
+import os
 import re
 import subprocess
 import threading
@@ -33,7 +34,10 @@ class PostgresSupervisor:
         self, postgres: EmbeddedPostgres, files: Sequence[Path], on_loss: Callable[[str], None]
     ) -> None:
         self._postgres, self._on_loss = postgres, on_loss
-        self._identities = {path: _file_identity(path) for path in (postgres.data, *files)}
+        paths = (postgres.data, *files)
+        # Held open: of what is removed while nobody has it open, the next file may get the inode.
+        self._descriptors = [os.open(path, os.O_RDONLY) for path in paths if path.exists()]
+        self._identities = {path: _file_identity(path) for path in paths}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
@@ -43,6 +47,8 @@ class PostgresSupervisor:
         self._stopping.set()
         self._postgres.cancel()
         self._thread.join()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def _run(self) -> None:
         miss_count = 0

@@ -209,6 +209,22 @@ def test_a_start_is_tried_again_whatever_it_failed_with(
     assert losses == []
 
 
+def test_a_directory_that_is_replaced_is_noticed_though_it_has_the_inode_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system gives the next directory the inode of one that nobody has open."""
+    monkeypatch.setattr(postgres_supervisor, "CHECK_SECONDS", 0.02)
+    server, losses, blobs = Failing(tmp_path, ValueError()), list[str](), tmp_path / "blobs"
+    server.starts = 3
+    blobs.mkdir()
+    with contextlib.closing(PostgresSupervisor(server, [blobs], losses.append)):
+        for _ in range(3):
+            blobs.rmdir()
+            blobs.mkdir()
+        until(lambda: bool(losses), 5)
+    assert "was removed or replaced" in losses[0]
+
+
 @pytest.mark.proof
 def test_a_pid_file_that_is_no_text_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
