@@ -156,7 +156,7 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/payloads:_PayloadReader._verify_upload",
         ),
         *(
-            "log/payloads:_PayloadReader.attach_text",
+            "log/payloads:_PayloadReader._read_text",
             "log/uploads:_make_upload_answer",
             "log/uploads:_remove_uploads",
         ),
@@ -171,7 +171,7 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/payloads:_PayloadReader._verify_upload",
         ),
         *(
-            "log/payloads:_PayloadReader.attach_text",
+            "log/payloads:_PayloadReader._read_text",
             "status/routes:health",
             "log/read:get_file",
             "log/uploads:_make_upload_answer",
