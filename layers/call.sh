@@ -7,12 +7,17 @@ child=""
 stopping=""
 stop() {
     stopping=yes
-    [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
+    [ -n "$child" ] || return 0
+    # Repeated: a signal that comes before the child has become the program is lost.
+    (for _ in 1 2 3 4 5 6 7 8 9; do
+        kill -TERM "$child" || exit
+        sleep 0.2
+    done) >/dev/null 2>&1 &
 }
 trap stop INT TERM
 "$@" &
 child=$!
-[ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
+[ -z "$stopping" ] || stop
 while :; do # a trap ends `wait` before the program has ended
     wait "$child" 2>/dev/null # or the shell says "Terminated"
     code=$?

@@ -47,10 +47,12 @@ def exit_on_signals() -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """From now on they call `stop`, and end the process GRACE_SECONDS later, whatever it is
-    doing."""
+    """From now on the first of them calls `stop` and ends the process GRACE_SECONDS later, whatever
+    it is doing. Later ones change nothing."""
 
     def on_signal(*_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         stop()
         end_within_grace()
 

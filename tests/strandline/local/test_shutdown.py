@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from strandline.local import postgres_supervisor
+from strandline.local.command import EXIT_INTERRUPTED
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
@@ -426,6 +427,20 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
         lines = program.said.strip().splitlines()
         assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.said)
         at += step
+
+
+def test_a_stop_that_the_program_does_not_get_is_repeated() -> None:
+    """As one is lost that comes while the shell's child is not the program yet."""
+    deaf = 'trap "" TERM; sleep 1; trap - TERM; sleep 60; echo "not stopped"'
+    command = ["sh", "layers/call.sh", "sh", "-c", deaf]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as program:
+        time.sleep(0.3)
+        program.terminate()
+        try:
+            assert program.wait(20) == EXIT_INTERRUPTED
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
 
 
 @pytest.mark.proof
