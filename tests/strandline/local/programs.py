@@ -52,6 +52,12 @@ def signal_database(directory: Path, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def _accept_interrupts() -> None:
+    """A shell starts its background jobs deaf to Ctrl-C, and so would be all that they start: CI's
+    tests, for one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Program:
     """A program under way, with all it says."""
 
@@ -69,6 +75,7 @@ class Program:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_accept_interrupts,
         )
         self.said = ""
         self._reader = threading.Thread(target=self._read)
