@@ -52,7 +52,8 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
     def on_signal(*_: object) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+            # Not SIG_IGN: Python reports a signal as lost that is pending when it becomes ignored.
+            signal.signal(number, lambda *_: None)
         stop()
         end_within_grace()
 
