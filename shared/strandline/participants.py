@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from strandline.errors import Invalid
 
@@ -50,6 +50,12 @@ def derive_scope_id(tenant: str, members: list[str]) -> uuid.UUID:
     number = number & ~(0xF << 76) | (8 << 76)
     number = number & ~(0x3 << 62) | (2 << 62)
     return uuid.UUID(int=number)
+
+
+def drop_agents(members: Sequence[str]) -> list[str]:
+    """The members that are no agents (`agent:helper`), in their order; all of them where there are
+    only agents."""
+    return [name for name in members if not name.startswith("agent:")] or list(members)
 
 
 def display_name(participant: str) -> str:

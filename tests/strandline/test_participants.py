@@ -13,6 +13,7 @@ from strandline.participants import (
     MAX_PARTICIPANTS,
     derive_scope_id,
     display_name,
+    drop_agents,
     normalize,
     normalize_set,
 )
@@ -146,3 +147,20 @@ def test_an_empty_set_is_refused() -> None:
 def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
     assert display_name("user:alice") == "alice"
     assert display_name("agent:gpt:4") == "gpt:4"
+
+
+@pytest.mark.parametrize(
+    ("members", "left"),
+    [
+        ([], []),
+        (["agent:a"], ["agent:a"]),
+        (["agent:a", "agent:b"], ["agent:a", "agent:b"]),
+        (["agent:a", "user:b"], ["user:b"]),
+        (
+            ["agent:a", "agents:x", "group:agent", "user:agent:a"],
+            ["agents:x", "group:agent", "user:agent:a"],
+        ),
+    ],
+)
+def test_agents_drop_out_beside_others_and_stay_alone(members: list[str], left: list[str]) -> None:
+    assert drop_agents(members) == left

@@ -27,7 +27,13 @@ def create_tenant(request: Request) -> Response:
     """Create a tenant. A tenant that already exists is answered 409 and stays as it is."""
     body = request.parse_body(TenantIn)
     access = request.connect_operator(body.tenant_id)
-    tenants.make_tenant(access, request.audit_context, _limits(body), _tuning(body))
+    tenants.make_tenant(
+        access,
+        request.audit_context,
+        _limits(body),
+        _tuning(body),
+        agents_share=_agents_share(body),
+    )
     return json_response(tenants.get_tenant(access, request.resources.quotas), 201)
 
 
@@ -43,10 +49,17 @@ def get_tenant(request: Request) -> Response:
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits and thresholds: those in the request; the others stay."""
+    """Change a tenant's limits, thresholds and `agents_share`: what the request names; the rest
+    stays."""
     body = request.parse_body(TenantChange)
     access = connect_tenant(request)
-    tenants.change_tenant(access, request.audit_context, _limits(body), _tuning(body))
+    tenants.change_tenant(
+        access,
+        request.audit_context,
+        _limits(body),
+        _tuning(body),
+        agents_share=_agents_share(body),
+    )
     return json_response(tenants.get_tenant(access, request.resources.quotas))
 
 
@@ -132,6 +145,11 @@ def connect_tenant(request: Request) -> TenantDb:
 def _limits(body: LimitsIn) -> dict[str, int | float | None]:
     """The limits in a request body, by name."""
     return body.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
+
+
+def _agents_share(body: TenantChange) -> bool | None:
+    """Whether the tenant's agents share; None if the request body does not name it."""
+    return bool(body.agents_share) if "agents_share" in body.model_fields_set else None
 
 
 def _tuning(body: TenantChange) -> Mapping[str, object]:

@@ -59,7 +59,13 @@ class TuningOut(_make_nullable(ResponseModel)):
 
 
 class TenantChange(LimitsIn):
-    """A change of a tenant: limits, and thresholds of memory formation."""
+    """A change of a tenant: limits, who listens, and thresholds of memory formation."""
+
+    agents_share: Annotated[bool, Field(strict=True)] | None = None
+    """Whether the tenant's agents are software and no listeners. If true, a read on behalf of users
+    and agents is one on behalf of the users alone, so that each of a user's agents sees what the
+    others hold. It changes neither scopes nor what is written. Null is false. Changes apply
+    everywhere within a minute."""
 
     tuning: TuningIn | None = None
     """Null removes all of the tenant's own thresholds. Changes apply to memory formed from now on,
@@ -149,6 +155,8 @@ class TenantLimits(_declare_limits(ResponseModel, in_request=False)):
 class TenantDetails(TenantOut):
     """A tenant with its limits, thresholds and usage."""
 
+    agents_share: bool
+    """Whether its agents are software and no listeners: see `TenantChange`."""
     limits: TenantLimits
     tuning: TuningOut
     usage: Usage

@@ -45,6 +45,8 @@ def make_tenant(
     audit_context: AuditContext,
     limits: Mapping[str, Any],
     tuning: Mapping[str, object],
+    *,
+    agents_share: bool | None = None,
 ) -> None:
     """Create the tenant of `access`, with limits and thresholds by name. Raises Invalid for
     contradictory thresholds; StateConflict where the tenant exists: then nothing is changed."""
@@ -56,10 +58,9 @@ def make_tenant(
             )
         if limits:
             store_quotas.set_limits(access, limits)
-        tuning_changes = _set_tuning(access, tuning)
-        store_audit.add_entry(
-            access, audit_context, {}, _limit_changes(NO_LIMITS, limits) | tuning_changes
-        )
+        changes = _limit_changes(NO_LIMITS, limits)
+        changes |= _set_agents_share(access, agents_share) | _set_tuning(access, tuning)
+        store_audit.add_entry(access, audit_context, {}, changes)
 
 
 def change_tenant(
@@ -67,26 +68,36 @@ def change_tenant(
     audit_context: AuditContext,
     limits: Mapping[str, Any],
     tuning: Mapping[str, object],
+    *,
+    agents_share: bool | None = None,
 ) -> None:
-    """Set the given limits and thresholds of the tenant of `access`; the others stay. Raises
-    NotFound, or Invalid for contradictory thresholds."""
+    """Set the given limits and thresholds of the tenant of `access`, and `agents_share` unless it
+    is None; the others stay. Raises NotFound, or Invalid for contradictory thresholds."""
     with access.transaction():
         if not store_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
         old_limits = store_quotas.read_limits(access)
         assert old_limits is not None, "the tenant is locked"
         store_quotas.set_limits(access, {**old_limits, **limits})
-        store_audit.add_entry(
-            access,
-            audit_context,
-            {},
-            _limit_changes(old_limits, limits) | _set_tuning(access, tuning),
-        )
+        changes = _limit_changes(old_limits, limits)
+        changes |= _set_agents_share(access, agents_share) | _set_tuning(access, tuning)
+        store_audit.add_entry(access, audit_context, {}, changes)
 
 
 def _limit_changes(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
     """The audit details of changed limits: each given limit with its value before and after."""
     return {name: {"from": old_limits[name], "to": limit} for name, limit in limits.items()}
+
+
+def _set_agents_share(access: TenantDb, agents_share: bool | None) -> dict[str, object]:
+    """Set whether the tenant's agents share, unless it is None. Returns the audit details. Call it
+    in a transaction, on a tenant that exists."""
+    if agents_share is None:
+        return {}
+    tenant = store_keys.get_tenant(access)
+    assert tenant is not None, "this transaction created or locked it"
+    store_keys.set_agents_share(access, agents_share=agents_share)
+    return {"agents_share": {"from": tenant.agents_share, "to": agents_share}}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
@@ -137,6 +148,7 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
     return TenantDetails(
         tenant_id=tenant.tenant_id,
         created_at=tenant.created_at,
+        agents_share=tenant.agents_share,
         limits=TenantLimits.model_validate(limits),
         tuning=TuningOut(**store_due.read_overrides(access)),
         usage=read_usage(access, quota_service),

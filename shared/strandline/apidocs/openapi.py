@@ -34,7 +34,8 @@ Agents append every **event**; **recall** answers what is known, and cites the e
 Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), as this deployment accepts. \
 It determines the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
-took part in it. A credential bound to a user adds that user by itself.
+took part in it. A credential bound to a user adds that user by itself. Where an operator set \
+`agents_share` for the tenant, agents beside users do not count.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
 the first answer again, with `Idempotent-Replayed`; with another request it is a 409.
 - **Pages**: send `next_cursor` back as `cursor`; further pages show the list as it was at \

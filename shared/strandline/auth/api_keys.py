@@ -132,5 +132,7 @@ class ApiKeyAuth:
         )
         if row is None:
             return _CachedKey(None, None)
-        principal = Principal(row.tenant_id, row.user_name, frozenset(row.scopes), parts.key_id)
+        principal = Principal(
+            row.tenant_id, row.user_name, frozenset(row.scopes), parts.key_id, row.agents_share
+        )
         return _CachedKey(principal, row.expires_at)

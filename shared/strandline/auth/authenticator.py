@@ -100,7 +100,14 @@ def _intersect(first: Principal, second: Principal) -> Principal:
     if first.user and second.user and first.user != second.user:
         raise Forbidden("The credentials of this request are bound to different users.")
     rights = _expand_rights(first.rights) & _expand_rights(second.rights)
-    return Principal(first.tenant, first.user or second.user, rights, first.key_id or second.key_id)
+    return Principal(
+        first.tenant,
+        first.user or second.user,
+        rights,
+        first.key_id or second.key_id,
+        # they differ while a change of the setting reaches the caches
+        first.agents_share and second.agents_share,
+    )
 
 
 def _expand_rights(rights: frozenset[str]) -> frozenset[str]:

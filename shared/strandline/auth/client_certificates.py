@@ -77,6 +77,10 @@ class CertificateAuth:
         if row is None:
             return _CachedSubject(None, None)
         principal = Principal(
-            row.tenant_id, row.user_name, frozenset(row.scopes), row.certificate_id.hex
+            row.tenant_id,
+            row.user_name,
+            frozenset(row.scopes),
+            row.certificate_id.hex,
+            row.agents_share,
         )
         return _CachedSubject(principal, row.expires_at)

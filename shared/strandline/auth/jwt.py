@@ -10,6 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from strandline import participants
@@ -17,6 +18,7 @@ from strandline.auth import store_keys
 from strandline.auth.credentials import KEY_PREFIX, AuthRequest
 from strandline.auth.jwks import HmacSecret, JwkSet
 from strandline.auth.principals import Principal
+from strandline.auth.store_keys import TenantRow
 from strandline.auth.ttl_cache import TtlCache
 from strandline.config_auth import AuthSettings
 from strandline.db.database import NOBODY, Caller, Database
@@ -43,8 +45,16 @@ class Claims(NamedTuple):
     rights: frozenset[str]
 
 
+@dataclass(frozen=True)
+class _CachedTenant:
+    """The result of a tenant lookup."""
+
+    tenant: TenantRow | None
+    """None: there is none of that name."""
+
+
 class JwtAuth:
-    """Authentication by JWT. Caches which tenants exist; verifies every token every time."""
+    """Authentication by JWT. Caches tenants; verifies every token every time."""
 
     credential_hint = "a JWT (Authorization: Bearer, or X-JWT-Token)"
     challenge = "Bearer"
@@ -57,7 +67,7 @@ class JwtAuth:
             if settings.jwt_secret
             else JwkSet(settings.jwt_jwks or "", settings.jwt_algorithms)
         )
-        self._tenant_cache = TtlCache[bool]()
+        self._tenant_cache = TtlCache[_CachedTenant]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
         """The value of X-JWT-Token, or a Bearer token without the prefix of API keys."""
@@ -86,20 +96,20 @@ class JwtAuth:
         as no token creates one; Unavailable when a lookup is not possible. `deadline` is in
         time.monotonic() seconds."""
         claims = self.check(credential)
-        exists = self._tenant_cache.get(claims.tenant)
-        if exists is None:
-            exists = self._tenant_cache.put(
-                claims.tenant, self._tenant_exists(claims.tenant, deadline)
-            )
-        if not exists:
+        entry = self._tenant_cache.get(claims.tenant) or self._tenant_cache.put(
+            claims.tenant, _CachedTenant(self._find_tenant(claims.tenant, deadline))
+        )
+        if entry.tenant is None:
             raise Forbidden("tenant_id: the JWT's tenant does not exist in this deployment.")
-        return Principal(claims.tenant, claims.user, claims.rights)
+        return Principal(
+            claims.tenant, claims.user, claims.rights, agents_share=entry.tenant.agents_share
+        )
 
-    def _tenant_exists(self, tenant: str, deadline: float | None) -> bool:
+    def _find_tenant(self, tenant: str, deadline: float | None) -> TenantRow | None:
         if not _TENANT.fullmatch(tenant):
-            return False
+            return None
         access = self._database.connect_as(Caller(tenant, (NOBODY,)), deadline)
-        return store_keys.get_tenant(access) is not None
+        return store_keys.get_tenant(access)
 
     def _verify(self, token: str, key: Any, algorithms: list[str]) -> None:
         """Verify signature and registered claims with PyJWT. The signature comes first, so that

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.errors import Forbidden, Invalid
-from strandline.participants import normalize_set
+from strandline.participants import drop_agents, normalize_set
 
 type Right = Literal["read", "write", "admin", "operator"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator")
@@ -21,6 +21,8 @@ class Principal:
     rights: frozenset[str]
     key_id: str = ""
     """The public id of the API key, or of the certificate's row."""
+    agents_share: bool = False
+    """Whether the tenant's agents are software and no listeners: reads are not on their behalf."""
 
     def require_right(self, right: Right) -> None:
         """Raise Forbidden unless the credential has this right. `admin` includes read and write."""
@@ -29,8 +31,9 @@ class Principal:
         raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
 
     def resolve_viewer(self, participants: Sequence[str] | None) -> tuple[str, ...]:
-        """The set Q that this reader asks for: the named participants, and always the bound user.
-        Raises Invalid for an empty set, except for an admin, who then sees everything."""
+        """The set Q that this reader asks for, sorted: the named participants, and always the bound
+        user. Where the tenant's agents share, a Q with others in it has no agents. Only reads may
+        use it. Raises Invalid for an empty set, except for an admin, who then sees everything."""
         viewers = set(normalize_set(participants)) if participants else set[str]()
         if self.user:
             viewers.add(self.user)
@@ -40,7 +43,8 @@ class Principal:
                 "credential bound to a user",
                 field="participants",
             )
-        return tuple(sorted(viewers))
+        members = sorted(viewers)
+        return tuple(drop_agents(members) if self.agents_share else members)
 
     def require_own_ids(self, tenant_id: str | None, user_id: str | None) -> None:
         """Raise Forbidden if a body names another tenant or user than the credential (C-05);

@@ -21,6 +21,8 @@ class CertificatePrincipal:
     user_name: str | None
     scopes: list[str]
     expires_at: datetime | None
+    agents_share: bool
+    """The tenant's setting."""
 
 
 def find_principal(
@@ -33,7 +35,9 @@ def find_principal(
         connection.cursor(row_factory=class_row(CertificatePrincipal)) as cursor,
     ):
         return cursor.execute(
-            "select * from find_certificate_principal(%s, %s)", (subject, issuer)
+            "select c.*, agents_share_of(c.tenant_id) as agents_share"
+            " from find_certificate_principal(%s, %s) c",
+            (subject, issuer),
         ).fetchone()
 
 

@@ -19,6 +19,8 @@ class KeyPrincipal:
     user_name: str | None
     scopes: list[str]
     expires_at: datetime | None
+    agents_share: bool
+    """The tenant's setting."""
 
 
 def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> KeyPrincipal | None:
@@ -26,7 +28,8 @@ def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> K
     tenant is known."""
     with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
         return cursor.execute(
-            "select * from find_api_key(%s, %s)", (key_id, secret_hash)
+            "select k.*, agents_share_of(k.tenant_id) as agents_share from find_api_key(%s, %s) k",
+            (key_id, secret_hash),
         ).fetchone()
 
 
@@ -47,14 +50,31 @@ class Tenant:
     created_at: datetime
 
 
-def get_tenant(access: TenantDb) -> Tenant | None:
+@dataclass(frozen=True)
+class TenantRow(Tenant):
+    """A tenant with its own setting of who listens."""
+
+    agents_share: bool
+    """Whether reads leave agents out of the participants on whose behalf they ask."""
+
+
+def get_tenant(access: TenantDb) -> TenantRow | None:
     """The caller's tenant, or None if it does not exist."""
     rows = access.fetch(
-        Tenant,
-        "select tenant_id, created_at from tenants where tenant_id = %(tenant)s",
+        TenantRow,
+        "select tenant_id, created_at, agents_share from tenants where tenant_id = %(tenant)s",
         {"tenant": access.caller.tenant},
     )
     return rows[0] if rows else None
+
+
+def set_agents_share(access: TenantDb, *, agents_share: bool) -> None:
+    """Set whether the agents of the caller's tenant share; it is in force everywhere after a
+    minute. Needs a `transaction`."""
+    access.execute(
+        "update tenants set agents_share = %(agents_share)s where tenant_id = %(tenant)s",
+        {"agents_share": agents_share, "tenant": access.caller.tenant},
+    )
 
 
 def lock_tenant(access: TenantDb) -> bool:

@@ -115,7 +115,8 @@ class Request:
 
     def connect_reader(self, *participants: Sequence[str] | None) -> TenantDb:
         """The database on behalf of the caller and of all `participants`, those of the body and
-        those of the query string, for a read. Raises Invalid or Forbidden."""
+        those of the query string, for a read: of users alone where the tenant's agents share.
+        Raises Invalid."""
         principal = self.principal
         viewer = principal.resolve_viewer([name for names in participants for name in names or ()])
         self.sees_whole_tenant = not viewer

@@ -32,6 +32,7 @@ PROBED = (
     "nth_newest_recorded_at",
     "find_api_key",
     "find_certificate_principal",
+    "agents_share_of",
     "tenants_with_work",
     "tenants_by_name",
     "tenants_to_recount",
@@ -176,6 +177,17 @@ def test_a_subject_is_told_to_who_names_it_whole(
         for row in entered:
             found = app.execute(call, (row["subject"], row["issuer"] or "")).fetchall()
             assert bool(found) is (row["tenant_id"] != "acme")
+
+
+def test_whether_agents_share_is_all_that_is_told_of_a_tenant(app: Connection[Any]) -> None:
+    """And nothing of what is no tenant: it looks like one that never set it."""
+    names = ("acme", "globex", "nobody", "%", "", None)
+    call = "select agents_share_of(%s)"
+    assert [rows(app, call, name) for name in names] == [[False]] * len(names)
+    with app.transaction(force_rollback=True):
+        ask(app, "acme", "{}", "*")
+        app.execute("update tenants set agents_share = true")
+        assert [rows(app, call, name) for name in names] == [[True], *[[False]] * 5]
 
 
 def test_the_hash_of_a_secret_cannot_be_read(app: Connection[Any]) -> None:
@@ -338,6 +350,8 @@ UNASKED = {
     "search_events": "select * from search_events('!''nowhere''', null, '{}', null)",
     "find_api_key": "select * from find_api_key('', '')",
     "find_certificate_principal": "select * from find_certificate_principal('', '')",
+    # Whether agents share, and nothing else: see its test above.
+    "agents_share_of": "select 1 where agents_share_of('acme') or agents_share_of(null)",
     "edges_of": "select edges_of(e) from events e",
     "matches_web_search": "select matches_web_search(e, 'tide') from events e",
     "event_matches_web_search": "select from event_search w"
