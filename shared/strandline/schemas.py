@@ -186,6 +186,15 @@ def _parse_int(value: object) -> int:
     raise ValueError("must be a whole number")
 
 
+def _parse_bool(value: object) -> bool:
+    """Parse a truth value, also one in the text of a query string. Raises ValueError."""
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError("must be true or false")
+
+
 _PARTICIPANT_SCHEMA = {
     "type": "string",
     "maxLength": participants.MAX_LENGTH,
@@ -200,6 +209,7 @@ _MOMENT_SCHEMA = {
 }
 type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
 Count = Annotated[int, BeforeValidator(_parse_int)]
+Switch = Annotated[bool, BeforeValidator(_parse_bool)]
 type Participant = Annotated[
     str,
     Field(max_length=participants.MAX_LENGTH * 4),  # the length before trimming

@@ -277,7 +277,7 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
         "stored_bytes": 10**9,
     }
     return {
-        "key": Hot((), Before(lambda c: store_keys.find_principal(c, f"{TENANT}7", secret)), 1),
+        "key": Hot((), Before(lambda c: store_keys.find_principal(c, f"{TENANT}7", secret)), 2),
         "keys": Hot((), keys_listed, 3 * PAGE),
         "one key": Hot((), lambda a: store_keys.get_key(a, f"{TENANT}7"), 1),
         "trail": Hot((), trail, 3 * PAGE),
@@ -312,10 +312,24 @@ def sessions_listed(access: TenantDb) -> object:
     )
 
 
+def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
+    """A search for chains of a scope, or of all in view."""
+    return store_chains.search_chains(
+        access,
+        scope_id,
+        question=COMMON,
+        vector=_VECTOR,
+        space=SPACE,
+        min_similarity=-1.0,
+        limit=PAGE,
+    )
+
+
 def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
     """What is asked of one session, and the list of them: of a name that is in every scope those in
     view are looked at, of a list a page in each."""
     view, few, name = crowd.scopes // 4, 20 * PAGE, "session-0"
+    in_view = crowd.events // 3
     scope, now = crowd.chained_scope_id, datetime.now(UTC) - timedelta(days=99)
     chains = max(60, crowd.events // crowd.scopes * 20)
     return {
@@ -335,20 +349,24 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
         "recent as shown": Hot(
             (WIDE,), lambda a: sessions_store.read_short_term(a, [crowd.event_id]), 8
         ),
+        "recent in view": Hot(
+            (WIDE,), lambda a: sessions_store.list_recent_in_view(a, now), 4 * view + in_view
+        ),
         "latest chains": Hot(
             (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE), 20 * PAGE
         ),
+        "latest chains in view": Hot(
+            (WIDE,), lambda a: store_chains.list_latest(a, None, PAGE), 4 * view + 20 * PAGE
+        ),
+        "latest chains of a session": Hot(
+            (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE, session_id=name), 20 * PAGE
+        ),
+        "chains in view about": Hot(
+            (WIDE,), partial(chains_searched, scope_id=None), crowd.events // 10 + 9 * view
+        ),
         "chains about": Hot(
             (WIDE,),
-            lambda a: store_chains.search_chains(
-                a,
-                scope,
-                question=COMMON,
-                vector=_VECTOR,
-                space=SPACE,
-                min_similarity=-1.0,
-                limit=PAGE,
-            ),
+            partial(chains_searched, scope_id=scope),
             crowd.events // 10 + chains,
         ),
         "segments": Hot(

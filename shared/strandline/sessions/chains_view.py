@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from uuid import UUID
 
 from strandline.chains.heat import HeatState, compute_factors, compute_heat
 from strandline.cursors import Cursors, Position
@@ -37,6 +38,26 @@ class SessionView:
     session: Session
     tuning: Tuning
     now: datetime
+    only_session: bool
+    """Whether to read nothing but this session."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether to read all scopes in view. They are more than the session's own where it is read
+        on behalf of fewer than all of its participants."""
+        return not self.only_session and set(self.access.caller.viewer) != set(
+            self.session.participants
+        )
+
+    @property
+    def only_scope_id(self) -> UUID | None:
+        """The scope whose chains to read; None for those of all scopes in view."""
+        return None if self.is_wide else self.session.scope_id
+
+    @property
+    def only_session_id(self) -> str | None:
+        """The session whose chains to read; None for those of all sessions."""
+        return self.session.session_id if self.only_session else None
 
 
 def to_chain_out(chain: ChainView, view: SessionView) -> ChainOut:

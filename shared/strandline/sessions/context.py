@@ -70,11 +70,16 @@ def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
 def read_short_term(
     view: SessionView, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The newest events of a session, coalesced, each with the number of events it stands for. At
-    most `limit` and the tuned window, none older than the tuned age; newest first."""
+    """The newest events of a session, or of all scopes in view, coalesced, each with the number of
+    events it stands for. At most `limit` and the tuned window, none older than the tuned age;
+    newest first."""
     session, max_events = view.session, view.tuning.window_events
     since = view.now - timedelta(seconds=view.tuning.window_seconds)
-    recent_events = store.list_recent(view.access, session.session_id, session.scope_id, since)
+    recent_events = (
+        store.list_recent_in_view(view.access, since)
+        if view.is_wide
+        else store.list_recent(view.access, session.session_id, session.scope_id, since)
+    )
     counts = dict(coalesce(recent_events)[: min(limit or max_events, max_events)])
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
@@ -83,8 +88,8 @@ def read_short_term(
 def build_context(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
-    """Build a session's context: short-term memory, and chains of its scope, nearest to a query,
-    else the latest. Also returns the chains that answer a query, to be recorded as used."""
+    """Build a session's context: short-term memory, and chains, nearest to a query, else the
+    latest. Also returns the chains that answer a query, to be recorded as used."""
     session, degraded, space = view.session, list[str](), None
     chain_limit = (
         _DEFAULT_QUERY_CHAINS if query.chains is None and query.query is not None else query.chains
@@ -92,7 +97,9 @@ def build_context(
     max_chains = view.tuning.context_chains
     max_chains = max_chains if chain_limit is None else min(max_chains, chain_limit)
     if query.query is None:
-        result = store_chains.list_latest(view.access, session.scope_id, max_chains)
+        result = store_chains.list_latest(
+            view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
+        )
     else:
         result, degraded, space = _find_chains(
             view, embedder, query.query, -1.0, max_chains, vector_timeout
@@ -125,8 +132,7 @@ def _of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseMod
 def search_chains(
     view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
 ) -> tuple[SearchOut, list[MatchedChain]]:
-    """Search the chains of the session's scope for a question, best first. Also returns their
-    rows."""
+    """Search the chains of the view for a question, best first. Also returns their rows."""
     min_similarity, max_chains = request.similarity_threshold, request.limit
     result, degraded, space = _find_chains(
         view, embedder, request.query, min_similarity, max_chains, vector_timeout
@@ -155,12 +161,13 @@ def _find_chains(
     max_chains: int,
     vector_timeout: float,
 ) -> tuple[SnapshotRead[MatchedChain], list[str], str | None]:
-    """The scope's chains about a question, the codes for `degraded`, and the embedding space used;
+    """The view's chains about a question, the codes for `degraded`, and the embedding space used;
     None where the search was by words alone."""
     vector, degraded = embed_query(embedder, question, vector_timeout)
     result = store_chains.search_chains(
         view.access,
-        view.session.scope_id,
+        view.only_scope_id,
+        session_id=view.only_session_id,
         question=question,
         vector=vector,
         space=embedder.space,

@@ -3,10 +3,10 @@
 They are apart from the writing routes: a first append would otherwise import all reading code.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.db.database import NOBODY, Caller
 from strandline.errors import StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
@@ -50,9 +50,12 @@ def get_context(request: Request) -> Response:
     """Get a session's context for its agent: short-term memory, and chains of its participants,
     those nearest to `query`, or else the latest. Short-term memory is the newest 10 events of the
     last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
-    newest is returned, with their count. Chains that answer a query are warmed by it."""
+    newest is returned, with their count. On behalf of fewer than all of the session's participants,
+    be it by `participants` or because the tenant's agents share, events and chains are those of all
+    scopes in which these took part. Chains that answer a query are warmed by it."""
     query = request.parse_query(ContextQuery)
-    view, embedder = _open_session(request, query), request.resources.embedder
+    view = _open_session(request, query, query.participants, only_session=query.only_session)
+    embedder = request.resources.embedder
     response, chains = context.build_context(
         view, embedder, query, get_settings().query_vector_seconds
     )
@@ -63,9 +66,11 @@ def get_context(request: Request) -> Response:
 
 def search_context(request: Request) -> Response:
     """Search the chains of a session's participants by meaning, best first. Each is returned with
-    its event ids. Chains that answer the question are warmed by it."""
-    view = _open_session(request, request.parse_query(ScopeQuery))
-    body, embedder = request.parse_body(SearchRequest), request.resources.embedder
+    its event ids. On behalf of fewer than all of them, the chains are those of all scopes in which
+    these took part. Chains that answer the question are warmed by it."""
+    query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
+    view = _open_session(request, query, body.participants, only_session=body.only_session)
+    embedder = request.resources.embedder
     response, chains = context.search_chains(
         view, embedder, body, get_settings().query_vector_seconds
     )
@@ -98,16 +103,19 @@ def get_segments(request: Request) -> Response:
     return json_response(chains_view.list_segments(_open_session(request, query), query))
 
 
-def _open_session(request: Request, query: ScopeQuery) -> SessionView:
-    """Open the session for reading on behalf of all its participants. Raises NotFound or
-    StateConflict as `find_session`."""
+def _open_session(
+    request: Request,
+    query: ScopeQuery,
+    participants: Sequence[str] | None = None,
+    *,
+    only_session: bool = True,
+) -> SessionView:
+    """Open the session for reading on behalf of some of its participants, by default of all. Raises
+    NotFound or StateConflict as `find_session`; Invalid for one who takes no part in it."""
     session = sessions.require_not_ended(find_session(request, query))
-    principal = request.principal
-    viewer = tuple(sorted(session.participants))
-    caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
-    access = request.resources.database.connect_as(caller, request.deadline)
+    access = request.connect_reader(sessions.narrow_participants(session, participants))
     tuning = get_settings().tuning.with_overrides(session.tuning)
-    return SessionView(access, session, tuning, datetime.now(UTC))
+    return SessionView(access, session, tuning, datetime.now(UTC), only_session)
 
 
 def _record_use(

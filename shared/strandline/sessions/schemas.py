@@ -16,6 +16,7 @@ from strandline.schemas import (
     Participants,
     RequestModel,
     ResponseModel,
+    Switch,
     TimestampFields,
 )
 
@@ -76,6 +77,12 @@ class SessionEventIn(EventFields):
 class ContextQuery(ScopeQuery):
     """The query string of a session's context."""
 
+    participants: Participants | None = None
+    """Some of the session's participants (repeat it for several): the context is of all scopes in
+    which these took part. Absent: all of them. A bound user is added automatically."""
+    only_session: Switch = False
+    """Whether the context is of this session alone, without chains that hold others' events."""
+
     query: str | None = Field(default=None, min_length=1, max_length=8000)
     """A question that selects the chains. Absent: the latest chains."""
     limit: Annotated[Count, Field(ge=1, le=100)] | None = None
@@ -88,6 +95,11 @@ class ContextQuery(ScopeQuery):
 
 class SearchRequest(RequestModel):
     """A question to search the chains of a session's participants for."""
+
+    participants: Participants | None = None
+    """As in a session's context: some of the session's participants."""
+    only_session: bool = Field(default=False, strict=True)
+    """As in a session's context."""
 
     query: str = Field(min_length=1, max_length=8000)
     limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)

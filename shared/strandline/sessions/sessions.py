@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -142,6 +142,20 @@ def require_open(session: Session) -> Session:
     if session.ended_at is not None:
         raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     return session
+
+
+def narrow_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
+    """The participants on whose behalf to read a session: the named ones, or all. Raises Invalid
+    for one who takes no part in it: then the session itself would be out of view."""
+    if names is None:
+        return session.participants
+    members = participants.normalize_set(names)
+    if not set(members) <= set(session.participants):
+        raise Invalid(
+            "participants: name some of the session's own participants, or leave them out",
+            field="participants",
+        )
+    return members
 
 
 def _to_session_out(session: Session | store.ListedSession) -> SessionOut:

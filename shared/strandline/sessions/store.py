@@ -242,6 +242,36 @@ def list_recent(
     )
 
 
+def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEvent]:
+    """The newest events of all scopes in view that were recorded after `since`, newest first; at
+    most MAX_RECENT. The caller's viewer is not empty."""
+    return access.fetch(
+        RecentEvent,
+        """
+        select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
+            e.metadata ->> 'execution_id' as execution_id
+        from (  -- of many scopes only those are read whose newest event is among the result's
+            select head.scope_id
+            from unnest((select scopes_in_view())) view (scope_id)
+            cross join lateral (
+                select e.scope_id, e.recorded_at from events e
+                where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
+                    and e.erased_at is null
+                order by e.seq desc limit 1) head
+            where head.recorded_at > %(since)s
+            order by head.recorded_at desc, head.scope_id desc limit %(limit)s) recent
+        cross join lateral (
+            select * from events e
+            where e.tenant_id = current_tenant() and e.scope_id = recent.scope_id
+                and e.erased_at is null
+            order by e.seq desc limit %(limit)s) e
+        where e.recorded_at > %(since)s
+        order by e.recorded_at desc, e.scope_id desc, e.seq desc limit %(limit)s
+        """,
+        {"since": since, "limit": MAX_RECENT},
+    )
+
+
 @dataclass(frozen=True)
 class ShortTermEvent(Event):
     """An event of short-term memory, with the chain that contains it, if any."""
@@ -256,7 +286,7 @@ class ShortTermEvent(Event):
 
 
 def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[ShortTermEvent]:
-    """Read these events of one scope, newest first, with the chains that contain them."""
+    """Read these events, newest first, with the chains that contain them."""
     return access.fetch(
         ShortTermEvent,
         """
@@ -267,7 +297,7 @@ def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[Sho
         left join chain_versions v
             on v.tenant_id = h.tenant_id and v.chain_id = h.chain_id and v.version = h.version
         where e.event_id = any (%(event_ids)s)
-        order by e.seq desc
+        order by e.recorded_at desc, e.scope_id desc, e.seq desc
         """,
         {"event_ids": list(event_ids)},
     )

@@ -1,9 +1,9 @@
-"""SQL to read chains: a scope's latest, those about a question, and those of a session."""
+"""SQL to read chains: the latest, those about a question, and those of a session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -43,58 +43,102 @@ class MatchedChain(ChainView):
     text_score: float | None
 
 
-def list_latest(access: TenantDb, scope_id: UUID, limit: int) -> SnapshotRead[MatchedChain]:
-    """A scope's active chains, newest first by their last event."""
+_IN_VIEW: LiteralString = """
+    view as materialized (
+        select case when %(scope_id)s::uuid is null then scopes_in_view()
+                else array[%(scope_id)s::uuid] end as scope_ids,
+            case when %(session_id)s::text is not null then array(
+                select c.chain_id from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                    and c.session_id = %(session_id)s and c.status = 'active'
+                    and not exists (  -- merged with a run of another session
+                        select from chain_versions v
+                        where v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+                            and v.session_id <> c.session_id)) end as chain_ids)
+"""
+"""The scopes whose chains are read: one, or all in view; and the chains of one session alone, null
+for those of all sessions. Statements join it: a literal of this source."""
+
+
+def list_latest(
+    access: TenantDb, scope_id: UUID | None, limit: int, *, session_id: str | None = None
+) -> SnapshotRead[MatchedChain]:
+    """The active chains of a scope (None: of all scopes in view, with a viewer that is not empty),
+    newest first by their last event. With a session of that scope only chains that hold its events
+    and no others."""
     return access.read_snapshot(
         MatchedChain,
-        """
-        with page as (
-            select c.chain_id, c.version from chains c
-            where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
-                and c.status = 'active'
+        "with"  # noqa: S608
+        + _IN_VIEW
+        + """,
+        heads as (  -- of many scopes only those are read whose newest chain is among the page's
+            select head.scope_id
+            from view cross join unnest(view.scope_ids) in_view (scope_id)
+            cross join lateral (
+                select c.scope_id, c.last_event_at, c.chain_id from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = in_view.scope_id
+                    and c.status = 'active'
+                    and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
+                order by c.last_event_at desc, c.chain_id limit 1) head
+            order by head.last_event_at desc, head.chain_id limit %(limit)s),
+        page as (
+            select c.chain_id, c.version
+            from heads cross join view
+            cross join lateral (
+                select c.chain_id, c.version, c.last_event_at from chains c
+                where c.tenant_id = current_tenant() and c.scope_id = heads.scope_id
+                    and c.status = 'active'
+                    and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
+                order by c.last_event_at desc, c.chain_id limit %(limit)s) c
             order by c.last_event_at desc, c.chain_id limit %(limit)s)
         select r.*, null::float8 as similarity, null::float8 as text_score
         from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         order by r.last_event_at desc, r.chain_id
         """,
-        {"scope_id": scope_id, "limit": limit},
+        {"scope_id": scope_id, "session_id": session_id, "limit": limit},
     )
 
 
 def search_chains(
     access: TenantDb,
-    scope_id: UUID,
+    scope_id: UUID | None,
     *,
+    session_id: str | None = None,
     question: str,
     vector: Sequence[float] | None,
     space: str,
     min_similarity: float,
     limit: int,
 ) -> SnapshotRead[MatchedChain]:
-    """The active chains of a scope nearest to a question, with a cosine of at least
-    `min_similarity`. They are followed by chains without a vector (all chains, if the question has
-    none), by how well the words of their events match."""
+    """The active chains nearest to a question, with a cosine of at least `min_similarity`. They are
+    followed by chains without a vector (all chains, if the question has none), by how well the
+    words of their events match. `scope_id` and `session_id` as in `list_latest`."""
     return access.read_snapshot(
         MatchedChain,
-        """
-        with nearest as materialized (
+        "with"  # noqa: S608
+        + _IN_VIEW
+        + """,
+        nearest as materialized (
             select v.chain_id, 1 - (v.embedding <=> %(vector)s::halfvec) as similarity
-            from chain_vectors v
+            from view, chain_vectors v
             where %(vector)s::halfvec is not null and v.tenant_id = current_tenant()
-                and v.space = %(space)s and v.scope_id = %(scope_id)s
+                and v.space = %(space)s and v.scope_id = any ((select scope_ids from view)::uuid[])
+                and (view.chain_ids is null or v.chain_id = any (view.chain_ids))
             order by v.embedding <=> %(vector)s::halfvec, v.chain_id limit %(limit)s),
         word_search as materialized (  -- a search by words costs more, and is mostly not needed
             select %(vector)s::halfvec is null or (
                 select count(*) from chains c
-                where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+                where c.tenant_id = current_tenant()
+                    and c.scope_id = any ((select scope_ids from view)::uuid[])
                     and c.status = 'active') > (
                 select count(*) from chain_vectors v
                 where v.tenant_id = current_tenant() and v.space = %(space)s
-                    and v.scope_id = %(scope_id)s) as words),
+                    and v.scope_id = any ((select scope_ids from view)::uuid[])) as words),
         word_matches as materialized (
             select e.chain_id, max(s.rank)::float8 as text_score
             from word_search, search_events(
-                to_or_tsquery(%(question)s), array[%(scope_id)s::uuid], '{}',
+                to_or_tsquery(%(question)s), (select scope_ids from view),
+                jsonb_strip_nulls(jsonb_build_object('session_id', %(session_id)s::text)),
                 case when word_search.words then %(candidates)s else 0 end) s
             join chain_events e on e.tenant_id = current_tenant() and e.event_id = s.event_id
             group by e.chain_id),
@@ -106,12 +150,14 @@ def search_chains(
             where %(vector)s::halfvec is null or not exists (
                 select from chain_vectors v
                 where v.tenant_id = current_tenant() and v.space = %(space)s
-                    and v.scope_id = %(scope_id)s and v.chain_id = w.chain_id)),
+                    and v.scope_id = any ((select scope_ids from view)::uuid[])
+                    and v.chain_id = w.chain_id)),
         page as (
             select c.chain_id, c.version, f.similarity, f.text_score
-            from candidates f join chains c on c.tenant_id = current_tenant()
+            from view, candidates f join chains c on c.tenant_id = current_tenant()
                 and c.chain_id = f.chain_id
-            where c.scope_id = %(scope_id)s and c.status = 'active'
+            where c.scope_id = any ((select scope_ids from view)::uuid[]) and c.status = 'active'
+                and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
             order by f.similarity desc nulls last, f.text_score desc nulls last, c.chain_id
             limit %(limit)s)
         select r.*, p.similarity,
@@ -121,6 +167,7 @@ def search_chains(
         """,
         {
             "scope_id": scope_id,
+            "session_id": session_id,
             "question": sanitize_for_parser(question),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
