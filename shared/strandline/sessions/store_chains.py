@@ -92,7 +92,10 @@ def list_latest(
                 order by c.last_event_at desc, c.chain_id limit %(limit)s) c
             order by c.last_event_at desc, c.chain_id limit %(limit)s)
         select r.*, null::float8 as similarity, null::float8 as text_score
-        from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
+        from page p
+        cross join lateral (
+            select * from chain_details r
+            where r.chain_id = p.chain_id and r.version = p.version offset 0) r
         order by r.last_event_at desc, r.chain_id
         """,
         {"scope_id": scope_id, "session_id": session_id, "limit": limit},
