@@ -264,12 +264,33 @@ def test_only_this_session(world: World, tell: Told, embedder: Embedder, share: 
 
 
 @with_and_without
-def test_by_words_a_search_has_the_same_bounds(world: World, share: bool) -> None:
-    """Chains without a vector are found by the words of their events."""
+def test_by_words_a_search_has_the_same_bounds(world: World, tell: Told, share: bool) -> None:
+    """Chains without a vector are found by the words of their events; one that took in what was
+    said in another session has words of both."""
+    merged = None
+    for name in ("alice-helper", "other"):
+        told = tell(world.keys["alice"], "A red buoy.", session_id=name)
+        merged = add_chain(
+            world.gateway, world.base, [told["event_id"]], topic="merged", chain_id=merged
+        )
     world.base.rows("delete from chain_vectors")
-    assert world.search("alice", "alice-helper", participants=[ALICE]) == ALICES
-    assert world.search("alice", "alice-helper") == (ALICES if share else {"alice-helper"})
+    own = {"alice-helper", "merged"}
+    assert world.search("alice", "alice-helper", participants=[ALICE]) == ALICES | own
+    assert world.search("alice", "alice-helper") == (ALICES | own if share else own)
     assert world.search("alice", "alice-helper", only_session=True) == {"alice-helper"}
+
+
+@pytest.mark.parametrize("share", [False])
+def test_chains_nearer_than_the_session_s_hide_none_of_it(
+    world: World, tell: Told, embedder: Embedder, share: bool
+) -> None:
+    told = tell(world.keys["alice"], "It is red.", session_id="other")
+    add_chain(
+        world.gateway, world.base, [told["event_id"]], topic="the red buoy", embedder=embedder
+    )
+    asked = {"query": "They talked about the red buoy.", "limit": 1}
+    assert world.search("alice", "alice-helper", **asked) == {"the red buoy"}
+    assert world.search("alice", "alice-helper", only_session=True, **asked) == {"alice-helper"}
 
 
 @pytest.mark.parametrize("share", [True])
