@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -62,6 +62,12 @@ upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=
 bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
+
+bench-recall: $(READY) ## measure how well recall answers: make bench-recall LOCOMO=<file> TALKS=<folder>, both optional
+	@$(PY) -m tests.bench.recall_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
+
+fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=<file>
+	@$(PY) -m tests.bench.fit_relevance --locomo "$(LOCOMO)" $(ARGS)
 
 bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
 	@$(PY) -m tests.bench.chains $(ARGS)

@@ -18,7 +18,7 @@ def add_chain(
     gateway: Gateway,
     base: ScratchDatabase,
     event_ids: Sequence[str],
-    topic: str = "the buoy",
+    topic: str | None = "the buoy",
     *,
     embedder: Embedder | None = None,
     chain_id: str | None = None,
@@ -89,7 +89,7 @@ def add_chain(
 
 
 _MODEL: Mapping[str, str | None] = {
-    "model": "heuristic/3",
+    "model": "heuristic/4",
     "prompt": "summarise/1",
     "fell_back": None,
 }

@@ -5,6 +5,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes_usage
+from strandline.context import routes as context_routes
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
@@ -13,8 +14,10 @@ from strandline.sessions import routes_read as sessions_routes_read
 from strandline.status import routes as status_routes
 
 ROUTES = (
-    log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES
-) | sessions_routes_read.ROUTES
+    (log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES)
+    | sessions_routes_read.ROUTES
+    | context_routes.ROUTES
+)
 
 resources = Resources(load_model=True, load_auth=True)
 

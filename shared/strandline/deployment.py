@@ -165,6 +165,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/scopes/{scope_id}",
             "GET /api/v1/scopes/{scope_id}/events",
             "POST /api/v1/recall",
+            "POST /api/v1/context",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",
             "GET /api/v1/sessions",

@@ -71,6 +71,9 @@ class Tuning(BaseModel):
     """Heat below which a chain may be archived."""
     archive_days: float = Field(default=7.0, ge=0, le=3650)
     """Days without a recall or change after which a chain may be archived."""
+    min_known: float | None = Field(default=None, ge=0, le=1)
+    """A search gives no hits where its question is less likely to have an answer. Null: the
+    calibrated value of the embedding space."""
     context_chains: int = Field(default=50, ge=0, le=200)
     """The most chains of a context."""
 

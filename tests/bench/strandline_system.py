@@ -47,7 +47,7 @@ class Strandline:
             answer = _done(self.gateway.call("POST", "/api/v1/recall", asked, key=key)).body
             if answer["degraded"] or answer["not_yet_embedded"]:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
-            yield [turns[hit["event"]["event_id"]] for hit in answer["hits"]]
+            yield [turns[hit["event_id"]] for hit in answer["hits"]]
 
     def store(self, conversation: Conversation, key: str) -> dict[str, TurnId]:
         """Every turn as an event, in batches; gives which turn an event is."""

@@ -98,7 +98,7 @@ def test_a_call_made_from_the_page_is_answered(
     expect(page.locator(".request-url .microlight")).to_have_text(
         f"{service.url}{base_path}/api/v1/recall"
     )
-    assert [hit["event"]["content"] for hit in answer.json()["hits"]] == [EVENT["content"]]
+    assert [hit["text"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
     foreign = [u for u in asked if urlsplit(u).scheme != "data" and not u.startswith(service.url)]
     assert not foreign

@@ -20,11 +20,12 @@ _NAMES = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|b[a-z2-7]{58}"
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|strandline_[\w-]+|https?://\S+"
 )
-_SCORES, _USES = {"total", "text_score", "cosine"}, {"used", "remaining", "retry_after", "leased"}
+_SCORES, _USES = {"known", "relevance", "why"}, {"used", "remaining", "retry_after", "leased"}
 # What is judged and worded, by a model or by the heuristic model, and what changes by the second.
 _JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
+_SHOWN = {"text", "tokens", "known"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
-_OPAQUE = {"mark", "token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_WARMTH}
+_OPAQUE = {"mark", "read_token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_SHOWN, *_WARMTH}
 
 
 class Story:

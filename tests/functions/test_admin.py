@@ -17,6 +17,7 @@ from strandline.admin import routes_usage
 from strandline.admin.schemas_keys import KeyRight
 from strandline.admin.schemas_tenants import LimitsIn
 from strandline.auth.principals import RIGHTS, Principal
+from strandline.context import routes as context_routes
 from strandline.db.database import Caller
 from strandline.http.request import Request
 from strandline.local.lambda_context import LambdaContext
@@ -461,6 +462,7 @@ def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str)
         ),
         sessions_routes_write.ROUTES,
         sessions_routes_read.ROUTES,
+        context_routes.ROUTES,
     ):
         mine = {name for name, route in routes.items() if route.right in ("read", "write")}
         assert mine

@@ -44,7 +44,7 @@ INSTEAD = {"blob": ("content", "parts", "model"), "cid": ("event_id", "sha256")}
 _FRESH = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]00:00)"
     r"|X-Amz-\w+=[^&\"]*|\"(seq|last_seq|used|remaining)\": ?\d+"
-    r"|\"(mark|token|request_id|x-amz-checksum-sha256)\": ?\"[^\"]*\""
+    r"|\"(mark|read_token|request_id|x-amz-checksum-sha256)\": ?\"[^\"]*\""
 )
 
 

@@ -42,7 +42,8 @@ from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
-from strandline.sessions.schemas import InteractionIn, SearchRequest, SessionEventIn, SessionIn
+from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
+from strandline.sessions.schemas_context import SearchRequest
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.strandline.services.fake_embedders import WordEmbedder
@@ -404,6 +405,7 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", PATH, _event(hunt, content=hunt.value("large content") * 7000))
     hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
     hunt.send("POST", "/api/v1/recall", {"query": hunt.value("query")})
+    hunt.send("POST", "/api/v1/context", {"query": hunt.value("question")})
     hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):

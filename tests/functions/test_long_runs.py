@@ -32,9 +32,9 @@ end $$;
 create or replace function event_tsvector(p_label text, p_text text) returns tsvector
 language sql immutable as $$
     select to_tsvector('pg_catalog.english', p_text) where is_short(p_text) $$;
-create or replace function to_or_tsquery(p_question text) returns tsquery
+create or replace function question_words(p_question text, p_limit int) returns text[]
 language sql immutable as $$
-    select 'buoy'::tsquery where is_short(p_question) $$;
+    select array['buoy'] where is_short(p_question) $$;
 create or replace function required_tsquery(p_text text) returns tsquery
 language sql immutable as $$
     select 'buoy'::tsquery where is_short(p_text) $$;
@@ -63,7 +63,7 @@ def recalled(gateway: Gateway, key: str, words: str) -> list[str]:
     """The events that hold one of the words, best first."""
     reply = gateway.call("POST", RECALL, {"query": words}, key=key)
     assert reply.status == 200, reply.text
-    return [h["event"]["event_id"] for h in reply.body["hits"] if h["score"]["text_rank"]]
+    return [h["event_id"] for h in reply.body["hits"] if set(h["why"]) - {"meaning"}]
 
 
 def listed(gateway: Gateway, key: str, text: str) -> int:

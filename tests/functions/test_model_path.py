@@ -178,7 +178,7 @@ def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_versi
     deliver(talk(tell, key))
     (version,) = versions(scratch_db)
     assert version["models"] == {
-        task: {"model": "heuristic/3", "prompt": task, "fell_back": "unavailable"} for task in RUN
+        task: {"model": "heuristic/4", "prompt": task, "fell_back": "unavailable"} for task in RUN
     }
     assert version["summary"]
     failed = {job["kind"]: job for job in front.call("GET", JOBS, key=key).body["jobs"]}

@@ -41,13 +41,14 @@ def _words(gateway: Gateway, key: str) -> Iterator[tuple[str, str]]:
         ("GET", "/api/v1/admin/tenants/beta/keys", None, one),
         ("GET", "/api/v1/admin/tenants/beta/audit", None, one),
         ("POST", "/api/v1/recall", {"query": "note"}, None),
+        ("POST", "/api/v1/context", {"query": "note"}, None),
         ("GET", f"{SESSION}/context", None, None),
         ("GET", f"{SESSION}/context", None, {"query": "note"}),
         ("POST", f"{SESSION}/context/search", {"query": "note"}, None),
     ):
         reply = gateway.call(method, path, body, key=key, query=query)
         assert reply.status == 200, reply.text
-        found = {name: reply.body.get(name) for name in ("mark", "next_cursor", "token")}
+        found = {name: reply.body.get(name) for name in ("mark", "next_cursor", "read_token")}
         words = [(f"{path} {name}", word) for name, word in found.items() if word]
         assert words, path
         yield from words

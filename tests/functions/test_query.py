@@ -66,7 +66,7 @@ def test_a_recorded_recall_is_served(gateway: Gateway, tell: Told) -> None:
     receipt = tell(key, "The harbour buoy gets its new battery on Monday.")
     answer = invoke(from_file("query_recall.json", key))
     assert answer["statusCode"] == 200
-    assert json.loads(answer["body"])["hits"][0]["event"]["event_id"] == receipt["event_id"]
+    assert json.loads(answer["body"])["hits"][0]["event_id"] == receipt["event_id"]
 
 
 def test_a_query_is_a_tree_of_scopes_and_their_events_by_seq(gateway: Gateway, tell: Told) -> None:
@@ -77,7 +77,7 @@ def test_a_query_is_a_tree_of_scopes_and_their_events_by_seq(gateway: Gateway, t
     tell(key, "not hers", "user:bob")
     reply = gateway.call("POST", "/api/v1/events/query", {"participants": [ALICE]}, key=key)
     assert reply.status == 200
-    assert reply.body["query"] == {"participants": [ALICE], "text": None}
+    assert reply.body["query"] == {"participants": [ALICE], "mode": "words", "text": None}
     scopes = {tuple(scope["participants"]): scope for scope in reply.body["scopes"]}
     assert set(scopes) == {(ALICE,), (HELPER, ALICE)}
     for scope in scopes.values():
@@ -103,6 +103,8 @@ FILTERS: list[tuple[dict[str, object], set[str]]] = [
     ({"text": "harbours"}, {"one", "two"}),
     ({"text": 'harbour -"new crane"'}, {"one"}),
     ({"text": "the"}, set()),
+    ({"text": "HARBOURS T", "mode": "exact"}, {"two"}),
+    ({"text": "arbour", "mode": "exact", "role": "user"}, {"one"}),
     ({"role": "agent", "type": "message"}, {"two"}),
     ({}, {"one", "two", "three", "four"}),
 ]

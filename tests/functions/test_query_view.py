@@ -118,7 +118,13 @@ LISTS = [
 def ask(gateway: Gateway, route: str, key: str, **query: object) -> Reply:
     """One of the lists, with `?participants=`."""
     method, path = route.split()
-    body = {"query": "tide"} if path.endswith("recall") else {} if method == "POST" else None
+    body = (
+        {"query": "tide", "include": "full"}
+        if path.endswith("recall")
+        else {}
+        if method == "POST"
+        else None
+    )
     return gateway.call(method, path, body, key=key, query=query)
 
 

@@ -59,6 +59,7 @@ _NARROW = ("session_id", "channel", "speaker", "since", "until", "role", "type",
 WORDS = [
     *_in_body(QUERY, "text") * 4,
     *_in_body(RECALL, "query"),
+    *_in_body("/api/v1/context", "query"),
     *_in_body(f"{CONTEXT}/search", "query"),
     *_in_query(CONTEXT, "query"),
 ]
@@ -66,6 +67,7 @@ WORDS = [
 NAMES = [
     *_in_body(QUERY, *_NARROW, "scope_id", "cursor"),
     *_in_body(RECALL, *_NARROW, query=WORD),
+    *_in_body("/api/v1/context", "session_id", "scope_id", "now"),
     Sink("POST", QUERY, _participants),
     Sink("POST", QUERY, _metadata),
     Sink("POST", RECALL, _recalled_metadata),

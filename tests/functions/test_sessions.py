@@ -412,7 +412,7 @@ def test_an_ended_session_is_hidden_and_its_log_stays(gateway: Gateway) -> None:
     kept = [event["event_id"] for event in tree["scopes"][0]["events"]]
     assert kept == [stored["user"]["event_id"], stored["agent"]["event_id"]]
     hits = gateway.call("POST", "/api/v1/recall", {"query": "buoy", **asked}, key=key).body["hits"]
-    assert kept[0] in [hit["event"]["event_id"] for hit in hits]
+    assert kept[0] in [hit["event_id"] for hit in hits]
 
 
 def test_nothing_is_added_to_an_ended_session(

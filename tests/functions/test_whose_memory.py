@@ -46,14 +46,15 @@ class World:
 
     def search(self, who: str, session: str, **more: object) -> set[str]:
         """The chains that a search finds, whatever their likeness."""
-        asked = {"query": "the buoy", "similarity_threshold": -1.0, **more}
+        asked = {"query": "the buoy", "similarity_threshold": -1.0, "min_relevance": 0, **more}
         found = self.read(who, "POST", f"{SESSIONS}/{session}/context/search", asked)
         return {hit["chain"]["topic"] for hit in found["hits"]}
 
     def everything(self, who: str, *names: str) -> list[set[str]]:
         """The events that each root route shows on behalf of `names`."""
         asked: dict[str, Any] = {"participants": list(names)} if names else {}
-        recalled = self.read(who, "POST", "/api/v1/recall", {"query": "the buoy", **asked})
+        question = {"query": "the buoy", "include": "full", "min_relevance": 0, **asked}
+        recalled = self.read(who, "POST", "/api/v1/recall", question)
         tree = self.read(who, "POST", "/api/v1/events/query", asked)
         listed = self.read(who, "GET", "/memories/list", **asked)
         sessions = self.read(who, "GET", SESSIONS, **asked)

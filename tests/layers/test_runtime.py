@@ -39,7 +39,7 @@ def recalled(answer: Answer, base: ScratchDatabase) -> None:
     del base
     found = body(answer)
     assert found["degraded"] == []
-    assert "battery" in found["hits"][0]["event"]["content"]
+    assert "battery" in found["hits"][0]["text"]
 
 
 def embedded(answer: Answer, base: ScratchDatabase) -> None:

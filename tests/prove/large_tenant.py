@@ -42,9 +42,9 @@ class LargeTenant:
 
 def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
     """Fill the database as the superuser, without triggers: rows as append and worker leave them,
-    all embedded but the last of every fiftieth scope; a chain for every ten events, of which every
-    twentieth was recalled just now; one chain of a scope holds all its events. The other tenant
-    gets a tenth."""
+    all embedded and indexed but the last of every fiftieth scope; a chain for every ten events, of
+    which every twentieth was recalled just now; one chain of a scope holds all its events. The
+    other tenant gets a tenth."""
     rng = random.Random(3)
     pool = [HalfVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
     with psycopg.connect(base.admin_url) as administrator:
@@ -235,6 +235,16 @@ _FILL_STATEMENTS = (
     from events e join embedding_progress p using (tenant_id, scope_id)
     join pool on pool.n = abs(hashtext(e.event_id::text)) %% 200
     where e.tenant_id = %(tenant)s and e.seq <= p.embedded_seq
+    """,
+    """
+    update scopes s set indexed_seq = p.embedded_seq from embedding_progress p
+    where s.tenant_id = %(tenant)s and p.tenant_id = s.tenant_id and p.scope_id = s.scope_id
+    """,
+    """
+    insert into event_texts (tenant_id, scope_id, event_id, participants, text)
+    select e.tenant_id, e.scope_id, e.event_id, e.participants, fold_text(e.content)
+    from events e join scopes s using (tenant_id, scope_id)
+    where e.tenant_id = %(tenant)s and e.seq <= s.indexed_seq and e.content is not null
     """,
     """
     insert into chain_events

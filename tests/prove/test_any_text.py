@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
+from tests.context_block import read_block
 from tests.support import Gateway, ScratchDatabase
 
 TEXTS, LARGE = 20_000, 20
 MIB = 1024 * 1024
 _BATCH = 100
+_AS_TEXT = {"format": "text", "budget": 8000}
 _USERS = 10
 _START = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 _WORDS = ("the", "harbour", "Maria", "Santos", "berth", "14", "paid", "ACME-77", "tomorrow?", "why")
@@ -183,6 +185,8 @@ def _read_all(gateway: Gateway, key: str, user: str) -> int:
         for name in ("context", "analysis/topics"):
             reply = gateway.call("GET", f"{session}/{name}", key=key)
             assert reply.status == 200, f"{name}: {reply.text[:300]}"
+        reply = gateway.call("GET", f"{session}/context", key=key, query=_AS_TEXT)
+        read_block(reply.body["text"])  # no text leaves its fence
         for name in ("segments", "analysis/heat"):
             list(_pages(gateway, key, f"{session}/{name}"))
     return seen
@@ -193,6 +197,7 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
     session = f"/api/v1/sessions/{user}-0"
     calls: tuple[tuple[str, str, Any, Any], ...] = (
         ("POST", "/api/v1/recall", {"query": query}, None),
+        ("POST", "/api/v1/context", {"query": query, "budget": 8000}, None),
         ("POST", "/api/v1/events/query", {"text": query}, None),
         ("POST", f"{session}/context/search", {"query": query}, None),
         ("GET", f"{session}/context", None, {"query": query}),
@@ -200,6 +205,8 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
     for method, path, body, asked in calls:
         reply = gateway.call(method, path, body, key=key, query=asked)
         assert reply.status < 500, f"{path} {query[:80]!r}: {reply.text[:300]}"
+        if path == "/api/v1/context" and reply.status == 200:
+            read_block(reply.body["text"])
 
 
 def test_every_text_is_folded_and_read(

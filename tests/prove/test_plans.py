@@ -128,13 +128,12 @@ def scopes_listed(access: TenantDb) -> object:
 
 def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     """A recall by words, vectors and freshness."""
-    return lambda access: recall_store.search_ranked(
+    return lambda access: recall_store.search_candidates(
         access,
         question=question,
         vector=_VECTOR if vector else None,
         space=SPACE,
         filters=narrowing,
-        limit=10,
     )
 
 
@@ -192,7 +191,8 @@ def worked(access: TenantDb) -> object:
 def hot(crowd: LargeTenant) -> dict[str, Hot]:
     """Every hot statement. The bounds: a point takes a handful; a list a hundred of the tenant's
     newest events for each of its page, or for words twenty, then those that hold the words; what
-    that leaves open, and recall, the view. A filter takes of recall the events that hold the words,
+    that leaves open, and recall, the view; for a part of a word also every scope, for texts that
+    are not indexed yet. A filter takes of recall the events that hold the words,
     the nearest ten times over, and, where those are too few, all in view."""
     view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.MAX_LISTED_SCOPES + 1
     reach, words = 100 * (PAGE + 1), crowd.events // 10
@@ -243,9 +243,27 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "list by common word": Hot(wide, listed(text=COMMON), reach + 3 * words),
         "list by rare word": Hot(wide, listed(text=RARE), reach + words),
         "list by a word of nobody": Hot(wide, listed(text="unheardof"), reach),
+        "list by part of a common word": Hot(
+            wide, listed(filters={"contains": COMMON[1:].upper()}), reach + 3 * words
+        ),
+        "list by part of a rare word": Hot(
+            wide, listed(filters={"contains": RARE[1:]}), reach + words + crowd.scopes
+        ),
+        "list by a part of nobody": Hot(
+            wide, listed(filters={"contains": "unheardof"}), reach + crowd.scopes
+        ),
+        "list of a scope by common word": Hot(
+            wide, listed(text=COMMON, scope_id=crowd.busiest), page + 2 * words
+        ),
+        "list of a scope by a word of nobody": Hot(
+            wide, listed(text="unheardof", scope_id=crowd.busiest), page
+        ),
+        "list of a scope by a part of nobody": Hot(
+            wide, listed(filters={"contains": "unheardof"}, scope_id=crowd.busiest), page
+        ),
         "recall": Hot(wide, recalled(f"the {COMMON}"), most),
         "recall of a rare word": Hot(wide, recalled(RARE), most),
-        "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 3 * view),
+        "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 4 * view),
         "recall by role": Hot(wide, recalled(COMMON, role="agent"), most + words + nearest),
         "recall by time": Hot(wide, recalled(COMMON, since=day), most + words + nearest),
         "recall by a role of nobody": Hot(
@@ -314,10 +332,19 @@ def sessions_listed(access: TenantDb) -> object:
 
 def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
     """A search for chains of a scope, or of all in view."""
-    return store_chains.search_chains(
+    found = recall_store.search_candidates(
+        access,
+        question=COMMON,
+        vector=_VECTOR,
+        space=SPACE,
+        filters={},
+        scopes=[scope_id] if scope_id else None,
+    ).rows
+    return store_chains.list_relevant(
         access,
         scope_id,
-        question=COMMON,
+        session_id=None,
+        relevance={row.event_id: row.cosine or 0.0 for row in found},
         vector=_VECTOR,
         space=SPACE,
         min_similarity=-1.0,
@@ -362,7 +389,7 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
             (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE, session_id=name), 20 * PAGE
         ),
         "chains in view about": Hot(
-            (WIDE,), partial(chains_searched, scope_id=None), crowd.events // 10 + 9 * view
+            (WIDE,), partial(chains_searched, scope_id=None), crowd.events // 10 + 14 * view
         ),
         "chains about": Hot(
             (WIDE,),
@@ -551,17 +578,22 @@ create policy in_view on {table} to strandline_app using (
             and m.scope_id = {table}.scope_id and m.participant = any (current_viewer())))
 """
 _WORDS_THEN_ALL_EVENTS = """
-create or replace function search_events(
-    p_query tsquery, p_scopes uuid[], p_filter jsonb, p_limit int)
-returns table (event_id uuid, start_char int, end_char int, rank real)
+create or replace function search_words(
+    p_words text[], p_scopes uuid[], p_filter jsonb, p_events bigint, p_limit int)
+returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
+    document_counts bigint[])
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select w.event_id, w.start_char, w.end_char, ts_rank(w.words, p_query) from event_search w
+    select w.event_id, w.start_char, w.end_char, 1::bigint, ts_rank(w.words, q)::float8,
+        null::bigint[]
+    from event_search w, (
+        select string_agg(word_query(word, '')::text, ' | ')::tsquery as q
+        from unnest(p_words) word) query
     where w.tenant_id = current_tenant() and w.participants @> current_viewer()
-        and w.words @@ p_query and (p_filter = '{}' or exists (
+        and w.words @@ q and (p_filter = '{}' or exists (
             select from events e
             where e.tenant_id = w.tenant_id and e.event_id = w.event_id
                 and matches_filter(e, p_filter)))
-    order by 4 desc limit p_limit $$
+    order by 5 desc limit p_limit $$
 """
 # What is broken, by which statement, and where it shows.
 _BROKEN = {
@@ -591,6 +623,7 @@ _BROKEN = {
     "no trail by time": ("alter table audit_log drop constraint audit_log_pkey", "trail"),
     "no keys by time": ("drop index api_keys_newest", "keys"),
     "no words": ("drop index event_search_words", "recall without a vector"),
+    "no parts of words": ("drop index event_texts_trigrams", "list by part of a rare word"),
     "no members": ("alter table scope_members drop constraint scope_members_pkey", "scopes"),
     "a filter by subquery": (_WORDS_THEN_ALL_EVENTS, "recall by role"),
     "no sessions of a scope": ("drop index events_lane", "recall of a session"),

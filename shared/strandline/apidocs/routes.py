@@ -14,6 +14,7 @@ from strandline.admin import routes_certificates, routes_usage
 from strandline.apidocs import examples, openapi
 from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
+from strandline.context import routes as context_routes
 from strandline.errors import NotFound
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, text_response
@@ -114,6 +115,7 @@ def _document() -> str:
         ),
         **sessions_routes_write.ROUTES,
         **sessions_routes_read.ROUTES,
+        **context_routes.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

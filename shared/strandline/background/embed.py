@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
+from strandline.background.texts import index_scopes
 from strandline.background.vectors import compute_vectors
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
@@ -153,9 +154,11 @@ def _process_leases(
 def _embed_leases(
     worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> dict[UUID, Exception]:
-    """Embed leased scopes together, with one statement for all. Where that fails they are tried one
-    by one, so that only the scope at fault fails. Returns the error of each failed scope."""
+    """Index and embed leased scopes together, with one statement for all. Where that fails they are
+    tried one by one, so that only the scope at fault fails. Returns the error of each failed
+    scope."""
     try:
+        index_scopes(worker, access, [lease.scope_id for lease in leases])
         _embed_scopes(worker, access, [lease.scope_id for lease in leases])
         return {}
     except Exception as error:  # unexpected ones too: else its scope would be the first due again

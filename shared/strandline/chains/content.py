@@ -6,8 +6,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.llm.plain import UNTITLED
-
 
 class ChainContent(BaseModel):
     """The content of one chain version, as it was decided."""
@@ -16,7 +14,7 @@ class ChainContent(BaseModel):
 
     at: datetime
     """By the server's clock: heat starts here."""
-    topic: str
+    topic: str | None
     summary: str
     entities: list[dict[str, str]]
     importance: float
@@ -57,7 +55,7 @@ def make_placeholder_content(now: datetime, event_count: int, error: Exception) 
     are. Listings leave such a chain out, and a retry of its job replaces the content."""
     return ChainContent(
         at=now,
-        topic=UNTITLED,
+        topic=None,
         summary=f"{event_count} events.",
         entities=[],
         importance=0.0,

@@ -144,9 +144,9 @@ def _merge_content(
     event_count: int,
     waits_for_model: bool,
 ) -> ChainContent:
-    """The content of both chains as one: one summary, the earlier chain's topic, the entities of
-    both, and the measures averaged by number of events. Both have passed the quality gate before.
-    """
+    """The content of both chains as one: one summary, the earlier chain's topic (the later one's if
+    that has none), the entities of both, and the measures averaged by number of events. Both have
+    passed the quality gate before."""
     merge_result = worker.llm.merge(
         task,
         Summary(summary=target.summary, importance=target.importance),
@@ -169,7 +169,7 @@ def _merge_content(
     }
     return later.model_copy(
         update={
-            "topic": target.topic,
+            "topic": target.topic or later.topic,
             "summary": merge_result.value.summary,
             "importance": merge_result.value.importance,
             "entities": list(entity_by_key.values()),

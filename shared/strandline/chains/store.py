@@ -28,7 +28,7 @@ class ChainHead:
     event_count: int
     started_at: datetime
     last_event_at: datetime
-    topic: str
+    topic: str | None
     summary: str
     entities: list[dict[str, str]]
     importance: float
@@ -153,7 +153,7 @@ class ChainVersion:
     event_count: int
     started_at: datetime
     last_event_at: datetime
-    topic: str
+    topic: str | None
     summary: str
     entities: Sequence[dict[str, str]]
     importance: float

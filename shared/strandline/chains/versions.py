@@ -101,7 +101,7 @@ def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> Chain
         event_count=len(run.turns),
         started_at=min(times),
         last_event_at=max(times),
-        topic="",
+        topic=None,
         summary="",
         entities=[],
         importance=0.0,

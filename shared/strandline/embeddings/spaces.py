@@ -15,16 +15,13 @@ class Thresholds(NamedTuple):
     """From here on the topic continues; in between the model is asked."""
     merge: float
     """From here on a run of events joins an earlier chain."""
-    min_relevance: float = -1.0
-    """The cosine of a question and an event from which a hit counts as an answer and warms its
-    chain. Uncalibrated spaces count every hit."""
 
 
 ADA_002 = Thresholds(low=0.52, high=0.72, merge=0.85)
 """The thresholds of source A, which were found with one model: text-embedding-ada-002."""
 
 CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, min_relevance=0.3),
+    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86),
     "openai:text-embedding-ada-002/1536": ADA_002,
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
@@ -40,5 +37,4 @@ def thresholds_for(space: str, tuning: Tuning) -> Thresholds:
         defaults.low if tuning.similarity_low is None else tuning.similarity_low,
         defaults.high if tuning.similarity_high is None else tuning.similarity_high,
         defaults.merge if tuning.similarity_merge is None else tuning.similarity_merge,
-        defaults.min_relevance,
     )

@@ -37,6 +37,8 @@ def _to_strict(node: dict[str, Any]) -> dict[str, Any]:
             strict[name] = {key: _to_strict(value) for key, value in node[name].items()}
     if "items" in node:
         strict["items"] = _to_strict(node["items"])
+    if "anyOf" in node:
+        strict["anyOf"] = [_to_strict(option) for option in node["anyOf"]]
     if "properties" in node:
         strict |= {"required": list(node["properties"]), "additionalProperties": False}
     return strict

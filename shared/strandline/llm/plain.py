@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topic
 
-UNTITLED = "Untitled"
 _MAX_CHARACTERS = 240
 
 
 class PlainModel:
     """Answers with the least: the topic continues, and a run's summary is its first words."""
 
-    name = "plain/1"
+    name = "plain/2"
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
@@ -35,9 +34,9 @@ class PlainModel:
         return max(earlier, later, key=lambda summary: summary.importance)
 
     def topic(self, events: Sequence[PromptEvent]) -> Topic:
-        """Always "Untitled"."""
+        """Always null."""
         del events
-        return Topic(topic=UNTITLED)
+        return Topic(topic=None)
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Always empty."""

@@ -38,9 +38,10 @@ class Summary(BaseModel):
 
 
 class Topic(BaseModel):
-    """The main theme in a few words."""
+    """The main theme in a few words, if there are any for it."""
 
-    topic: str = Field(min_length=1, max_length=200)
+    topic: str | None = Field(min_length=1, max_length=200)
+    """Null where nothing names it."""
 
 
 class Entity(BaseModel):
@@ -90,7 +91,7 @@ class ModelResult[Value: BaseModel]:
 
     value: Value
     model: str
-    """`heuristic/3` (the heuristic model), `plain/1`, or the provider's name, as in
+    """`heuristic/4` (the heuristic model), `plain/2`, or the provider's name, as in
     `openai:gpt-4o-mini`."""
     prompt: str
     """Task and version of its prompt, as in `summarise/1`; without a prompt the task alone."""

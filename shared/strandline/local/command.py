@@ -53,12 +53,16 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
     def on_signal(*_: object) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Not SIG_IGN: Python reports a signal as lost that is pending when it becomes ignored.
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _ignore)
         stop()
         end_within_grace()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing."""
 
 
 def end_within_grace(code: int = 0) -> None:

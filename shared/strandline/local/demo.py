@@ -220,12 +220,19 @@ def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
     )
     longest = sorted(chains, key=lambda chain: -chain["event_count"])[:_MAX_TOPICS]
     for chain in sorted(longest, key=lambda chain: chain["started_at"]):
-        print(f"  {chain['started_at'][:10]}  {chain['event_count']:3} messages  {chain['topic']}")
+        name = chain["topic"] or chain["summary"]
+        print(f"  {chain['started_at'][:10]}  {chain['event_count']:3} messages  {name}")
 
 
-def _ask(client: Client, question: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _ask(client: Client, question: Mapping[str, Any], **more: object) -> list[dict[str, Any]]:
     """The events that recall finds for a question, the best first."""
-    body = {"query": question["question"], "participants": question["participants"], "limit": 20}
+    body = {
+        "query": question["question"],
+        "participants": question["participants"],
+        "limit": 20,
+        "include": "full",
+        **more,
+    }
     answer = client.post("/api/v1/recall", body)
     return [hit["event"] for hit in answer["hits"]]
 
@@ -297,7 +304,9 @@ def main() -> int:
             _show_answer(questions[question], _ask(client, questions[question]))
         private = questions[PRIVATE]
         hidden = {ids[key] for key in private["hidden"]}
-        visible = sum(event["event_id"] in hidden for event in _ask(client, private))
+        visible = sum(
+            event["event_id"] in hidden for event in _ask(client, private, min_relevance=0)
+        )
         _show_privacy(private, visible)
         _show_next(url, key, tls)
     return 1 if visible else 0

@@ -94,13 +94,16 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     """Raw events as a tree of query, scopes, and events by seq. A page holds the newest events.
     Raises Malformed for an invalid cursor."""
     narrowing = query.to_filter()
-    cursors = _make_cursors("events/query", access, narrowing, query.scope_id, query.text)
+    is_exact = query.mode == "exact"
+    filters = {**narrowing, "contains": query.text} if is_exact else narrowing
+    words = None if is_exact else query.text
+    cursors = _make_cursors("events/query", access, filters, query.scope_id, words)
     after = cursors.decode(query.cursor)
     result = store.list_newest(
         access,
-        filters=narrowing,
+        filters=filters,
         scope_id=query.scope_id,
-        text=query.text,
+        text=words,
         after=after,
         limit=query.limit,
         page_bytes=PAGE_BYTES,
@@ -119,7 +122,12 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     for event in page:
         by_scope.setdefault(event.scope_id, []).append(event)
     return EventTree(
-        query={**narrowing, "participants": access.caller.viewer, "text": query.text},
+        query={
+            **narrowing,
+            "participants": access.caller.viewer,
+            "mode": query.mode,
+            "text": query.text,
+        },
         mark=cursors.seal_snapshot(after.pg_snapshot if after else result.pg_snapshot),
         scopes=[
             ScopeEvents(

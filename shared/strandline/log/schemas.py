@@ -1,11 +1,12 @@
 """Requests and answers that read events and scopes."""
 
+import unicodedata
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from strandline import participants
 from strandline.errors import Invalid
@@ -39,6 +40,20 @@ def _normalize_speaker(value: str) -> str:
         return participants.normalize(value, "speaker")
     except Invalid as error:
         raise ValueError(error.message.removeprefix("speaker: ")) from None
+
+
+MIN_EXACT_CHARS = 3
+"""A substring is found by its trigrams: with fewer characters it has none."""
+
+
+def _check_text(text: str | None, info: ValidationInfo) -> str | None:
+    if info.data.get("mode") != "exact":
+        return text
+    if text is None:
+        raise ValueError("is required where mode is exact")
+    if len(unicodedata.normalize("NFC", text)) < MIN_EXACT_CHARS:
+        raise ValueError(f"must have at least {MIN_EXACT_CHARS} characters where mode is exact")
+    return text
 
 
 class FeedQuery(ParticipantsQuery):
@@ -79,8 +94,14 @@ class EventQuery(Filters):
     """The participants to read for: only events in which all of them took part. A bound user is
     added automatically."""
     scope_id: UUID | None = None
-    text: str | None = Field(default=None, min_length=1, max_length=1000)
-    """Words that the event's text must contain, in web search syntax: "a phrase", -without."""
+    mode: Literal["words", "exact"] = "words"
+    """How `text` is searched: by its words, or as it stands."""
+    text: Annotated[str | None, AfterValidator(_check_text)] = Field(
+        default=None, min_length=1, max_length=1000, validate_default=True
+    )
+    """In mode `words`: words that the event's text must contain, in web search syntax: "a phrase",
+    -without. In mode `exact`: at least three characters that its content must contain, in upper or
+    lower case."""
     limit: int = Field(default=50, ge=1, le=500, strict=True)
     """The maximum number of results."""
     cursor: str | None = Field(default=None, max_length=4096)

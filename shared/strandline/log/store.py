@@ -174,9 +174,7 @@ def get_event(access: TenantDb, event_id: UUID) -> Event | None:
     """One visible event, or None."""
     rows = access.fetch(
         Event,
-        """
-        select * from event_rows where event_id = %(event_id)s
-        """,
+        "select * from event_rows where event_id = %(event_id)s",
         {"event_id": event_id},
     )
     return rows[0] if rows else None
@@ -186,9 +184,7 @@ def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
     """The earliest visible event whose block has this CID, or None. A CID is not unique."""
     rows = access.fetch(
         Event,
-        """
-        select * from event_rows where cid = %(cid)s order by recorded_at, event_id limit 1
-        """,
+        "select * from event_rows where cid = %(cid)s order by recorded_at, event_id limit 1",
         {"cid": cid},
     )
     return rows[0] if rows else None
@@ -233,8 +229,7 @@ class PayloadDescription:
 
 
 def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
-    """The media types and file names of these events' payloads, for those of the events that are
-    visible."""
+    """The media types and file names of the payloads of those events that are visible."""
     return access.fetch(
         PayloadDescription,
         "select event_id, mime_type, file_name from events"
@@ -269,8 +264,9 @@ def list_newest(
 ) -> SnapshotRead[ListedEvent]:
     """The visible events after the position `after`, newest first; events of the same time are
     ordered by scope and seq. A page ends at `limit` events or `page_bytes` of content. Later pages
-    show the database snapshot of the first. A session limits the view to its scopes. For a wide
-    view, or an admin's without a list of scopes, the tenant's newest events are read first."""
+    show the database snapshot of the first. `text` is a web search; the filter `contains` a text in
+    the content, in any case. A session limits the view to its scopes. For a wide view, or an
+    admin's without a list of scopes, the tenant's newest events are read first."""
     return access.read_snapshot(
         ListedEvent,
         """
@@ -286,15 +282,19 @@ def list_newest(
             from view),
         matches as (
             select e.* from (select unnest(scope_ids) as scope_id from view, view_size
-                where is_small) view
+                where is_small and not %(has_text)s) view
             cross join lateral (
                 select e.event_id, e.recorded_at, e.scope_id, e.seq, page_bytes(e) as bytes
                 from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
                     and is_listed(e, %(filter)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s)
-                    and (%(text)s::text is null or matches_web_search(e, %(text)s))
                 order by e.seq desc limit %(limit)s + 1
             ) e
+            union all
+            select few.* from view, view_size, newest_matches_in_few_scopes(scope_ids,
+                %(filter)s, %(text)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s,
+                %(limit)s + 1) few
+            where is_small and %(has_text)s
             union all
             select many.* from view_size, newest_in_many_scopes(
                 %(filter)s, %(text)s, %(pg_snapshot)s, %(at)s, %(after)s, %(seq)s,
@@ -316,6 +316,7 @@ def list_newest(
             "scope_id": scope_id,
             "session_id": filters.get("session_id"),
             "text": text and sanitize_for_parser(web_search.to_websearch_query(text)),
+            "has_text": text is not None or "contains" in filters,
             "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,
             "after": after and after.row_id,

@@ -27,15 +27,15 @@ def list_tenants(connection: Connection, space: str) -> list[str]:
 
 
 def enqueue_unfinished(access: TenantDb, space: str) -> int:
-    """Enqueue every scope whose vectors in this space, or whose fold, end before its log. Returns
-    how many were not in the queue yet."""
+    """Enqueue every scope whose vectors in this space, fold, or indexed texts end before its log.
+    Returns how many were not in the queue yet."""
     return access.execute(
         """
         insert into scope_work (tenant_id, scope_id, participants, due_at)
         select s.tenant_id, s.scope_id, s.participants, now()
         from scopes s
         left join embedding_progress p on p.scope_id = s.scope_id and p.space = %(space)s
-        where s.last_seq > coalesce(p.embedded_seq, 0) or s.last_seq > s.folded_seq
+        where s.last_seq > least(coalesce(p.embedded_seq, 0), s.folded_seq, s.indexed_seq)
         order by s.scope_id  -- the same order as append's, so that they cannot deadlock
         on conflict do nothing
         """,
@@ -289,10 +289,10 @@ def renew_lease(access: TenantDb, scope_id: UUID) -> None:
 def release_leases(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
 ) -> int:
-    """End leases. A scope's work is removed if its vectors and its fold reach the end of its log,
-    else it is due at once; returns how many were removed. If the work `made_progress`, the rest is
-    due from now: it is not overdue, as failed work is. Locking the scopes, always in the same
-    order, makes this and an append that makes a scope dirty see each other."""
+    """End leases. A scope's work is removed if its vectors, fold and indexed texts reach the end of
+    its log, else it is due at once; returns how many were removed. If the work `made_progress`, the
+    rest is due from now: it is not overdue, as failed work is. Locking the scopes, always in the
+    same order, makes this and an append that makes a scope dirty see each other."""
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,
@@ -308,7 +308,7 @@ def release_leases(
         delete from scope_work w using scopes s, embedding_progress p
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
-            and s.folded_seq >= s.last_seq
+            and s.folded_seq >= s.last_seq and s.indexed_seq >= s.last_seq
         """,
         params,
     )

@@ -1,25 +1,14 @@
-"""Constants of recall's ranking, and the text of an event that is indexed.
-
-Reciprocal rank fusion after Cormack, Clarke and Büttcher (SIGIR 2009): an event's score is the sum
-over its lists of weight / (K + rank). K = 10 and weights of 1 : 0.5 were measured on LoCoMo's turns
-with the shipped model (`make bench`); the usual K = 60 flattens the differences between the best
-ranks.
-"""
+"""The text of an event that is indexed, and how many candidates a search reads."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from strandline.participants import display_name
 
-RRF_K = 10
-TEXT_WEIGHT = 1.0
-VECTOR_WEIGHT = 0.5
-# Events without a vector yet, newest first. The weight is so low that they only fill places that
-# words left empty, but above zero, so that any query can find a fresh event.
-FRESH_WEIGHT = 0.05
 CANDIDATES = 200
-"""How many results of each list are fused."""
+"""How many results of each list, by words and by vector, are ranked."""
 MAX_FRESH = 50
+"""How many events without a vector yet are ranked, the newest."""
 
 PIECE_CHARS = 16 * 1024
 """Large content is indexed in pieces of this many characters: a tsvector is limited to 1 MiB, and

@@ -1,51 +1,159 @@
 """Recall: find visible events by words and by meaning, each with its source."""
 
 import math
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.embeddings import spaces
 from strandline.embeddings.embedder import Embedder
 from strandline.log.read import fit_to_page, to_event_out
 from strandline.observability import logger
 from strandline.recall import store
-from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest, Score
-from strandline.tuning import DEFAULTS
+from strandline.recall.calibrations import calibration_for
+from strandline.recall.features import Word
+from strandline.recall.question import read_question
+from strandline.recall.relevance import Ranking, ScoredEvent, rank
+from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
+from strandline.recall.store import CandidateRow, HitEvent
 
 _MAX_USED_HITS = 10
 """How many of the best hits of an answer count as used."""
+_SIMILAR_COSINE = 0.3
+"""From here on a hit is said to be similar in meaning."""
 # A call to an unresponsive model occupies its thread. With a few threads a slow model degrades
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
 
-def recall(
-    access: TenantDb, embedder: Embedder, request: RecallRequest, vector_timeout: float
-) -> RecallAnswer:
-    """The best hits for a question, best first.
+@dataclass(frozen=True)
+class Search:
+    """What was found for a question."""
 
-    Without a query vector within `vector_timeout` seconds it searches by full text alone and says
-    so in `degraded`. It also says there if the response is full before `limit` hits.
-    """
-    vector, degraded = embed_query(embedder, request.query, vector_timeout)
-    result = store.search_ranked(
+    ranking: Ranking
+    candidates: Mapping[UUID, CandidateRow]
+    words: Sequence[Word]
+    result: SnapshotRead[CandidateRow]
+    vector: Sequence[float] | None
+    """The question's."""
+    degraded: list[str]
+    space: str | None
+    """The embedding space that was searched; None without a query vector."""
+    min_known: float
+    """Below it nothing is known by default: the tenant's threshold, else the space's."""
+
+    @property
+    def not_yet_embedded(self) -> int:
+        """How many of the newest events have no vector yet."""
+        return sum(row.is_fresh for row in self.result.rows)
+
+    def select(self, min_relevance: float | None) -> list[ScoredEvent]:
+        """The events to answer with, best first: those that are at least so relevant; by default
+        all, or none where the question has likely no answer. In a degraded answer all are, and so
+        is an event without a vector: too little is known of them to leave them out."""
+        if self.space is None:
+            return list(self.ranking.events)
+        if min_relevance is None:
+            is_refused = self.ranking.known < self.min_known
+            floor = 1.0 if is_refused else 0.0
+        else:
+            floor = min_relevance
+        return [
+            event
+            for event in self.ranking.events
+            if event.relevance >= floor or event.candidate.cosine is None
+        ]
+
+
+def search(
+    access: TenantDb,
+    embedder: Embedder,
+    question: str,
+    *,
+    now: datetime,
+    vector_timeout: float,
+    filters: Mapping[str, Any],
+    scopes: Sequence[UUID] | None = None,
+) -> Search:
+    """Find and score the visible events that may answer a question, in `scopes` or everywhere.
+    Without a query vector within `vector_timeout` seconds it searches by words alone and says so in
+    `degraded`."""
+    vector, degraded = embed_query(embedder, question, vector_timeout)
+    space = embedder.space if vector else None
+    result = store.search_candidates(
         access,
-        question=request.query,
+        question=question,
         vector=vector,
         space=embedder.space,
-        filters=request.to_filter(),
-        limit=request.limit,
+        filters=filters,
+        scopes=scopes,
     )
-    hits = fit_to_page(map(_to_hit, result.rows))
+    head = result.rows[0] if result.rows else None
+    words = _words(head)
+    calibration = calibration_for(space)
+    ranking = rank(
+        read_question(question, now),
+        words,
+        result.rows,
+        (head and head.events_in_view) or 0,
+        calibration,
+    )
+    tenant_threshold = head.min_known if head else None
+    return Search(
+        ranking=ranking,
+        candidates={row.event_id: row for row in result.rows},
+        words=words,
+        result=result,
+        vector=vector,
+        degraded=degraded,
+        space=space,
+        min_known=calibration.min_known if tenant_threshold is None else tenant_threshold,
+    )
+
+
+def _words(head: CandidateRow | None) -> list[Word]:
+    if head is None or not head.words:
+        return []
+    counts = head.document_counts or [0] * len(head.words)
+    return [Word(text, count) for text, count in zip(head.words, counts, strict=True)]
+
+
+def recall(
+    access: TenantDb,
+    embedder: Embedder,
+    request: RecallRequest,
+    now: datetime,
+    vector_timeout: float,
+) -> RecallAnswer:
+    """The best hits for a question, best first; none where nothing is relevant enough. It says in
+    `degraded` if it was searched by words alone, or the response is full before `limit` hits."""
+    found = search(
+        access,
+        embedder,
+        request.query,
+        now=request.now or now,
+        vector_timeout=vector_timeout,
+        filters=request.to_filter(),
+    )
+    best = found.select(request.min_relevance)[: request.limit]
+    events = store.read_hits(access, [event.candidate.event_id for event in best])
+    hits = fit_to_page(
+        _to_hit(scored, events[scored.candidate.event_id], found, request)
+        for scored in best
+        if scored.candidate.event_id in events
+    )
     return RecallAnswer(
+        known=round(found.ranking.known, 4),
         hits=hits,
-        degraded=degraded + (["cut_by_size"] if len(hits) < len(result.rows) else []),
-        not_yet_embedded=max((row.fresh for row in result.rows), default=0),
-        token=make_token(access, result, embedder.space if vector else None),
+        degraded=found.degraded + (["cut_by_size"] if len(hits) < len(events) else []),
+        not_yet_embedded=found.not_yet_embedded,
+        read_token=make_token(access, found.result, found.space),
     )
 
 
@@ -67,24 +175,38 @@ def embed_query(
     return None, ["no_query_vector"]
 
 
-def _to_hit(row: store.RankedEvent) -> Hit:
-    score = Score.model_validate({**vars(row), "total": row.score})
+def _to_hit(scored: ScoredEvent, event: HitEvent, found: Search, request: RecallRequest) -> Hit:
+    row = found.candidates[event.event_id]
     piece = None
-    if row.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
+    if event.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
         piece = Piece(start_char=row.start_char, end_char=row.end_char)
-    return Hit(event=to_event_out(row), piece=piece, score=score)
+    return Hit(
+        event_id=event.event_id,
+        source_event_key=event.source_event_key,
+        speaker=event.speaker,
+        occurred_at=row.said_at,
+        text=event.content,
+        name=event.file_name,
+        piece=piece,
+        relevance=round(scored.relevance, 4),
+        why=_explain(row, found.words),
+        features=scored.features._asdict() if request.explain else None,
+        event=to_event_out(event) if request.include == "full" else None,
+    )
 
 
-def record_use(access: TenantDb, answer: RecallAnswer, space: str, now: datetime) -> bool:
+def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
+    """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
+    matched = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
+    similar = row.cosine is not None and row.cosine >= _SIMILAR_COSINE
+    rarest_first = [word.text for word in sorted(matched, key=lambda word: word.events)]
+    return rarest_first + (["meaning"] if similar else [])
+
+
+def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built; returns False if nothing was recorded."""
-    min_similarity = spaces.thresholds_for(space, DEFAULTS).min_relevance
-    used_events = [
-        hit.event.event_id
-        for hit in answer.hits[:_MAX_USED_HITS]
-        if hit.score.text_rank
-        or (hit.score.cosine is not None and hit.score.cosine >= min_similarity)
-    ]
+    used_events = [hit.event_id for hit in answer.hits[:_MAX_USED_HITS] if hit.why]
     try:
         if used_events:
             store_recalls.record_events(access, uuid7(), used_events, now)

@@ -11,14 +11,16 @@ from strandline.schemas import ParticipantsQuery
 
 
 def post_recall(request: Request) -> Response:
-    """Search visible events by words and by meaning: best first, each with the parts of its score.
-    The chains of the best ten are warmed by it."""
+    """Search visible events by words and by meaning: best first, each with its relevance. Nothing
+    where nothing is relevant enough. The chains of the best ten are warmed by it."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(body.participants, participants)
-    seconds = get_settings().query_vector_seconds
-    response = recall(access, request.resources.embedder, body, seconds)
-    is_recorded = record_use(access, response, request.resources.embedder.space, datetime.now(UTC))
+    now = datetime.now(UTC)
+    response = recall(
+        access, request.resources.embedder, body, now, get_settings().query_vector_seconds
+    )
+    is_recorded = record_use(access, response, now)
     request.metrics |= {
         "SearchHits": len(response.hits),
         "RecallsDegraded": int(bool(response.degraded)),

@@ -1,11 +1,14 @@
 """Requests and responses of recall."""
 
-from pydantic import (
-    Field,
-)
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
 
 from strandline.log.schemas import EventOut, Filters
-from strandline.schemas import Participants, ResponseModel
+from strandline.schemas import Moment, Participants, ResponseModel
 
 
 class RecallRequest(Filters):
@@ -17,18 +20,17 @@ class RecallRequest(Filters):
     added automatically."""
     limit: int = Field(default=10, ge=1, le=100, strict=True)
     """The maximum number of hits."""
-
-
-class Score(ResponseModel):
-    """A hit's score and the ranks and scores that it was computed from."""
-
-    total: float
-    text_rank: int | None
-    text_score: float | None
-    vector_rank: int | None
-    cosine: float | None
-    fresh_rank: int | None
-    """Its rank among events that have no vector yet, newest first."""
+    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    """Hits that are less relevant are left out; 0 leaves none out. By default no single hit is left
+    out, but there are none at all where `known` is below the tenant's threshold, else below the
+    calibrated one of the embedding space."""
+    now: Moment | None = None
+    """The time that "yesterday" or "last summer" in the question refer to; by default the
+    server's."""
+    explain: bool = False
+    """Whether each hit shows the features of its score."""
+    include: Literal["full"] | None = None
+    """`full`: each hit shows its whole event."""
 
 
 class Piece(ResponseModel):
@@ -41,22 +43,42 @@ class Piece(ResponseModel):
 class Hit(ResponseModel):
     """An event that was found, and why."""
 
-    event: EventOut
+    event_id: UUID
+    source_event_key: str | None
+    """The key it was sent with; null for a reader who did not write it."""
+    speaker: str | None
+    occurred_at: datetime
+    """When it happened; where the event does not say, when it was recorded."""
+    text: str | None
+    """Its text; null where that is stored as a payload."""
+    name: str | None
+    """The payload's file name."""
     piece: Piece | None
     """The part of a payload's text that matched; null where only its file name did."""
-    score: Score
+    relevance: float
+    """How likely it answers the question: 0 to 1, comparable between questions."""
+    why: list[str]
+    """The question's words that it holds, in the index's form, and `meaning` where it is similar in
+    meaning."""
+    features: Mapping[str, float] | None
+    """What its score was computed from, with `explain`; docs/recall.md describes each."""
+    event: EventOut | None
+    """The whole event, with `include`: `full`."""
 
 
 class RecallAnswer(ResponseModel):
     """The hits, best first, and what the answer was based on."""
 
+    known: float
+    """How likely the events in view hold an answer: 0 to 1."""
     hits: list[Hit]
+    """Empty where nothing is relevant enough."""
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by words
     alone. `cut_by_size`: the response was full before `limit` hits."""
     not_yet_embedded: int
     """How many visible events, 50 at most, have no vector yet and are found by their words
     alone."""
-    token: str
-    """An opaque token of what this answer was based on: database snapshot, time, embedding
-    space."""
+    read_token: str
+    """An opaque token of what this answer was based on: database snapshot, time, embedding space.
+    It is no credential."""

@@ -1,10 +1,11 @@
-"""SQL for recall: one statement that fuses, by rank, matches by words, by vector, and events too
-new for a vector."""
+"""SQL for recall: one statement that finds the events that may answer a question, by words, by
+vector, and those too new for a vector; and one that reads the best."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from pgvector import HalfVector
 
@@ -12,49 +13,61 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import words_index
 from strandline.log.fulltext import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
+from strandline.recall.features import Candidate
+
+_MAX_WORDS = 60
+"""How many words of a question are searched for: one bit of a bigint each."""
 
 
 @dataclass(frozen=True)
-class RankedEvent(Event):
-    """An event that was found, with its ranks and scores."""
+class CandidateRow(Candidate):
+    """A candidate; the first row also tells what concerns all of them."""
 
-    score: float
-    text_rank: int | None
-    text_score: float | None
-    vector_rank: int | None
-    cosine: float | None
-    fresh_rank: int | None
     start_char: int | None
     end_char: int | None
-    fresh: int
-    """How many of the visible events that were examined have no vector yet."""
+    is_fresh: bool
+    """Whether it is among the newest events that have no vector yet."""
+    words: list[str] | None
+    document_counts: list[int] | None
+    """How many events in view hold each word; None if none holds any."""
+    events_in_view: int | None
+    min_known: float | None
+    """The tenant's own threshold."""
 
 
-def search_ranked(
+def search_candidates(
     access: TenantDb,
     *,
     question: str,
-    vector: list[float] | None,
+    vector: Sequence[float] | None,
     space: str,
     filters: Mapping[str, Any],
-    limit: int,
-) -> SnapshotRead[RankedEvent]:
-    """The best `limit` visible events for a question, best first. Without a query vector it
-    searches by words and, for events without a vector, by freshness."""
+    scopes: Sequence[UUID] | None = None,
+) -> SnapshotRead[CandidateRow]:
+    """The visible events that may answer a question, in no order: those that hold its rarest words,
+    those nearest to its vector, and the newest without a vector. `scopes` narrows to these."""
     return access.read_snapshot(
-        RankedEvent,
+        CandidateRow,
         """
-        with view as materialized (select scopes_in_view() as scope_ids),
-        by_words as (
-            select distinct on (s.event_id) s.event_id, s.rank as score, s.start_char, s.end_char
-            from view, search_events(
-                to_or_tsquery(%(question)s),
+        with view as materialized (
+            select coalesce(%(scopes)s::uuid[], scopes_in_view()) as scope_ids),
+        question as materialized (
+            select question_words(%(question)s, %(max_words)s) as words),
+        size as materialized (
+            select coalesce(sum(s.last_seq), 0)::bigint as events from (
+                select last_seq from scopes
+                where scope_id = any ((select scope_ids from view)::uuid[])
+                union all
+                select last_seq from scopes where (select scope_ids from view) is null) s),
+        by_words as materialized (
+            select w.* from view, question, size, search_words(
+                question.words,
                 -- a long list of scopes costs more than it saves: visibility is checked anyway
-                case when cardinality(view.scope_ids) <= %(max_scopes)s then view.scope_ids end,
-                %(filter)s::jsonb, %(candidates)s) s
-            order by s.event_id, s.rank desc),
+                case when cardinality(view.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
+                    then view.scope_ids end,
+                %(filter)s::jsonb, size.events, %(candidates)s) w),
         by_vector as (
-            (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as score
+            (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as cosine
             from (
                 select event_id, space, embedding from event_vectors
                 where scope_id = any ((select scope_ids from view)::uuid[])
@@ -71,7 +84,7 @@ def search_ranked(
                 %(filter)s::jsonb, %(candidates)s) n
             where %(vector)s::halfvec is not null and %(filter)s::jsonb <> '{}'),
         fresh as (  -- every scope with events past its last vector has pending work
-            select e.event_id, e.recorded_at
+            select e.event_id
             from (
                 select scope_id from scope_work
                 where scope_id = any ((select scope_ids from view)::uuid[])
@@ -86,47 +99,72 @@ def search_ranked(
                     and matches_filter(e, %(filter)s::jsonb)
                 order by e.seq desc limit %(max_fresh)s) e
             order by e.recorded_at desc, e.event_id desc limit %(max_fresh)s),
-        ranked as (
-            select event_id, row_number() over (order by score desc, event_id desc) as text_rank,
-                score as text_score, null::bigint as vector_rank, null::float8 as cosine,
-                null::bigint as fresh_rank, start_char, end_char
-            from by_words
-            union all
-            select event_id, null, null, row_number() over (order by score desc, event_id), score,
-                null, null, null
-            from by_vector
-            union all
-            select event_id, null, null, null, null,
-                row_number() over (order by recorded_at desc, event_id desc), null, null
-            from fresh),
-        top as (
-            select event_id,
-                sum(coalesce(%(text_weight)s / (%(k)s + text_rank), 0)
-                    + coalesce(%(vector_weight)s / (%(k)s + vector_rank), 0)
-                    + coalesce(%(fresh_weight)s / (%(k)s + fresh_rank), 0))::float8 as score,
-                max(text_rank) as text_rank, max(text_score)::float8 as text_score,
-                max(vector_rank) as vector_rank, max(cosine) as cosine,
-                max(fresh_rank) as fresh_rank, max(start_char) as start_char,
-                max(end_char) as end_char
-            from ranked group by event_id
-            order by score desc, event_id desc limit %(limit)s)
-        select e.*, b.score, b.text_rank, b.text_score, b.vector_rank, b.cosine, b.fresh_rank,
-            b.start_char, b.end_char, (select count(*) from fresh) as fresh
-        from top b join event_rows e on e.event_id = b.event_id
-        order by b.score desc, b.event_id desc
+        candidates as materialized (
+            select c.event_id, max(c.word_bits) as word_bits, max(c.start_char) as start_char,
+                max(c.end_char) as end_char, max(c.cosine) as cosine,
+                bool_or(c.is_fresh) as is_fresh
+            from (
+                (select distinct on (w.event_id) w.event_id, w.word_bits, w.start_char, w.end_char,
+                    null::float8 as cosine, false as is_fresh
+                from by_words w order by w.event_id, w.weight desc)
+                union all
+                select event_id, null, null, null, cosine, false from by_vector
+                union all
+                select event_id, null, null, null, null, true from fresh) c
+            group by c.event_id)
+        select c.event_id, e.scope_id, e.session_id, e.seq, e.speaker,
+            coalesce(e.occurred_at, e.recorded_at) as said_at,
+            coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
+            coalesce(c.word_bits, 0) as word_bits, coalesce(c.cosine, stored.cosine) as cosine,
+            c.start_char, c.end_char, c.is_fresh,
+            case when row_number() over () = 1 then (select words from question) end as words,
+            case when row_number() over () = 1
+                then (select document_counts from by_words limit 1) end as document_counts,
+            case when row_number() over () = 1 then (select events from size) end
+                as events_in_view,
+            case when row_number() over () = 1 then (
+                select (t.tuning ->> 'min_known')::float8 from tenants t
+                where t.tenant_id = current_tenant()) end as min_known
+        from candidates c
+        cross join lateral (  -- by key: the planner may read all events for a join
+            select * from events e
+            where e.event_id = c.event_id and e.erased_at is null offset 0) e
+        left join lateral (
+            select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine from event_vectors v
+            where c.cosine is null and v.space = %(space)s and v.scope_id = e.scope_id
+                and v.event_id = c.event_id and v.embedding is not null offset 0) stored on true
         """,
         {
             "question": sanitize_for_parser(question),
-            "vector": None if vector is None else HalfVector(vector).to_text(),
+            "max_words": _MAX_WORDS,
+            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
             "filter": json.dumps(filters),
-            "limit": limit,
+            "scopes": None if scopes is None else list(scopes),
             "candidates": words_index.CANDIDATES,
             "max_fresh": words_index.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
-            "k": words_index.RRF_K,
-            "text_weight": words_index.TEXT_WEIGHT,
-            "vector_weight": words_index.VECTOR_WEIGHT,
-            "fresh_weight": words_index.FRESH_WEIGHT,
         },
     )
+
+
+@dataclass(frozen=True)
+class HitEvent(Event):
+    """An event of an answer, with its key if the reader wrote it."""
+
+    source_event_key: str | None
+
+
+def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitEvent]:
+    """The visible ones of these events, by id."""
+    rows = access.fetch(
+        HitEvent,
+        """
+        select e.*, k.source_event_key
+        from event_rows e
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = e.event_id
+        where e.event_id = any (%(event_ids)s)
+        """,
+        {"event_ids": list(event_ids)},
+    )
+    return {row.event_id: row for row in rows}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,34 +10,36 @@ from pydantic import BaseModel
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.db.database import SnapshotRead
-from strandline.embeddings import spaces
+from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log import read as log_read
 from strandline.log.trust import least_trusted
 from strandline.observability import logger
-from strandline.recall.recall import embed_query, make_token
+from strandline.recall.recall import Search, make_token, search
 from strandline.sessions import store, store_chains
 from strandline.sessions.chains_view import SessionView, to_chain_out
-from strandline.sessions.schemas import (
+from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
+from strandline.sessions.schemas_context import (
     ChainHit,
-    ChainOut,
     ContextOut,
     ContextQuery,
     RecentOut,
     SearchOut,
     SearchRequest,
-    TopicOut,
-    TopicsOut,
 )
-from strandline.sessions.store import RecentEvent, ShortTermEvent
+from strandline.sessions.store import RecentEvent, Session, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
+from strandline.tuning import Tuning
 
 _DEFAULT_QUERY_CHAINS = 10
 """How many chains a context with a query returns by default. Answering with a chain warms it;
 without this limit all chains of a scope would be warmed alike."""
+_CHAIN_EVENTS = 20
+"""The chains of so many of the best events answer a question at most."""
+_CHAIN_ODDS = 0.5
+"""A chain answers if the odds of the best of its events are at least such a part of the highest."""
 
 
 @dataclass
@@ -70,59 +72,97 @@ def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
 def read_short_term(
     view: SessionView, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The newest events of a session, or of all scopes in view, coalesced, each with the number of
-    events it stands for. At most `limit` and the tuned window, none older than the tuned age;
-    newest first."""
-    session, max_events = view.session, view.tuning.window_events
-    since = view.now - timedelta(seconds=view.tuning.window_seconds)
-    recent_events = (
-        store.list_recent_in_view(view.access, since)
-        if view.is_wide
-        else store.list_recent(view.access, session.session_id, session.scope_id, since)
-    )
-    counts = dict(coalesce(recent_events)[: min(limit or max_events, max_events)])
+    """The events of `list_short_term`, each with the number of events it stands for."""
+    counts = list_short_term(view, limit)
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
+
+
+def list_short_term(view: SessionView, limit: int | None = None) -> dict[UUID, int]:
+    """The newest events of a session, or of all scopes in view, coalesced: the number of events
+    that each stands for, by id. At most `limit` and the tuned window, none older than the tuned
+    age; newest first."""
+    return list_short_term_of(
+        view.access,
+        view.tuning,
+        view.now,
+        session=None if view.is_wide else view.session,
+        limit=limit,
+    )
+
+
+def list_short_term_of(
+    access: TenantDb,
+    tuning: Tuning,
+    now: datetime,
+    *,
+    session: Session | None,
+    limit: int | None = None,
+) -> dict[UUID, int]:
+    """As `list_short_term`, of this session; None: of all scopes in view, none where a view is the
+    whole tenant."""
+    since = now - timedelta(seconds=tuning.window_seconds)
+    recent_events = (
+        store.list_recent(access, session.session_id, session.scope_id, since)
+        if session
+        else store.list_recent_in_view(access, since)
+    )
+    return dict(coalesce(recent_events)[: min(limit or tuning.window_events, tuning.window_events)])
+
+
+@dataclass(frozen=True)
+class FoundChains:
+    """The chains of a context, and the search for its question."""
+
+    chains: Sequence[MatchedChain]
+    search: Search | None
+    """None without a question."""
+    read_token: str
+
+
+def find_chains(
+    view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
+) -> FoundChains:
+    """The chains of the view relevant to a question, else the latest."""
+    limit = _DEFAULT_QUERY_CHAINS if query.chains is None and query.query else query.chains
+    max_chains = view.tuning.context_chains
+    max_chains = max_chains if limit is None else min(max_chains, limit)
+    if query.query is None:
+        result = store_chains.list_latest(
+            view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
+        )
+        return FoundChains(result.rows, None, make_token(view.access, result, None))
+    found = _search(view, embedder, query.query, vector_timeout)
+    rows = _list_relevant(view, embedder.space, found, query.min_relevance, -1.0, max_chains)
+    return FoundChains(rows, found, make_token(view.access, found.result, found.space))
 
 
 def build_context(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
-    """Build a session's context: short-term memory, and chains, nearest to a query, else the
+    """Build a session's context: short-term memory, and chains, those relevant to a query, else the
     latest. Also returns the chains that answer a query, to be recorded as used."""
-    session, degraded, space = view.session, list[str](), None
-    chain_limit = (
-        _DEFAULT_QUERY_CHAINS if query.chains is None and query.query is not None else query.chains
-    )
-    max_chains = view.tuning.context_chains
-    max_chains = max_chains if chain_limit is None else min(max_chains, chain_limit)
-    if query.query is None:
-        result = store_chains.list_latest(
-            view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
-        )
-    else:
-        result, degraded, space = _find_chains(
-            view, embedder, query.query, -1.0, max_chains, vector_timeout
-        )
+    session = view.session
+    found = find_chains(view, embedder, query, vector_timeout)
     recent = [
         RecentOut(event=log_read.to_event_out(row), count=count, chain_id=row.chain_id)
         for row, count in read_short_term(view, query.limit)
     ]
-    chains = [to_chain_out(row, view) for row in result.rows]
+    chains = [to_chain_out(row, view) for row in found.chains]
     # Short-term memory comes first: chains are cut before it.
     fitting_items = log_read.fit_to_page([*recent, *chains])
     answer = ContextOut(
         session_id=session.session_id,
         scope_id=session.scope_id,
         participants=session.participants,
+        known=round(found.search.ranking.known, 4) if found.search else None,
         recent=_of_type(RecentOut, fitting_items),
         chains=_of_type(ChainOut, fitting_items),
-        degraded=degraded
+        degraded=(found.search.degraded if found.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
-        token=make_token(view.access, result, space),
+        read_token=found.read_token,
     )
-    answer_chains = result.rows[: len(answer.chains)] if query.query is not None else ()
-    return answer, list(answer_chains)
+    return answer, list(found.chains[: len(answer.chains)]) if found.search else []
 
 
 def _of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
@@ -133,59 +173,105 @@ def search_chains(
     view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
 ) -> tuple[SearchOut, list[MatchedChain]]:
     """Search the chains of the view for a question, best first. Also returns their rows."""
-    min_similarity, max_chains = request.similarity_threshold, request.limit
-    result, degraded, space = _find_chains(
-        view, embedder, request.query, min_similarity, max_chains, vector_timeout
+    found = _search(view, embedder, request.query, vector_timeout)
+    rows = _list_relevant(
+        view,
+        embedder.space,
+        found,
+        request.min_relevance,
+        request.similarity_threshold,
+        request.limit,
     )
     hits = log_read.fit_to_page(
         ChainHit(
-            chain=to_chain_out(row, view), similarity=row.similarity, text_score=row.text_score
+            chain=to_chain_out(row, view),
+            relevance=round(row.relevance or 0.0, 4),
+            similarity=row.similarity,
         )
-        for row in result.rows
+        for row in rows
     )
     answer = SearchOut(
         session_id=view.session.session_id,
         scope_id=view.session.scope_id,
+        known=round(found.ranking.known, 4),
         hits=hits,
-        degraded=degraded + (["cut_by_size"] if len(hits) < len(result.rows) else []),
-        token=make_token(view.access, result, space),
+        degraded=found.degraded + (["cut_by_size"] if len(hits) < len(rows) else []),
+        read_token=make_token(view.access, found.result, found.space),
     )
-    return answer, list(result.rows[: len(hits)])
+    return answer, list(rows[: len(hits)])
 
 
-def _find_chains(
-    view: SessionView,
-    embedder: Embedder,
-    question: str,
-    min_similarity: float,
-    max_chains: int,
-    vector_timeout: float,
-) -> tuple[SnapshotRead[MatchedChain], list[str], str | None]:
-    """The view's chains about a question, the codes for `degraded`, and the embedding space used;
-    None where the search was by words alone."""
-    vector, degraded = embed_query(embedder, question, vector_timeout)
-    result = store_chains.search_chains(
+def _search(view: SessionView, embedder: Embedder, question: str, vector_timeout: float) -> Search:
+    """Search the view's events for a question."""
+    return search(
         view.access,
-        view.only_scope_id,
-        session_id=view.only_session_id,
-        question=question,
-        vector=vector,
-        space=embedder.space,
-        min_similarity=min_similarity,
-        limit=max_chains,
+        embedder,
+        question,
+        now=view.now,
+        vector_timeout=vector_timeout,
+        filters={"session_id": view.only_session_id} if view.only_session_id else {},
+        scopes=[view.only_scope_id] if view.only_scope_id else None,
     )
-    return result, degraded, embedder.space if vector else None
 
 
-def record_use(view: SessionView, answer_chains: Sequence[MatchedChain], space: str) -> bool:
+def _list_relevant(
+    view: SessionView,
+    space: str,
+    found: Search,
+    min_relevance: float | None,
+    min_similarity: float,
+    limit: int,
+) -> Sequence[MatchedChain]:
+    """The chains of the view that hold the best of the events found, best first."""
+    return list_relevant_chains(
+        view.access,
+        space,
+        found,
+        min_relevance,
+        limit,
+        min_similarity=min_similarity,
+        scope_id=view.only_scope_id,
+        session_id=view.only_session_id,
+    )
+
+
+def list_relevant_chains(
+    access: TenantDb,
+    space: str,
+    found: Search,
+    min_relevance: float | None,
+    limit: int = _DEFAULT_QUERY_CHAINS,
+    *,
+    min_similarity: float = -1.0,
+    scope_id: UUID | None = None,
+    session_id: str | None = None,
+) -> Sequence[MatchedChain]:
+    """The chains that hold the best of the events found, best first; of one scope, and of one
+    session of it, where they are given."""
+    best = found.select(min_relevance)[:_CHAIN_EVENTS]
+    if not best:
+        return ()
+    odds = _CHAIN_ODDS * best[0].relevance / max(1 - best[0].relevance, 1e-9)
+    floor = odds / (1 + odds)
+    relevance = {
+        event.candidate.event_id: event.relevance for event in best if event.relevance >= floor
+    }
+    return store_chains.list_relevant(
+        access,
+        scope_id,
+        session_id=session_id,
+        relevance=relevance,
+        vector=found.vector,
+        space=space,
+        min_similarity=min_similarity,
+        limit=limit,
+    )
+
+
+def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool:
     """Record that an answer contained these chains, which keeps them warm. A failure here does not
     affect the answer, which is already built; returns False if it could not be recorded."""
-    min_similarity = spaces.thresholds_for(space, view.tuning).min_relevance
-    used_chains = [
-        (row.chain_id, row.scope_id, row.participants)
-        for row in answer_chains
-        if row.text_score or (row.similarity is not None and row.similarity >= min_similarity)
-    ]
+    used_chains = [(row.chain_id, row.scope_id, row.participants) for row in answer_chains]
     if not used_chains:
         return True
     try:
@@ -198,8 +284,8 @@ def record_use(view: SessionView, answer_chains: Sequence[MatchedChain], space: 
 
 def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: float) -> TopicsOut:
     """The topics of a session's short-term memory: those of its chains, and one for events that are
-    in no chain yet. The language model names the latter, which counts towards `subject`'s rate
-    limit. `deadline` is in time.monotonic() seconds."""
+    in no chain yet, if they have text. The language model names the latter, which counts towards
+    `subject`'s rate limit. `deadline` is in time.monotonic() seconds."""
     rows_by_chain: dict[UUID | None, list[ShortTermEvent]] = {}
     for row, _ in read_short_term(view):
         rows_by_chain.setdefault(row.chain_id, []).insert(0, row)
@@ -207,23 +293,24 @@ def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: flo
     for chain_id, rows in rows_by_chain.items():
         topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
         if chain_id is None:
+            if not any(row.content for row in rows):
+                continue
             topic, made_by = _name_topic(view, llm, rows, subject, deadline)
-        if topic is not None:
-            topic_list.append(
-                TopicOut.model_validate(
-                    {"topic": topic, "chain_id": chain_id, "made_by": made_by}
-                    | {"event_ids": [row.event_id for row in rows]}
-                    | {"trust": trust or least_trusted(row.origin for row in rows)}
-                )
+        topic_list.append(
+            TopicOut.model_validate(
+                {"topic": topic, "summary": rows[0].summary, "made_by": made_by}
+                | {"chain_id": chain_id, "event_ids": [row.event_id for row in rows]}
+                | {"trust": trust or least_trusted(row.origin for row in rows)}
             )
+        )
     return TopicsOut(session_id=view.session.session_id, topics=topic_list)
 
 
 def _name_topic(
     view: SessionView, llm: LlmTasks, rows: Sequence[ShortTermEvent], subject: str, deadline: float
-) -> tuple[str | None, dict[str, Any] | None]:
-    """Name the topic of events that are in no chain yet. Returns it and what named it; (None, None)
-    where no event has text."""
+) -> tuple[str | None, dict[str, Any]]:
+    """Name the topic of events that are in no chain yet, of which at least one has text. Returns
+    it, if there is one, and the model that was asked."""
     events = [
         PromptEvent(
             row.seq,
@@ -236,8 +323,6 @@ def _name_topic(
         for row in rows
         if row.content
     ]
-    if not events:
-        return None, None
     task = TaskContext(
         tenant=view.access.caller.tenant,
         subject=subject,

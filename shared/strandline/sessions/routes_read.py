@@ -15,19 +15,16 @@ from strandline.sessions import chains_view, context, sessions
 from strandline.sessions.chains_view import SessionView
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
-    ContextOut,
-    ContextQuery,
     HeatPage,
     PageQuery,
     ScopeQuery,
-    SearchOut,
-    SearchRequest,
     SegmentPage,
     SegmentsQuery,
     SessionOut,
     SessionPage,
     TopicsOut,
 )
+from strandline.sessions.schemas_context import SearchOut, SearchRequest
 from strandline.sessions.store_chains import MatchedChain
 
 
@@ -46,41 +43,23 @@ def get_session(request: Request) -> Response:
     )
 
 
-def get_context(request: Request) -> Response:
-    """Get a session's context for its agent: short-term memory, and chains of its participants,
-    those nearest to `query`, or else the latest. Short-term memory is the newest 10 events of the
-    last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
-    newest is returned, with their count. On behalf of fewer than all of the session's participants,
-    be it by `participants` or because the tenant's agents share, events and chains are those of all
-    scopes in which these took part. Chains that answer a query are warmed by it."""
-    query = request.parse_query(ContextQuery)
-    view = _open_session(request, query, query.participants, only_session=query.only_session)
-    embedder = request.resources.embedder
-    response, chains = context.build_context(
-        view, embedder, query, get_settings().query_vector_seconds
-    )
-    if query.query is not None:
-        _record_use(request, view, chains, response.degraded)
-    return json_response(response)
-
-
 def search_context(request: Request) -> Response:
     """Search the chains of a session's participants by meaning, best first. Each is returned with
     its event ids. On behalf of fewer than all of them, the chains are those of all scopes in which
     these took part. Chains that answer the question are warmed by it."""
     query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
-    view = _open_session(request, query, body.participants, only_session=body.only_session)
+    view = open_session(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
     response, chains = context.search_chains(
         view, embedder, body, get_settings().query_vector_seconds
     )
-    _record_use(request, view, chains, response.degraded)
+    record_chains_used(request, view, chains, response.degraded)
     return json_response(response)
 
 
 def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. The answer says which model named each."""
-    view = _open_session(request, request.parse_query(ScopeQuery))
+    view = open_session(request, request.parse_query(ScopeQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
@@ -94,16 +73,16 @@ def get_heat(request: Request) -> Response:
     """List the heat of a session's chains, newest first, with all factors: heat = base · e^(-hours
     since access / (tau · strength))."""
     query = request.parse_query(PageQuery)
-    return json_response(chains_view.list_heat(_open_session(request, query), query))
+    return json_response(chains_view.list_heat(open_session(request, query), query))
 
 
 def get_segments(request: Request) -> Response:
     """List the chains that hold events of a session, newest first by their last event."""
     query = request.parse_query(SegmentsQuery)
-    return json_response(chains_view.list_segments(_open_session(request, query), query))
+    return json_response(chains_view.list_segments(open_session(request, query), query))
 
 
-def _open_session(
+def open_session(
     request: Request,
     query: ScopeQuery,
     participants: Sequence[str] | None = None,
@@ -118,10 +97,11 @@ def _open_session(
     return SessionView(access, session, tuning, datetime.now(UTC), only_session)
 
 
-def _record_use(
+def record_chains_used(
     request: Request, view: SessionView, chains: list[MatchedChain], degraded: list[str]
 ) -> None:
-    is_recorded = context.record_use(view, chains, request.resources.embedder.space)
+    """Record that an answer contained these chains, and count it."""
+    is_recorded = context.record_use(view, chains)
     request.metrics |= {
         "SearchHits": len(chains),
         "RecallsDegraded": int(bool(degraded)),
@@ -136,13 +116,6 @@ ROUTES = {
         "read",
         {200: SessionOut},
         query=ScopeQuery,
-        errors=(StateConflict,),
-    ),
-    f"GET {SESSION}/context": Route(
-        get_context,
-        "read",
-        {200: ContextOut},
-        query=ContextQuery,
         errors=(StateConflict,),
     ),
     f"POST {SESSION}/context/search": Route(

@@ -1,6 +1,7 @@
 """HTTP routes that begin sessions, append to them and end them."""
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from strandline.errors import Conflict, Forbidden, StateConflict
 from strandline.http.request import Request
@@ -81,10 +82,15 @@ def _stored_response(body: ResponseModel, results: list[AppendResult]) -> Respon
 
 
 def find_session(request: Request, query: ScopeQuery) -> Session:
-    """Find the session that the path names, if the caller may see it: a bound user who takes part,
-    or any unbound credential. Raises NotFound; StateConflict where the name is ambiguous."""
+    """Find the session that the path names; otherwise like `find_named_session`."""
+    return find_named_session(request, request.path_parameter("session_id"), query.scope_id)
+
+
+def find_named_session(request: Request, session_id: str, scope_id: UUID | None) -> Session:
+    """Find a session, if the caller may see it: a bound user who takes part, or any unbound
+    credential. Raises NotFound; StateConflict where the name is ambiguous."""
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
-    return sessions.find_session(access, request.path_parameter("session_id"), query.scope_id)
+    return sessions.find_session(access, session_id, scope_id)
 
 
 SESSION = "/api/v1/sessions/{session_id}"

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.log.schemas import EventOut
 from strandline.log.schemas_append import EventFields, Receipt
 from strandline.log.schemas_fields import Channel, Metadata, Origin, SessionId
 from strandline.schemas import (
@@ -16,7 +15,6 @@ from strandline.schemas import (
     Participants,
     RequestModel,
     ResponseModel,
-    Switch,
     TimestampFields,
 )
 
@@ -72,41 +70,6 @@ class InteractionIn(TimestampFields):
 
 class SessionEventIn(EventFields):
     """An event to append to a session. The session determines the participants."""
-
-
-class ContextQuery(ScopeQuery):
-    """The query string of a session's context."""
-
-    participants: Participants | None = None
-    """Some of the session's participants (repeat it for several): the context is of all scopes in
-    which these took part. Absent: all of them. A bound user is added automatically."""
-    only_session: Switch = False
-    """Whether the context is of this session alone, without chains that hold others' events."""
-
-    query: str | None = Field(default=None, min_length=1, max_length=8000)
-    """A question that selects the chains. Absent: the latest chains."""
-    limit: Annotated[Count, Field(ge=1, le=100)] | None = None
-    """The maximum number of recent events, never more than the window (10). Absent: the whole
-    window."""
-    chains: Annotated[Count, Field(ge=0, le=MAX_CHAINS)] | None = None
-    """The maximum number of chains. Absent: 50, or 10 with a query, because a query warms the
-    chains that answer it."""
-
-
-class SearchRequest(RequestModel):
-    """A question to search the chains of a session's participants for."""
-
-    participants: Participants | None = None
-    """As in a session's context: some of the session's participants."""
-    only_session: bool = Field(default=False, strict=True)
-    """As in a session's context."""
-
-    query: str = Field(min_length=1, max_length=8000)
-    limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)
-    """The maximum number of results."""
-    similarity_threshold: float = Field(default=0.0, ge=-1, le=1, strict=True)
-    """The minimum cosine of the question and a chain's summary. It does not apply where a vector is
-    missing and words decide."""
 
 
 class PageQuery(ScopeQuery):
@@ -187,7 +150,8 @@ class ChainOut(ResponseModel):
     rejected: str | None
     """Why the quality gate keeps it out of lists; null if it does not. Recall still finds its
     events."""
-    topic: str
+    topic: str | None
+    """A few words that name it; null where its text has none. The summary is always there."""
     summary: str
     entities: list[EntityOut]
     started_at: datetime
@@ -220,62 +184,13 @@ class ChainOut(ResponseModel):
     """The model behind each field, by task."""
 
 
-class RecentOut(ResponseModel):
-    """An event of short-term memory, and how many events it stands for."""
-
-    event: EventOut
-    count: int
-    """The number of recent events of its type with its workflow_id or execution_id. This is the
-    newest of them."""
-    chain_id: UUID | None
-    """The chain that contains it; null while its topic has not ended."""
-
-
-class ContextOut(ResponseModel):
-    """The context of a session for its agent."""
-
-    session_id: str
-    scope_id: UUID
-    participants: list[str]
-    recent: list[RecentOut]
-    """Short-term memory, newest first: coalesced, within the window and the maximum age."""
-    chains: list[ChainOut]
-    """Chains of these participants: best first with a query, else newest first."""
-    degraded: list[str]
-    """How this answer is limited; empty if it is not. `no_query_vector`: chains were searched by
-    words alone. `cut_by_size`: the response was full."""
-    token: str
-    """An opaque token of what this answer was based on: database snapshot, time, embedding
-    space."""
-
-
-class ChainHit(ResponseModel):
-    """A chain that was found, with its scores."""
-
-    chain: ChainOut
-    similarity: float | None
-    """The cosine of question and summary; null where either has no vector."""
-    text_score: float | None
-    """How well the words of its events match, where it was found by words; else null."""
-
-
-class SearchOut(ResponseModel):
-    """Chains that answer a question, best first."""
-
-    session_id: str
-    scope_id: UUID
-    hits: list[ChainHit]
-    degraded: list[str]
-    """As in a session's context."""
-    token: str
-    """An opaque token of what this answer was based on: database snapshot, time, embedding
-    space."""
-
-
 class TopicOut(ResponseModel):
     """A topic, and the recent events on it."""
 
-    topic: str
+    topic: str | None
+    """A few words that name it; null where the events' text has none."""
+    summary: str | None
+    """The summary of its chain; null for events that are in no chain yet."""
     event_ids: list[UUID]
     """In order of `seq`."""
     chain_id: UUID | None
@@ -299,7 +214,8 @@ class HeatOut(ResponseModel):
     """A chain's heat and its factors: heat = base · retention."""
 
     chain_id: UUID
-    topic: str
+    topic: str | None
+    """As in a chain."""
     trust: Origin
     """The least trusted origin of the chain's events."""
     status: Literal["active", "rejected", "archived"]

@@ -278,7 +278,9 @@ class ShortTermEvent(Event):
 
     chain_id: UUID | None
     topic: str | None
-    """The topic of that chain."""
+    """The topic of that chain, if it has one."""
+    summary: str | None
+    """The summary of that chain."""
     topic_by: dict[str, Any] | None
     """The model and prompt that named the topic."""
     trust: str | None
@@ -290,7 +292,7 @@ def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[Sho
     return access.fetch(
         ShortTermEvent,
         """
-        select e.*, h.chain_id, v.topic, v.models -> 'topic' as topic_by, v.trust
+        select e.*, h.chain_id, v.topic, v.summary, v.models -> 'topic' as topic_by, v.trust
         from event_rows e
         left join chain_events c on c.tenant_id = current_tenant() and c.event_id = e.event_id
         left join chains h on h.tenant_id = c.tenant_id and h.chain_id = c.chain_id

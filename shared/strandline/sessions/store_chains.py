@@ -1,6 +1,6 @@
 """SQL to read chains: the latest, those about a question, and those of a session."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -11,10 +11,6 @@ from pgvector import HalfVector
 from strandline.chains.store import ChainHead
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.log.fulltext import sanitize_for_parser
-
-_CANDIDATES = 200
-"""How many index pieces that match a question's words are used to find chains."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,9 @@ class MatchedChain(ChainView):
     """A chain that was found, with its scores."""
 
     similarity: float | None
-    text_score: float | None
+    """The cosine of the question and the chain's summary; None where either has no vector."""
+    relevance: float | None
+    """That of the best of its events; None without a question."""
 
 
 _IN_VIEW: LiteralString = """
@@ -91,7 +89,7 @@ def list_latest(
                     and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
                 order by c.last_event_at desc, c.chain_id limit %(limit)s) c
             order by c.last_event_at desc, c.chain_id limit %(limit)s)
-        select r.*, null::float8 as similarity, null::float8 as text_score
+        select r.*, null::float8 as similarity, null::float8 as relevance
         from page p
         cross join lateral (
             select * from chain_details r
@@ -102,81 +100,59 @@ def list_latest(
     )
 
 
-def search_chains(
+def list_relevant(
     access: TenantDb,
     scope_id: UUID | None,
     *,
-    session_id: str | None = None,
-    question: str,
+    session_id: str | None,
+    relevance: Mapping[UUID, float],
     vector: Sequence[float] | None,
     space: str,
     min_similarity: float,
     limit: int,
-) -> SnapshotRead[MatchedChain]:
-    """The active chains nearest to a question, with a cosine of at least `min_similarity`. They are
-    followed by chains without a vector (all chains, if the question has none), by how well the
-    words of their events match. `scope_id` and `session_id` as in `list_latest`."""
-    return access.read_snapshot(
+) -> Sequence[MatchedChain]:
+    """The active chains that hold events relevant to a question, best first: a chain is as relevant
+    as the best of its events in `relevance`. Left out are those whose summary's cosine with
+    `vector` is below `min_similarity`. `scope_id` and `session_id` as in `list_latest`."""
+    return access.fetch(
         MatchedChain,
         "with"  # noqa: S608
         + _IN_VIEW
         + """,
-        nearest as materialized (
-            select v.chain_id, 1 - (v.embedding <=> %(vector)s::halfvec) as similarity
-            from view, chain_vectors v
-            where %(vector)s::halfvec is not null and v.tenant_id = current_tenant()
-                and v.space = %(space)s and v.scope_id = any ((select scope_ids from view)::uuid[])
-                and (view.chain_ids is null or v.chain_id = any (view.chain_ids))
-            order by v.embedding <=> %(vector)s::halfvec, v.chain_id limit %(limit)s),
-        word_search as materialized (  -- a search by words costs more, and is mostly not needed
-            select %(vector)s::halfvec is null or (
-                select count(*) from chains c
-                where c.tenant_id = current_tenant()
-                    and c.scope_id = any ((select scope_ids from view)::uuid[])
-                    and c.status = 'active') > (
-                select count(*) from chain_vectors v
-                where v.tenant_id = current_tenant() and v.space = %(space)s
-                    and v.scope_id = any ((select scope_ids from view)::uuid[])) as words),
-        word_matches as materialized (
-            select e.chain_id, max(s.rank)::float8 as text_score
-            from word_search, search_events(
-                to_or_tsquery(%(question)s), (select scope_ids from view),
-                jsonb_strip_nulls(jsonb_build_object('session_id', %(session_id)s::text)),
-                case when word_search.words then %(candidates)s else 0 end) s
-            join chain_events e on e.tenant_id = current_tenant() and e.event_id = s.event_id
+        relevant as materialized (
+            select e.chain_id, max(f.relevance) as relevance
+            from unnest(%(event_ids)s::uuid[], %(relevances)s::float8[]) f (event_id, relevance)
+            cross join lateral (  -- by key: the planner may read all links for a join
+                select e.chain_id from chain_events e
+                where e.tenant_id = current_tenant() and e.event_id = f.event_id offset 0) e
             group by e.chain_id),
-        candidates as (
-            select n.chain_id, n.similarity, null::float8 as text_score
-            from nearest n where n.similarity >= %(min_similarity)s
-            union all
-            select w.chain_id, null, w.text_score from word_matches w
-            where %(vector)s::halfvec is null or not exists (
-                select from chain_vectors v
-                where v.tenant_id = current_tenant() and v.space = %(space)s
-                    and v.scope_id = any ((select scope_ids from view)::uuid[])
-                    and v.chain_id = w.chain_id)),
         page as (
-            select c.chain_id, c.version, f.similarity, f.text_score
-            from view, candidates f join chains c on c.tenant_id = current_tenant()
-                and c.chain_id = f.chain_id
-            where c.scope_id = any ((select scope_ids from view)::uuid[]) and c.status = 'active'
+            select c.chain_id, c.version, r.relevance, v.similarity
+            from view, relevant r
+            join chains c on c.tenant_id = current_tenant() and c.chain_id = r.chain_id
+            left join lateral (
+                select 1 - (v.embedding <=> %(vector)s::halfvec) as similarity from chain_vectors v
+                where v.tenant_id = current_tenant() and v.space = %(space)s
+                    and v.scope_id = c.scope_id and v.chain_id = c.chain_id) v on true
+            where c.status = 'active'
+                and (view.scope_ids is null or c.scope_id = any (view.scope_ids))
                 and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
-            order by f.similarity desc nulls last, f.text_score desc nulls last, c.chain_id
+                and (v.similarity is null or v.similarity >= %(min_similarity)s)
+            order by r.relevance desc, c.last_event_at desc, c.chain_id
             limit %(limit)s)
-        select r.*, p.similarity,
-            p.text_score
+        select r.*, p.similarity, p.relevance
         from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
-        order by p.similarity desc nulls last, p.text_score desc nulls last, r.chain_id
+        order by p.relevance desc, r.last_event_at desc, r.chain_id
         """,
         {
             "scope_id": scope_id,
             "session_id": session_id,
-            "question": sanitize_for_parser(question),
+            "event_ids": list(relevance),
+            "relevances": list(relevance.values()),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
             "min_similarity": min_similarity,
             "limit": limit,
-            "candidates": _CANDIDATES,
         },
     )
 

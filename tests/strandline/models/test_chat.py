@@ -366,6 +366,10 @@ def test_what_cannot_be_used_is_told_without_being_quoted(text: str, fault: str)
     assert SECRET not in str(unfit.value)
 
 
+def test_a_model_may_name_no_topic() -> None:
+    assert parse_output('{"topic": null}', Topic, "user:alice").topic is None
+
+
 def test_ids_that_were_shown_may_be_named() -> None:
     assert parse_output('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
 

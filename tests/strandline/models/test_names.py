@@ -111,7 +111,6 @@ def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
         (("mara: Jola Velmo ran.", "mara: The list has J. Velmo."), {"Jola Velmo"}),
         (("mara: We met Raf there.", "mara: Then Rafael left."), {"Rafael"}),
         (("mohlkes rang", "mara: We asked Möhlke there."), {"Möhlke"}),
-        (("mara: We live in Torvik.", "mara: The Chor Torvik sang."), {"Torvik", "Chor Torvik"}),
         (("mara: We asked Mr. Ravn.", "mara: It is from Corb & Ravn."), 2),
         (("mara: For Pellik's we wait.", "mara: So Pellik's will come."), {"Pellik's"}),
     ],
@@ -136,3 +135,22 @@ def test_no_slips(word: str) -> None:
 def test_what_is_made_of_words() -> None:
     assert all(map(is_derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
     assert not any(map(is_derived, ["Aldous", "Hanning", "Dravik", "velmo"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Mrs. Aldous", "person"),
+        ("Calder Supplies", "company"),
+        ("Fennel Lane", "place"),
+        ("Velmo", "other"),
+        ("Port Ellary", "other"),
+        ("BP-71", "other"),
+        ("0.9.4", "product"),
+        ("GPS", "technology"),
+    ],
+)
+def test_a_kind_is_other_unless_a_rule_is_sure(name: str, kind: str) -> None:
+    text = f"We heard of it from {name} in May."
+    entities = extract_entities([PromptEvent(1, "user:joss", "user", "message", text, NOON)])
+    assert [(entity.name, entity.kind) for entity in entities] == [(name, kind)]

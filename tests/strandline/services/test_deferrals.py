@@ -172,7 +172,7 @@ def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: M
     assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59))
     assert folded(log) == 5
     assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61))
-    assert by(log) == {"openai:tiny", "heuristic/3"}
+    assert by(log) == {"openai:tiny", "heuristic/4"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
 

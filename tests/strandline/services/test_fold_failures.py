@@ -116,9 +116,9 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: Worker) -> Non
     assert scope.folded() == (26, 26)
     assert scope.jobs() == []
     assert worker.tally.counters["HeuristicFailures"] == 0, "mended at its cause"
-    rows = scope.base.rows("select topic, length(topic) from chain_versions")
+    rows = scope.base.rows("select coalesce(length(topic), 0), length(summary) from chain_versions")
     assert rows, "chains are formed"
-    assert all(size <= 200 for _, size in rows)
+    assert all(topic <= 200 and summary <= 240 for topic, summary in rows)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_message_that_cannot_be_judged_goes_on(
     assert scope.folded() == (8, 8)
     assert ("continues", "failed", "heuristic_failed") in scope.jobs()
     kept = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
-    assert ("true", "plain/1") in scope.base.rows(kept)
+    assert ("true", "plain/2") in scope.base.rows(kept)
     before = dump_state(scope.base)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)
@@ -200,12 +200,12 @@ def test_what_fails_around_the_models_is_decided_too(
     )
     assert status == "rejected", "nothing that nobody judged is listed"
     retry_enrichment(worker, "acme", chain, LATER)
-    ((status, topic),) = scope.base.rows(
-        "select c.status, v.topic from chains c join chain_versions v"
+    ((status, models),) = scope.base.rows(
+        "select c.status, v.models from chains c join chain_versions v"
         " using (tenant_id, chain_id, version) where chain_id = %s",
         chain,
     )
-    assert topic != "Untitled"
+    assert set(models) == {"summarise", "topic", "entities"}
     before = dump_state(scope.base)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)

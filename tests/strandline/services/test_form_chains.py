@@ -318,7 +318,10 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
     assert log.base.rows("select count(*) from chain_vectors") == [(0,)]
     assert worker.tally.counters["ChainsRejected"] == 3
     found = log.gateway.call(
-        "POST", "/api/v1/recall", {"query": "mooring"}, key=log.gateway.key(user=ALICE)
+        "POST",
+        "/api/v1/recall",
+        {"query": "mooring", "include": "full"},
+        key=log.gateway.key(user=ALICE),
     )
     assert {hit["event"]["seq"] for hit in found.body["hits"]} >= {1, 3}
 

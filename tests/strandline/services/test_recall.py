@@ -29,7 +29,7 @@ def recall(gateway: Gateway, key: str, query: str, **more: object) -> Reply:
 
 
 def texts(reply: Reply) -> list[str]:
-    return [hit["event"]["content"] for hit in reply.body["hits"]]
+    return [hit["text"] for hit in reply.body["hits"]]
 
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
@@ -43,9 +43,9 @@ def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
     for n in range(30):
         receipt = tell(gateway, key, f"The {n}th buoy drifts by the lighthouse.")
         found = recall(gateway, key, f"what about the {n}th buoy?").body["hits"][0]
-        assert found["event"]["event_id"] == receipt["event_id"]
-        assert found["score"]["text_rank"] is not None
-        assert found["score"]["vector_rank"] is None, "nothing is embedded yet"
+        assert found["event_id"] == receipt["event_id"]
+        assert f"{n}th" in found["why"]
+        assert "meaning" not in found["why"], "nothing is embedded yet"
 
 
 def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) -> None:
@@ -53,9 +53,9 @@ def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) 
     tell(gateway, key, "Old news of the lighthouse.")
     gateway.sweep()
     receipt = tell(gateway, key, "Fresh mackerel.")
-    hits = recall(gateway, key, "zyzzyva").body["hits"]
-    fresh = [hit for hit in hits if hit["score"]["fresh_rank"] is not None]
-    assert [hit["event"]["event_id"] for hit in fresh] == [receipt["event_id"]]
+    body = recall(gateway, key, "zyzzyva").body
+    fresh = [hit for hit in body["hits"] if hit["event_id"] == receipt["event_id"]]
+    assert ([hit["why"] for hit in fresh], body["not_yet_embedded"]) == ([[]], 1)
 
 
 def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
@@ -65,26 +65,28 @@ def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
         tell(gateway, key, other)
     gateway.sweep()
     best = recall(gateway, key, "appointment with the animal doctor").body["hits"][0]
-    assert best["event"]["event_id"] == told["event_id"]
-    assert (best["score"]["vector_rank"], best["score"]["fresh_rank"]) == (1, None)
-    assert 0.2 < best["score"]["cosine"] <= 1
+    assert (best["event_id"], best["why"]) == (told["event_id"], ["meaning"])
 
 
 def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    told = tell(gateway, key, "The buoy is out.", occurred_at="2026-05-08T13:56:00Z")
+    at, named = "2026-05-08T13:56:00Z", {"speaker": ALICE, "source_event_key": "k-1"}
+    told = tell(gateway, key, "The buoy is out.", occurred_at=at, **named)
     gateway.sweep()
-    reply = recall(gateway, key, "Is the buoy out?")
+    reply = recall(gateway, key, "Is the buoy out?", include="full", explain=True)
     (hit,) = reply.body["hits"]
     for name in ("event_id", "cid", "scope_id", "seq", "recorded_at"):
         assert hit["event"][name] == told[name]
-    assert hit["event"]["occurred_at"] == "2026-05-08T13:56:00Z"
-    score = hit["score"]
-    assert (score["text_rank"], score["vector_rank"], score["fresh_rank"]) == (1, 1, None)
-    assert score["total"] == pytest.approx(1.0 / 11 + 0.5 / 11)
+    assert hit["event"]["occurred_at"] == hit["occurred_at"] == "2026-05-08T13:56:00Z"
+    assert (hit["event_id"], hit["text"]) == (told["event_id"], "The buoy is out.")
+    assert (hit["speaker"], hit["source_event_key"]) == (ALICE, "k-1")
+    assert hit["why"] == ["buoy", "meaning"]
+    assert hit["features"]["words"] == hit["features"]["words_nearby"] > 0
+    assert 0.3 < hit["features"]["cosine"] <= 1
+    assert 0 < hit["relevance"] <= reply.body["known"] <= 1
     assert hit["piece"] is None
     assert reply.body["degraded"] == []
-    assert reply.body["token"]
+    assert reply.body["read_token"]
 
 
 def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
@@ -95,7 +97,8 @@ def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
 
     def check() -> None:
         for asked in ([ALICE, BOB, CAROL], [ALICE, BOB], [CAROL], [ALICE], [HELPER]):
-            seen = recall(gateway, key, "anchor secret", participants=asked, limit=100)
+            more: dict[str, object] = {"participants": asked, "limit": 100, "min_relevance": 0}
+            seen = recall(gateway, key, "anchor secret", include="full", **more)
             found = {tuple(hit["event"]["participants"]) for hit in seen.body["hits"]}
             assert found == {who for who in groups if set(asked) <= set(who)}
 
@@ -132,7 +135,8 @@ def test_every_filter_holds_on_every_leg(gateway: Gateway, embedded: bool) -> No
         gateway.sweep()
     for question in ("tide", "zyzzyva"):
         for narrowing, expected in FILTERS:
-            reply = recall(gateway, key, question, participants=[ALICE], **narrowing)
+            more: dict[str, object] = {"participants": [ALICE], "min_relevance": 0}
+            reply = recall(gateway, key, question, **more, **narrowing)
             assert {text.split()[1] for text in texts(reply)} == expected, narrowing
 
 
@@ -154,8 +158,13 @@ def test_what_others_store_changes_nothing_of_mine(
         tell(gateway, key, f"{n}: the tide turns by the harbour", ALICE, f"agent:{n % 2}")
     if embedded:
         gateway.sweep()
-    before = [recall(gateway, key, question, limit=100).body["hits"] for question in questions]
-    assert all(len(hits) == 12 for hits in before)
+
+    def answers() -> list[tuple[float, Any]]:
+        replies = (recall(gateway, key, q, limit=100, min_relevance=0).body for q in questions)
+        return [(body["known"], body["hits"]) for body in replies]
+
+    before = answers()
+    assert all(len(hits) == 12 for _, hits in before)
     foreign = [
         user_message("tide tide tide harbour master zyzzyva", BOB, f"agent:{n % 5}")
         for n in range(50)
@@ -165,7 +174,7 @@ def test_what_others_store_changes_nothing_of_mine(
     assert reply.body["stored"] == 50
     if embedded:
         gateway.sweep()
-    assert before == [recall(gateway, key, q, limit=100).body["hits"] for q in questions]
+    assert before == answers()
 
 
 ODD = [
@@ -199,8 +208,8 @@ def test_no_question_is_too_odd(gateway: Gateway) -> None:
         asked.append((key, query, told["event_id"]))
     for answered in ("by words or freshness", "with vectors"):
         for key, query, event_id in asked:
-            body = recall(gateway, key, query, limit=100).body
-            found = [hit["event"]["event_id"] for hit in body["hits"]]
+            body = recall(gateway, key, query, limit=100, min_relevance=0).body
+            found = [hit["event_id"] for hit in body["hits"]]
             assert (found, body["degraded"]) == ([event_id], []), (query[:40], answered)
         gateway.sweep()
 
@@ -224,21 +233,20 @@ def test_without_a_query_vector_words_answer_and_say_so(
     reply = recall(gateway, key, "Where is the buoy?")
     assert time.monotonic() - started < seconds
     assert reply.body["degraded"] == ["no_query_vector"]
-    assert [hit["event"]["event_id"] for hit in reply.body["hits"]] == [told["event_id"]]
-    assert reply.body["hits"][0]["score"]["text_rank"] == 1
+    assert [hit["event_id"] for hit in reply.body["hits"]] == [told["event_id"]]
+    assert reply.body["hits"][0]["why"] == ["buoy"]
 
 
 def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
     key = gateway.key()
     who = (ALICE, HELPER)
-    tell(gateway, key, "Which lens does the lighthouse use?", *who, session_id="a")
+    question = tell(gateway, key, "Which lens does the lighthouse use?", *who, session_id="a")
     tell(gateway, key, "Unrelated: mackerel.", *who, session_id="b")
     helper: dict[str, object] = {"role": "agent", "session_id": "a"}
     answer = tell(gateway, key, "A second-order Fresnel.", *who, **helper)
     for _ in range(2):
         hits = recall(gateway, key, "lighthouse lens", participants=[ALICE]).body["hits"]
-        by_words = [h["event"]["event_id"] for h in hits if h["score"]["text_rank"] is not None]
-        assert by_words[1:] == [answer["event_id"]], "after the question itself"
+        assert {hit["event_id"] for hit in hits[:2]} == {question["event_id"], answer["event_id"]}
         gateway.sweep()
 
 
@@ -247,11 +255,11 @@ def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gatew
     text = "calm water and no wind today 🌊 " * 4000 + "then a zephyr came"
     tell(gateway, key, text, ALICE)
     for _ in range(2):
-        (hit,) = recall(gateway, key, "zephyr").body["hits"]
+        (hit,) = recall(gateway, key, "zephyr", include="full").body["hits"]
         piece = text[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
         assert "zephyr" in piece
         assert len(piece) <= 16 * 1024
-        assert hit["event"]["content"] is None
+        assert hit["text"] is None
         assert hit["event"]["blob"]["size"] == len(text.encode())
         gateway.sweep()
 
@@ -283,7 +291,7 @@ def test_a_broken_model_degrades_recall_and_nothing_else(
     use(monkeypatch, embedder)
     reply = recall(gateway, key, "Where is the buoy?")
     assert (reply.status, reply.body["degraded"]) == (200, ["no_query_vector"])
-    assert reply.body["hits"][0]["event"]["event_id"] == told["event_id"]
+    assert reply.body["hits"][0]["event_id"] == told["event_id"]
     assert reply.body["not_yet_embedded"] == 1
 
 
@@ -291,5 +299,4 @@ def test_another_spelling_of_a_letter_is_the_same_word(gateway: Gateway) -> None
     key = gateway.key(user=ALICE)
     told = tell(gateway, key, "The cafe\u0301 is shut.", ALICE)
     (hit,) = recall(gateway, key, "caf\u00e9").body["hits"]
-    assert hit["event"]["event_id"] == told["event_id"]
-    assert hit["score"]["text_rank"] == 1
+    assert (hit["event_id"], "caf\u00e9" in hit["why"]) == (told["event_id"], True)

@@ -34,6 +34,8 @@ CITING = {
     "event_search as the cited": "(tenant_id, scope_id, event_id, piece, start_char, end_char,"
     " participants, cited_id, words)"
     " values ('acme', {scope}, {other}, 99, 0, 1, {who}, {event}, '')",
+    "event_texts": "(tenant_id, scope_id, event_id, participants, text)"
+    " values ('acme', {scope}, {event}, {who}, 'a text')",
     "event_vectors": "(tenant_id, space, scope_id, event_id, participants, embedding)"
     " values ('acme', 'another space', {scope}, {event}, {who}, '[1]')",
     "embedding_cache": "(tenant_id, space, text_hash, event_id, participants, embedding)"
@@ -69,8 +71,8 @@ def app(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
 
 @pytest.fixture
 def pair(admin: Connection[Any]) -> tuple[str, str, str]:
-    """A scope of alice's, and two events of it: not erased, and joined by no edge."""
-    admin.execute("truncate memory_edges, chain_events")
+    """A scope of alice's, and two events of it: not erased, and joined by nothing."""
+    admin.execute("truncate memory_edges, chain_events, event_texts")
     admin.execute(
         "update events set erased_at = null, content = 'x', blob_cid = null, cid = 'c'"
         " where erased_at is not null"

@@ -26,7 +26,11 @@ from tests.strandline.store.isolation import (
     tables,
     viewer_text,
 )
-from tests.strandline.store.test_isolation_functions import appended_in_breach, searched_in_breach
+from tests.strandline.store.test_isolation_functions import (
+    appended_in_breach,
+    searched_in_breach,
+    substrings_in_breach,
+)
 from tests.support import ScratchDatabase
 
 ALICE = Caller("acme", ("user:alice",), "user:alice")
@@ -280,10 +284,25 @@ def test_a_definer_function_without_its_test_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    (definition,) = rows(admin, "select pg_get_functiondef('search_events'::regproc)")
+    (definition,) = rows(admin, "select pg_get_functiondef('search_words'::regproc)")
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
     assert searched_in_breach(app, truth, 60) != []
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["and t.participants @> (select current_viewer())", "t.tenant_id = current_tenant() and"],
+)
+def test_a_substring_search_without_its_test_is_noticed(
+    admin: Connection[Any], app: Connection[Any], part: str
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    assert substrings_in_breach(app, truth) == []
+    (definition,) = rows(admin, "select pg_get_functiondef('indexed_events_containing'::regproc)")
+    assert part in definition
+    admin.execute(definition.replace(part, "").encode())
+    assert substrings_in_breach(app, truth) != []
 
 
 def test_an_append_under_laxer_policies_is_noticed(

@@ -4,7 +4,7 @@ over the tables says."""
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -42,6 +42,7 @@ NARROWINGS: list[dict[str, object]] = [
     {"metadata": {"pier": 3}},
     {"since": "2026-05-01T00:02:00Z", "until": "2026-05-01T00:04:00Z"},
 ]
+CONTAINED = ["IDE Sto", "whale", "oy WHALE t", "REEF", "ef", "of nobody", "t"]
 TEXTS = [
     None,
     None,
@@ -55,6 +56,8 @@ TEXTS = [
     '"tide storm"',
     '"storm tide" whale',
     "mast or -storm",
+    "reef",
+    "reef -tide",
     "the",
     "it's 'tide\\' | & !",
 ]
@@ -86,10 +89,12 @@ create temp table said as
 select i, n, row_number() over (partition by n order by i) as seq,
     case when i %% 5 = 0 then 'globex' else 'acme' end as tenant_id,
     '2026-05-01Z'::timestamptz + i / 6 * interval '2 s' as at,
-    array(select (array['tide', 'storm', 'whale', 'mast', 'the', 'buoy'])[1 + floor(random() * 6)]
+    array(select (array['tide', 'storm', 'whale', 'mast', 'the', 'buoy', 'reef'])
+              [1 + floor(random() * 6.2)]
           from generate_series(1, 3 + i * 0)) as words
 from (
-    select i, (i / 100) * 10 + 1 + floor(random() * 10)::int as n from generate_series(1, 899) i) i;
+    select i, (i / 100) * 10 + 1 + floor(10 * random() ^ 2)::int as n
+    from generate_series(1, 899) i) i;
 insert into scopes (tenant_id, scope_id, participants, last_seq, last_recorded_at, created_at)
     select tenant, scope_id, participants, 99, now(),
         '2026-05-01Z'::timestamptz + n / 4 * interval '1 s'
@@ -120,6 +125,14 @@ select e.tenant_id, e.scope_id, e.event_id, piece - 1, 0, 0, e.participants,
 from events e, unnest(case when mod(e.seq, 4) = 0 then string_to_array(e.content, ' ')
     else array[e.content] end) with ordinality pieces (text, piece)
 """
+# How far each scope's texts are indexed differs: not at all, in part, whole.
+_TEXTS = """
+update scopes set indexed_seq = (array[0, 4, 99])[1 + abs(hashtext(scope_id::text)) % 3];
+insert into event_texts (tenant_id, scope_id, event_id, participants, text)
+select e.tenant_id, e.scope_id, e.event_id, e.participants, fold_text(e.content)
+from events e join scopes s using (tenant_id, scope_id)
+where e.seq <= s.indexed_seq and e.erased_at is null
+"""
 
 REFERENCE = """
 select e.event_id from events e
@@ -134,6 +147,7 @@ where e.tenant_id = 'acme' and e.erased_at is null and e.participants @> %(viewe
     and (%(mark)s::text is null or pg_visible_in_snapshot(e.xid, %(mark)s::pg_snapshot))
     and (%(at)s::timestamptz is null
         or (e.recorded_at, e.scope_id, e.seq) < (%(at)s, %(after)s::uuid, %(seq)s::bigint))
+    and (%(contains)s::text is null or e.content ilike '%%' || %(contains)s || '%%')
     and (%(text)s::text is null or (
         select case when count(*) = 1
             then bool_and(ts_filter(w.words, '{a}') @@ websearch_to_tsquery('english', %(text)s))
@@ -159,7 +173,30 @@ def marks(scratch_db: ScratchDatabase) -> list[str]:
             administrator.execute(_EVENTS, {"half": half})
         administrator.execute(_SESSIONS)
         administrator.execute(_WORDS)
+        administrator.execute(_TEXTS)
         return found + _snapshot(administrator)
+
+
+def searches(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
+    """Such lists of what a text matches, of views and pages so small that one scope's newest events
+    are not enough."""
+    chance = random.Random(6)
+    scopes = base.rows("select scope_id, participants from events where tenant_id = 'acme'")
+    found: list[Ask] = []
+    for n, ask in enumerate(asks(base, marks, cases)):
+        scope_id, participants = chance.choice(scopes)
+        found.append(
+            replace(
+                ask,
+                text=ask.text or chance.choice(("reef", "tide or reef")) if n % 2 else None,
+                narrowing=ask.narrowing | ({} if n % 2 else {"contains": chance.choice(CONTAINED)}),
+                limit=chance.choice((1, 1, 2)),
+                viewer=(chance.choice(participants),),
+                few=chance.choice((1, 10, 200)),
+                scope_id=chance.choice((None, scope_id)),
+            )
+        )
+    return found
 
 
 def _snapshot(connection: psycopg.Connection[Any]) -> list[str]:
@@ -210,7 +247,7 @@ def differing(base: ScratchDatabase, drawn: list[Ask]) -> Iterator[str]:
 
 
 def _params(ask: Ask) -> dict[str, object]:
-    names = ("role", "speaker", "session_id", "since", "until")
+    names = ("role", "speaker", "session_id", "since", "until", "contains")
     pier = ask.narrowing.get("metadata")
     return {name: ask.narrowing.get(name) for name in names} | {
         "metadata": pier and '{"pier": 3}',
@@ -227,7 +264,7 @@ def _params(ask: Ask) -> dict[str, object]:
 def test_every_list_is_what_a_plain_statement_says(
     scratch_db: ScratchDatabase, marks: list[str], scaled: Callable[[int], int]
 ) -> None:
-    drawn = asks(scratch_db, marks, scaled(4000))
+    drawn = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, scaled(4000))]
     assert list(differing(scratch_db, drawn)) == []
 
 
@@ -253,18 +290,48 @@ _FAULTS = {
         "v_since then",
     ),
 }
+_FAULTS_OF_SEARCHES = {
+    "what no worker has indexed yet": (
+        "events_containing",
+        "e.seq > s.indexed_seq",
+        "e.seq > s.last_seq",
+    ),
+    "capitals that matter": ("fold_text", "lower(", "("),
+    "a text's first letters only": ("indexed_events_containing", ") > 0", ") = 1"),
+    "more than is read of some scopes": (
+        "newest_matches_in_few_scopes",
+        "order by recorded_at desc",
+        "order by recorded_at",
+    ),
+    "the oldest of what the index names too much of": (
+        "newest_matches_in_few_scopes",
+        "order by e.recorded_at desc",
+        "order by e.recorded_at",
+    ),
+    "the newest of few scopes only": (
+        "newest_matches_in_few_scopes",
+        "or v_at is null",
+        "or v_at is not null",
+    ),
+    "a text in few scopes, from any": (
+        "text_candidates",
+        "(v_required, p_scopes",
+        "(v_required, null",
+    ),
+}
 
 
-@pytest.mark.parametrize("fault", _FAULTS)
+@pytest.mark.parametrize("fault", [*_FAULTS, *_FAULTS_OF_SEARCHES])
 def test_a_list_that_is_wrong_is_noticed(
     scratch_db: ScratchDatabase, marks: list[str], fault: str
 ) -> None:
-    name, right, wrong = _FAULTS[fault]
+    name, right, wrong = (_FAULTS | _FAULTS_OF_SEARCHES)[fault]
     (definition,) = scratch_db.rows(f"select pg_get_functiondef('{name}'::regproc)")[0]
     assert definition.count(right) == 1, definition
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute(definition.replace(right, wrong).encode())
-    assert next(differing(scratch_db, asks(scratch_db, marks, 400)), None)
+    draw = searches if fault in _FAULTS_OF_SEARCHES else asks
+    assert next(differing(scratch_db, draw(scratch_db, marks, 400)), None)
 
 
 def test_every_list_of_scopes_is_what_a_plain_statement_says(

@@ -15,7 +15,8 @@ from psycopg.rows import class_row
 
 from strandline.db.database import Caller, Database
 from strandline.log import words_index
-from strandline.recall.store import search_ranked
+from strandline.recall.features import Word
+from strandline.recall.store import search_candidates
 from tests.prove.large_tenant import (
     COMMON,
     DIMENSIONS,
@@ -70,7 +71,10 @@ class Row:
     recorded_at: datetime
     occurred_at: datetime | None
     erased_at: datetime | None
-    text_score: float | None
+    own: list[bool]
+    """For each word of the question, whether the event holds it."""
+    near: list[bool]
+    """The same, of it with the event before it."""
     distance: float | None
     waiting: bool
 
@@ -78,9 +82,8 @@ class Row:
 _EVERY_ROW = """
 select e.event_id, e.scope_id, e.seq, e.participants, e.session_id, e.channel, e.role, e.type,
     e.origin, e.speaker, e.metadata, e.recorded_at, e.occurred_at, e.erased_at,
-    case when w.words @@ to_or_tsquery(%(question)s)
-        then ts_rank('{1.0, 1.0, 0.7, 1.0}', w.words, to_or_tsquery(%(question)s),
-        1) end as text_score,
+    array(select w.words @@ word_query(word, ':ACD') from unnest(%(words)s::text[]) word) as own,
+    array(select w.words @@ word_query(word, '') from unnest(%(words)s::text[]) word) as near,
     v.embedding <=> %(vector)s::halfvec as distance,
     e.seq > p.embedded_seq and k.scope_id is not null as waiting
 from events e
@@ -92,7 +95,8 @@ where e.tenant_id = %(tenant)s
 """
 
 type Narrowing = dict[str, Any]
-type Ranks = dict[UUID, tuple[int | None, int | None, int | None]]
+type Found = dict[UUID, tuple[int, bool, bool]]
+"""Of each candidate its words as bits, whether it has a cosine, and whether it is fresh."""
 
 
 def passing(row: Row, narrowing: Narrowing) -> bool:
@@ -109,46 +113,53 @@ def passing(row: Row, narrowing: Narrowing) -> bool:
     )
 
 
-def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -> Ranks:
-    """Ranks by words, vectors and freshness, from every row there is."""
+def words_weights(rows: Sequence[Row], viewer: Sequence[str]) -> list[float]:
+    """How much each word tells, by the events in view."""
+    seen = [row for row in rows if set(viewer) <= set(row.participants)]
+    return [
+        Word("", sum(row.own[n] for row in seen)).weight(len(seen)) for n in range(len(rows[0].own))
+    ]
+
+
+def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -> Found:
+    """The candidates by words, vectors and freshness, from every row there is."""
+    weights = words_weights(rows, viewer)
     seen = [
         row
         for row in rows
         if set(viewer) <= set(row.participants)
         and (not narrowing or (row.erased_at is None and passing(row, narrowing)))
     ]
+
+    def weight(row: Row) -> float:
+        pairs = zip(weights, row.own, row.near, strict=True)
+        return round(sum(value * (own + near) for value, own, near in pairs), 9)
+
     words = sorted(
-        (row for row in seen if row.text_score is not None),
-        key=lambda row: (row.text_score, row.event_id),
+        (row for row in seen if any(row.near)),
+        key=lambda row: (weight(row), row.event_id),
         reverse=True,
-    )
+    )[: words_index.CANDIDATES]
     vectors = sorted(
         (row for row in seen if row.distance is not None),
         key=lambda row: (row.distance, row.event_id),
-    )
+    )[: words_index.CANDIDATES]
     fresh = sorted(
         (row for row in seen if row.waiting and row.erased_at is None),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
-    )
-    legs = (
-        words[: words_index.CANDIDATES],
-        vectors[: words_index.CANDIDATES],
-        fresh[: words_index.MAX_FRESH],
-    )
-    places = [{row.event_id: place for place, row in enumerate(leg, 1)} for leg in legs]
-    erased = {row.event_id for row in seen if row.erased_at is not None}
+    )[: words_index.MAX_FRESH]
+    by_words = {row.event_id: sum(own << n for n, own in enumerate(row.own)) for row in words}
+    is_fresh = {row.event_id for row in fresh}
     return {
-        found: (places[0].get(found), places[1].get(found), places[2].get(found))
-        for found in {row.event_id for leg in legs for row in leg} - erased
+        row.event_id: (
+            by_words.get(row.event_id, 0),
+            row.distance is not None,
+            row.event_id in is_fresh,
+        )
+        for row in [*words, *vectors, *fresh]
+        if row.erased_at is None
     }
-
-
-def score(ranks: tuple[int | None, ...]) -> float:
-    """What the ranks add up to."""
-    weights = (words_index.TEXT_WEIGHT, words_index.VECTOR_WEIGHT, words_index.FRESH_WEIGHT)
-    pairs = zip(weights, ranks, strict=True)
-    return sum(weight / (words_index.RRF_K + rank) for weight, rank in pairs if rank is not None)
 
 
 def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
@@ -172,27 +183,23 @@ def differing(base: ScratchDatabase, filters: int = 25, seed: int = 5) -> Iterat
     """Askers and filters for whom recall differs from what it should be."""
     chance = random.Random(seed)
     question = f"the {COMMON} by word1 and word2"
-    params = {"question": question, "vector": HalfVector(VECTOR).to_text(), "tenant": TENANT}
     with psycopg.connect(base.admin_url) as administrator:
+        words = administrator.execute("select question_words(%s, 60)", (question,)).fetchone()
+        assert words is not None
+        params = {"words": words[0], "vector": HalfVector(VECTOR).to_text(), "tenant": TENANT}
         rows = administrator.cursor(row_factory=class_row(Row)).execute(_EVERY_ROW, params)
         everything = rows.fetchall()
     with closing(Database(base.url)) as database:
         for viewer in VIEWERS:
             access = database.connect_as(Caller(TENANT, viewer))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
-                hits = search_ranked(
-                    access,
-                    question=question,
-                    vector=VECTOR,
-                    space=SPACE,
-                    filters=narrowing,
-                    limit=10_000,
+                found = search_candidates(
+                    access, question=question, vector=VECTOR, space=SPACE, filters=narrowing
                 ).rows
                 wanted = expected(everything, viewer, narrowing)
-                got = [(h.event_id, (h.text_rank, h.vector_rank, h.fresh_rank)) for h in hits]
-                order = sorted(wanted, key=lambda e: (score(wanted[e]), e), reverse=True)
-                if dict(got) != wanted or [e for e, _ in got] != order:
-                    yield f"{viewer} {narrowing}: {len(got)} hits for {len(wanted)}"
+                got = {r.event_id: (r.word_bits, r.cosine is not None, r.is_fresh) for r in found}
+                if got != wanted or len(found) != len(got):
+                    yield f"{viewer} {narrowing}: {len(got)} candidates for {len(wanted)}"
 
 
 @pytest.fixture
@@ -211,12 +218,13 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabas
 @pytest.mark.parametrize(
     ("function", "part", "instead"),
     [
-        ("search_events", "and matches_filter(e, p_filter)", ""),
+        ("search_words", "and matches_filter(e, p_filter)", ""),
         (
-            "search_events",
-            "order by w.rank desc, w.event_id desc",
-            "order by w.rank desc, w.event_id",
+            "search_words",
+            "order by s.weight desc, m.event_id desc",
+            "order by s.weight desc, m.event_id",
         ),
+        ("search_words", "sum(w.frequency * ", "sum(-w.frequency * "),
         ("nearest_matching_filter", "or cardinality(v_nearest) < v_candidates", "or true"),
         ("nearest_matching_filter", "and v.event_id <> all (v_nearest)", ""),
         (

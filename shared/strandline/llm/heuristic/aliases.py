@@ -2,10 +2,9 @@
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from strandline.llm.heuristic.words import word_list
-from strandline.llm.types import EntityKind
 
 _NICKNAME_LENGTHS = range(3, 5)
 """Letters of a short form of a first name, such as Raf and Kath."""
@@ -13,12 +12,12 @@ _MIN_LETTERS_CUT = 2
 """Fewest letters that a short form omits: Jan is not short for Jana."""
 
 
-def find_aliases(kinds: Mapping[str, EntityKind]) -> dict[str, str | None]:
+def find_aliases(names: Collection[str]) -> dict[str, str | None]:
     """Names that are parts or other spellings of longer names, each with the name that it stands
     for; None if it may stand for several."""
-    name_index = _NameIndex(kinds)
+    name_index = _NameIndex(names)
     full_names: dict[str, str | None] = {}
-    for name in kinds:
+    for name in names:
         if longer_names := name_index.longer_names(name):
             full_names[name] = name_index.resolve_single(longer_names)
     return full_names
@@ -29,29 +28,27 @@ class _NameIndex:
     end as it does, and names with the same normal form count once: comparing all with all would
     take minutes for a text with thousands of names."""
 
-    def __init__(self, kinds: Mapping[str, EntityKind]) -> None:
-        self._kinds = kinds
-        self._normalized = {name: _normalize(name) for name in kinds}
+    def __init__(self, names: Collection[str]) -> None:
+        self._normalized = {name: _normalize(name) for name in names}
         self._best_spelling = {
-            self._normalized[name]: name for name in sorted(kinds, key=_spelling_rank)
+            self._normalized[name]: name for name in sorted(names, key=_spelling_rank)
         }
         """The best spelling of each normalized name."""
         self._sorted_names = sorted(self._best_spelling)
         self._sorted_reversed = sorted(name[::-1] for name in self._best_spelling)
         self._by_first_word = sorted((_first_word(name), name) for name in self._best_spelling)
-        self._longer_cache: dict[tuple[str, bool, bool], tuple[str, ...]] = {}
+        self._longer_cache: dict[tuple[str, bool], tuple[str, ...]] = {}
         self._single_cache: dict[tuple[str, ...], str | None] = {}
 
     def longer_names(self, name: str) -> tuple[str, ...]:
         """Normalized names that contain a name; also its own, if it has a better spelling."""
-        part, kind, is_lower_case = self._normalized[name], self._kinds[name], name.islower()
-        key = part, kind == "place", is_lower_case
+        key = part, is_lower_case = self._normalized[name], name.islower()
         if key not in self._longer_cache:
             candidates = sorted(self._candidates(part))
             self._longer_cache[key] = tuple(
                 whole
                 for whole in candidates
-                if _is_short_form(part, whole, kind, is_lower_case=is_lower_case)
+                if _is_short_form(part, whole, is_lower_case=is_lower_case)
             )
         return (
             self._longer_cache[key]
@@ -122,19 +119,18 @@ def _spelling_rank(name: str) -> tuple[bool, bool, str]:
     return not name.islower(), not name.isupper(), name
 
 
-def _is_short_form(part: str, whole: str, kind: EntityKind, *, is_lower_case: bool) -> bool:
+def _is_short_form(part: str, whole: str, *, is_lower_case: bool) -> bool:
     """Whether a normalized name is a part of another. `is_lower_case`: as it was written."""
     if part.endswith("s") and whole in {part[:-1], part[:-1] + "'s"}:
         return True  # a genitive without apostrophe: nunos
     if whole == part + "'s":
         return True
     is_genitive = is_lower_case and part.endswith("s") and whole.startswith(part[:-1] + " ")
-    return is_genitive or _is_part(part, whole, kind) or _is_nickname(part, whole)
+    return is_genitive or _is_part(part, whole) or _is_nickname(part, whole)
 
 
-def _is_part(part: str, whole: str, kind: EntityKind) -> bool:
-    """Whether it is the beginning or the end of the other. A place is not part of what is named
-    after it (Torvik and the Chor Torvik), and somebody with a title is not a firm."""
+def _is_part(part: str, whole: str) -> bool:
+    """Whether it is the beginning or the end of the other. Somebody with a title is not a firm."""
     title, _, surname = part.partition(" ")
     has_title = bool(surname) and title in word_list("titles")
     if has_title and "&" in whole:
@@ -147,8 +143,6 @@ def _is_part(part: str, whole: str, kind: EntityKind) -> bool:
         return whole.endswith(" " + surname) and not has_other_title
     if surname and len(title) == 2 and title[1] == ".":  # an initial
         return whole.endswith(" " + surname) and whole.startswith(title[0])
-    if kind == "place" and whole.endswith(" " + part):
-        return first in word_list("places") | word_list("titles")
     return whole.endswith(" " + part)
 
 

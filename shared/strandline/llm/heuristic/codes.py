@@ -19,7 +19,6 @@ _CODE = re.compile(
     r"|\d{3,}-[A-Z]{1,3}-\d+|[A-Z]+-\d{2,}-[A-Z]+|[a-z]+_[a-z]+\d+"
     r"|(?=[a-f]*\d[\da-f]*[a-f])(?=(?:\d*[a-f]){2})[\da-f]{7,40}"  # a commit hash
 )
-_MODEL = re.compile(r"[A-Z]{2,}-[1-9]\d{0,2}")
 _COMPOUND = re.compile(r"[a-z][a-z0-9]*(?:[-_/][a-z0-9]+)+")
 _BETWEEN = frozenset('"“`=:')
 """Marks that may stand between a label and its code; verbs such as "is" may too."""
@@ -44,7 +43,7 @@ def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind
             ):
                 previous = words[index - 1] if index and word[0].isdigit() else ""
                 name = f"{previous} {word}" if previous.isalpha() and previous.isupper() else word
-                yield name, "product" if _MODEL.fullmatch(word) else "other"
+                yield name, "other"
             elif _PATH.fullmatch(word) and _is_file(word):
                 yield word, "other"
             elif word.lower() in standards:

@@ -1,35 +1,44 @@
-"""Digests a run of events: its important sentences, its topic and its importance."""
+"""Describes a run of events: the sentence that says most, a noun phrase that names it, and how
+important it is."""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from strandline.llm.heuristic.lines import MAX_EVENT_CHARACTERS, is_table
 from strandline.llm.heuristic.words import (
+    GENITIVE,
     WORD,
     iter_stems,
+    normalize_word,
     split_sentences,
-    stem,
     strip_genitive,
+    tokenize,
     word_list,
 )
 from strandline.llm.types import PromptEvent
 
-SUMMARY_CHARACTERS = 700
-MERGED_CHARACTERS = 1400
-_SENTENCE_CHARACTERS = 240
-_MAX_EVENT_CHARACTERS = 4000
-"""Characters of an event that are read."""
-_MAX_PROSE_LINES = 20
-"""A text with more lines is a log or a table: only its first line is used."""
-_MAX_PHRASE_WORDS = 4
-"""Most words of a phrase."""
+SUMMARY_CHARACTERS = 240
+_MIN_STATEMENT_STEMS = 3
+"""A sentence with fewer of them says nothing by itself: Noted, thanks."""
+_MAX_PHRASE_WORDS = 5
+"""Most words of a topic."""
+_MIN_WEIGHT = 3
+"""Least weight of a phrase that is a topic; a single word needs one more."""
+_WORD_SHARE = 0.5
+_NAME_SHARE = 0.75
+"""How much a single word, and a name, count beside a phrase as a topic."""
 _MAX_WORD_CHARACTERS = 48
 """A longer word is an address, a code or a key, and not part of a topic."""
 _MIN_STOP_WORD_SHARE = 0.2
 """A text with a smaller share of stop words is not considered English."""
+_TRUST = {"thought": 0.5, "action": 0.7, "observation": 0.8}
+"""How much a sentence counts by its event's type; others count 1."""
+_PREPOSITIONS = frozenset({"of", "for", "with"})
+_NO_TOPIC_LISTS = ("stop", "openers", "does", "calendar", "hails")
+_NO_WORD = re.compile(r"[\d_/.']")
 
 _DECIDES = re.compile(
     r"\b(?:decided?|decision|agreed?|approved?|approvals?|go(?:ing)? (?:with|for)|settled|chosen?|"
@@ -50,39 +59,29 @@ _IS_WEIGHTY = re.compile(
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"\d")
+_MARKUP = re.compile(
+    r"```.*?(?:```|\Z)|^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,2}[.)])[ \t]+"
+    r"|\*\*|__|`|\[([^\[\]\n]{1,200})\]\(\S{1,200}\)",
+    re.DOTALL | re.MULTILINE,
+)
+"""Blocks of code, and Markdown's marks; of a link, its words are the group."""
+_CODE = re.compile(r"://|\d:\d\d:\d\d|[{}<>|=\\\[\]]|^\W*[A-Z]{4,}\b")
+"""What addresses, log lines, tables and code have, and sentences seldom."""
 _MARKS = re.compile(r"(?<![.,:;!?()\"“”…\n—–])[.,:;!?()\"“”…\n—–]+(?:\s|$)")  # noqa: RUF001
 """The end of a phrase. A match begins where marks begin, so a run of marks is read once."""
-
-
-class _Line(NamedTuple):
-    """A sentence with its position and score."""
-
-    position: int
-    speaker: str
-    text: str
-    score: float
+_PHRASE = re.compile(r"[\w &'’-]+")  # noqa: RUF001
 
 
 def summarise(events: Sequence[PromptEvent]) -> str:
-    """The best sentences in order, with their speakers, in at most SUMMARY_CHARACTERS."""
-    lines = list(_score_lines(events))
-    narrative = _join_lines(_select_lines(lines, SUMMARY_CHARACTERS))
-    first_words = next(
-        (f"{_speaker_name(event)}: {text}" for event in events if (text := event.text.strip())),
-        None,
-    )
-    return narrative or (first_words or f"{len(events)} events without text.")[:SUMMARY_CHARACTERS]
+    """The sentence of the run that says most, in at most SUMMARY_CHARACTERS."""
+    texts = [(_read_prose(event), _TRUST.get(event.type, 1.0)) for event in events]
+    first_text = next((text for event in events if (text := event.text.strip())), "")
+    return _choose_sentence(texts) or _shorten(first_text) or f"{len(events)} events without text."
 
 
 def merge_summaries(earlier: str, later: str) -> str:
-    """Two summaries as one, in at most MERGED_CHARACTERS, without repeated sentences."""
-    parts = [part for text in (earlier, later) for part in split_sentences(text)]
-    weights = Counter(token for part in parts for token in set(iter_stems(part)))
-    lines = [
-        _Line(position, "", part, _score_sentence(part, weights, 1.0))
-        for position, part in enumerate(dict.fromkeys(parts))
-    ]
-    return _join_lines(_select_lines(lines, MERGED_CHARACTERS))
+    """The sentence of both that says most."""
+    return _choose_sentence([(earlier, 1.0), (later, 1.0)])
 
 
 def score_importance(events: Sequence[PromptEvent]) -> float:
@@ -104,150 +103,149 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
     return round(1 - math.prod(1 - weight * min(1.0, size) for weight, size in signs), 4)
 
 
-def name_topic(events: Sequence[PromptEvent]) -> str:
-    """The topic of a run, as a phrase from it of about six words at most."""
-    texts = [text for item in events if item.type != "thought" and (text := _readable_text(item))]
+def name_topic(events: Sequence[PromptEvent]) -> str | None:
+    """The noun phrase of the run that its words support most; None if none has enough support."""
+    texts = [text for item in events if item.type != "thought" and (text := _read_prose(item))]
     words = [word for text in texts for word in WORD.findall(text)]
-    if sum(
-        strip_genitive(word) in word_list("stop") for word in words
-    ) < _MIN_STOP_WORD_SHARE * len(words):
-        return _first_words(texts)
-    weights = _stem_weights(texts)
-    speakers = {_speaker_name(item).lower() for item in events}
-    best_phrases: dict[str, tuple[float, tuple[str, ...]]] = {}
+    stop_words = sum(strip_genitive(word) in word_list("stop") for word in words)
+    if stop_words < _MIN_STOP_WORD_SHARE * len(words):
+        return None
+    weights = _weigh_stems([*texts, summarise(events)])
+    speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
+    best_score, topic = 0.0, None
     for position, text in enumerate(texts):
-        for phrase, after_article in _find_phrases(text, speakers):
-            keys = [stem(strip_genitive(word)) for word in phrase]
-            value = sum(weights[key] for key in keys) / len(keys) ** 0.6
-            value *= (1.25 if after_article else 1.0) * (1.0 if position else 1.3)
-            best = best_phrases.get(" ".join(keys), (0.0, phrase))
-            best_phrases[" ".join(keys)] = max(best, (value, phrase))
-    return _format_topic(sorted(best_phrases.values(), key=lambda item: -item[0])) or _first_words(
-        texts
-    )
+        for phrase in _find_phrases(text, speakers):
+            stems = set(iter_stems(phrase))
+            weight = sum(weights[key] for key in stems)
+            score = weight / (len(stems) + 1) ** 0.6 * (1.0 if position else 1.3)
+            score *= _WORD_SHARE if " " not in phrase else _NAME_SHARE if phrase.istitle() else 1.0
+            if weight >= _MIN_WEIGHT + (" " not in phrase) and score > best_score:
+                best_score, topic = score, phrase
+    return topic
 
 
-def _score_lines(events: Sequence[PromptEvent]) -> Iterator[_Line]:
-    texts = [_readable_text(event) for event in events]
-    weights = Counter(token for text in texts for token in set(iter_stems(text)))
-    position = 0
-    for event, text in zip(events, texts, strict=True):
-        trust = {"thought": 0.5, "action": 0.7, "observation": 0.8}.get(event.type, 1.0)
-        for part in split_sentences(text):
-            position += 1
-            yield _Line(
-                position,
-                _speaker_name(event),
-                part[:_SENTENCE_CHARACTERS],
-                _score_sentence(part, weights, trust),
-            )
+def _choose_sentence(texts: Sequence[tuple[str, float]]) -> str:
+    """The sentence that says most, of texts with how much each counts; "" if there is none."""
+    weights = _weigh_stems([text for text, _ in texts])
+    ranks = {
+        sentence: _rank_sentence(sentence, weights, trust)
+        for text, trust in texts
+        for sentence in split_sentences(text)
+    }
+    return _shorten(max(ranks, key=lambda sentence: ranks[sentence], default=""))
 
 
-def _score_sentence(sentence: str, weights: Counter[str], trust: float) -> float:
-    """The score of a sentence: its words' share in the run; decisions, promises and figures."""
-    tokens = set(iter_stems(sentence))
-    if not tokens:
-        return 0.0
-    central = sum(math.log(1 + weights[token]) for token in tokens) / math.sqrt(len(tokens) + 4)
+def _rank_sentence(sentence: str, weights: Counter[str], trust: float) -> tuple[bool, float]:
+    """Whether it states something, and its score: its words' share in the run; decisions, promises
+    and figures; that it is understood by itself."""
+    stems = set(iter_stems(sentence))
+    is_question_or_code = sentence.endswith(("?", "？", "؟")) or _CODE.search(sentence)  # noqa: RUF001
+    central = sum(math.log(1 + weights[key]) for key in stems) / math.sqrt(len(stems) + 4)
     signs = (
         0.8 * bool(_DECIDES.search(sentence))
         + 0.6 * bool(_FIGURE.search(sentence))
         + 0.4 * bool(_COMMITS.search(sentence))
         + 0.4 * bool(_IS_WEIGHTY.search(sentence))
-        - 0.5 * sentence.endswith("?")
+        - 0.8 * (not word_list("pointers").isdisjoint(tokenize(sentence)[:2]))
+        - 0.6 * (len(sentence) > SUMMARY_CHARACTERS)
     )
-    return trust * (central + signs)
+    is_statement = len(stems) >= _MIN_STATEMENT_STEMS and not is_question_or_code
+    return is_statement, trust * (central + signs)
 
 
-def _select_lines(lines: Sequence[_Line], budget: int) -> list[_Line]:
-    selected: list[_Line] = []
-    for line in sorted(lines, key=lambda line_: (-line_.score, line_.position)):
-        size = len(line.text) + len(line.speaker) + 3
-        if line.score > 0 and size <= budget:
-            selected.append(line)
-            budget -= size
-    return sorted(selected, key=lambda line_: line_.position)
-
-
-def _join_lines(lines: Sequence[_Line]) -> str:
-    texts: list[str] = []
-    speaker = ""
-    for line in lines:
-        texts.append(line.text if line.speaker == speaker else f"{line.speaker}: {line.text}")
-        speaker = line.speaker
-    return " ".join(texts)
-
-
-def _speaker_name(event: PromptEvent) -> str:
-    return event.speaker.split(":", 1)[-1] if event.speaker else event.role
+def _shorten(text: str) -> str:
+    """The text in at most SUMMARY_CHARACTERS, cut at a word where it has words."""
+    if len(text) <= SUMMARY_CHARACTERS:
+        return text
+    head = text[: SUMMARY_CHARACTERS - 1]
+    return f"{head.rpartition(' ')[0] or head}…"
 
 
 def _readable_text(event: PromptEvent) -> str:
     """The text of an event; of a log or a table, its first line."""
-    is_table = event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
-    return (
-        event.text.strip().split("\n", 1)[0][:80]
-        if is_table
-        else event.text[:_MAX_EVENT_CHARACTERS]
-    )
+    if is_table(event):
+        return event.text.strip().split("\n", 1)[0][:80]
+    return event.text[:MAX_EVENT_CHARACTERS]
 
 
-def _stem_weights(texts: Sequence[str]) -> Counter[str]:
-    """Weight of each stem: the number of events that contain it; the first event counts twice."""
-    weights = Counter(token for text in texts for token in set(iter_stems(text)))
-    weights.update(set(iter_stems(texts[0])) if texts else ())
-    return weights
+def _read_prose(event: PromptEvent) -> str:
+    """The readable text of an event without markup."""
+    return _MARKUP.sub(r"\1", _readable_text(event))
 
 
-def _find_phrases(text: str, excluded: set[str]) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Runs of words that can be part of a topic, and whether an article precedes them."""
+def _weigh_stems(texts: Sequence[str]) -> Counter[str]:
+    """Weight of each stem: the number of texts that contain it; the first text counts twice."""
+    return Counter(token for text in (*texts, *texts[:1]) for token in set(iter_stems(text)))
+
+
+def _find_phrases(text: str, excluded: set[str]) -> Iterator[str]:
+    """Noun phrases as they stand in the text: names, and the words after an article, a genitive or
+    a preposition."""
     for part in _MARKS.split(text):
-        run: list[str] = []
-        previous = ""
-        for word in [*WORD.findall(part), ""]:
-            if word and _is_topic_word(word) and strip_genitive(word) not in excluded:
-                run.append(word)
-                continue
-            if run:
-                yield tuple(run[-_MAX_PHRASE_WORDS:]), previous in word_list("articles")
-            run, previous = [], word.lower()
+        matches = list(WORD.finditer(part))
+        words = [match[0] for match in matches]
+        for start in range(1, len(words)):
+            end = _end_of_phrase(words, start, excluded)
+            phrase = part[matches[start].start() : matches[end - 1].end()]
+            if end > start and _PHRASE.fullmatch(phrase):
+                yield phrase
 
 
-def _is_topic_word(word: str) -> bool:
+def _end_of_phrase(words: Sequence[str], start: int, excluded: set[str]) -> int:
+    """The end of the noun phrase that begins at `start`, which is not 0; `start` if none does."""
+    before, word_before = words[start - 1], normalize_word(words[start - 1])
+    opens_name = words[start][0].isupper() and not before[0].isupper()
+    is_introduced = (
+        bool(GENITIVE.search(before)) or _is_article(word_before) or _is_preposition(word_before)
+    )
+    is_question = start == 2 and normalize_word(words[0]) in word_list("auxiliaries")
+    if is_question or not (is_introduced or opens_name):
+        return start
+    end = start
+    while end < min(len(words), start + _MAX_PHRASE_WORDS) and (
+        _is_topic_word(words[end], excluded) and (is_introduced or words[end][0].isupper())
+    ):
+        end += 1
+        is_name = end > start + 1 and words[end - 1][0].isupper() and words[end - 2][0].isupper()
+        is_introduced = is_introduced and not is_name
+        if _is_plural(words[end - 1]):
+            break
+    return end - (end > start and _may_be_verb(words, end - 1, opens_clause=start == 1))
+
+
+def _may_be_verb(words: Sequence[str], index: int, *, opens_clause: bool) -> bool:
+    """Whether a word looks like a verb by what follows: jams again, leaks 2, owns the."""
+    word, after = words[index], normalize_word("".join(words[index + 1 : index + 2]))
+    if after in word_list("auxiliaries") | {"is", "are"}:
+        return False
+    if _is_plural(word) and (opens_clause or (after and not _is_preposition(after))):
+        return True
+    return _is_article(after) or after[:1].isdigit() or bool(after and word.endswith("ing"))
+
+
+def _is_article(word: str) -> bool:
+    """Whether what follows is a noun. Of some, such as "that", it need not be."""
+    is_article = word in word_list("articles") and word not in word_list("pointers")
+    return is_article and word not in _PREPOSITIONS
+
+
+def _is_preposition(word: str) -> bool:
+    return word in _PREPOSITIONS or word in word_list("where")
+
+
+def _is_plural(word: str) -> bool:
+    return word.islower() and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+
+
+def _is_topic_word(word: str, excluded: set[str]) -> bool:
     """Whether a word can be part of a topic: by its form, a noun or an attribute of one."""
     bare_word = strip_genitive(word)
     return (
         2 < len(bare_word) <= _MAX_WORD_CHARACTERS
-        and not bare_word[0].isdigit()
-        and "'" not in bare_word
+        and bare_word not in excluded
+        and not _NO_WORD.search(normalize_word(word))
         and not any(
-            bare_word in word_list(words) for words in ("stop", "openers", "does", "calendar")
+            {bare_word, bare_word.removesuffix("s")} & word_list(name) for name in _NO_TOPIC_LISTS
         )
         and not (bare_word.endswith(("ed", "ly")) and len(bare_word) > 4 and word.islower())
     )
-
-
-def _format_topic(ranked: Sequence[tuple[float, tuple[str, ...]]]) -> str:
-    """The best phrase. A single word is joined with the best phrase that does not contain it."""
-    if not ranked:
-        return ""
-    best_phrase = ranked[0][1]
-    if len(best_phrase) > 1:
-        return _format_phrase(best_phrase)
-    heads = {stem(strip_genitive(word)) for word in best_phrase}
-    for value, phrase in ranked[1:]:
-        if value >= ranked[0][0] / 3 and not heads & {
-            stem(strip_genitive(word)) for word in phrase
-        }:
-            return f"{_format_phrase(best_phrase)} and {_format_phrase(phrase)}"
-    return _format_phrase(best_phrase)
-
-
-def _format_phrase(phrase: Iterable[str]) -> str:
-    return " ".join(re.sub(r"['’]s$", "", word) for word in phrase)  # noqa: RUF001
-
-
-def _first_words(texts: Sequence[str]) -> str:
-    """The first words of the run, for use without a phrase."""
-    words = texts[0].split() if texts else []
-    return " ".join(words[:6]).strip(".,:;!?")[:200] or "Untitled"

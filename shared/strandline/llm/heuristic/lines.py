@@ -7,10 +7,10 @@ from typing import NamedTuple
 from strandline.llm.heuristic.words import split_sentences, word_list
 from strandline.llm.types import PromptEvent
 
-_MAX_EVENT_CHARACTERS = 4000
+MAX_EVENT_CHARACTERS = 4000
 """Characters of an event that are read."""
 _MAX_PROSE_LINES = 20
-"""A text with more lines is a log or a table: its names are not part of the conversation."""
+"""A text with more lines is a log or a table, and not part of the conversation."""
 _MIN_LOWER_CASE_SHARE = 0.8
 """From this share of sentences with a small first letter, a writer counts as without capitals."""
 
@@ -36,6 +36,11 @@ class Line(NamedTuple):
     """Words and marks, each by itself."""
     is_lower_case: bool
     """Its writer opens sentences without capitals."""
+
+
+def is_table(event: PromptEvent) -> bool:
+    """Whether its text is a log or a table."""
+    return event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
 
 
 def split_lines(events: Sequence[PromptEvent]) -> list[Line]:
@@ -94,5 +99,4 @@ def _shows_case(word: str) -> bool:
 
 def _readable_text(event: PromptEvent) -> str:
     """The text of an event; empty for logs and tables."""
-    is_table = event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
-    return "" if is_table else event.text[:_MAX_EVENT_CHARACTERS]
+    return "" if is_table(event) else event.text[:MAX_EVENT_CHARACTERS]

@@ -11,7 +11,7 @@ class HeuristicModel:
     fallback of every other model. It knows English; of other languages it uses only what their
     letters show. `docs/chains.md` has its figures."""
 
-    name = "heuristic/3"
+    name = "heuristic/4"
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
@@ -21,17 +21,17 @@ class HeuristicModel:
         return Continues(continues=cohesion.continues_topic(before, message, after))
 
     def summarise(self, events: Sequence[PromptEvent]) -> Summary:
-        """The most important sentences of the run with their speakers, and its importance."""
+        """The sentence of the run that says most, and the run's importance."""
         return Summary(summary=digest.summarise(events), importance=digest.score_importance(events))
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
-        """The most important sentences of both. Two runs are more important than either."""
+        """The sentence of both that says most. Two runs are more important than either."""
         higher, lower = sorted((earlier.importance, later.importance), reverse=True)
         text = digest.merge_summaries(earlier.summary, later.summary)
         return Summary(summary=text or later.summary, importance=higher + (1 - higher) * lower / 4)
 
     def topic(self, events: Sequence[PromptEvent]) -> Topic:
-        """The phrase of the run that its words support most."""
+        """The noun phrase of the run that its words support most, if any."""
         return Topic(topic=digest.name_topic(events))
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:

@@ -274,7 +274,7 @@ def _make_span(words: Sequence[str], start: int, end: int) -> Span:
     is_addressed = len(after) > 1 and after[0] == "," and after[1] in word_list("addressed")
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])
     is_actor = verb in word_list("does") and not is_derived(name[-1])
-    kind = _classify(name, before.lower(), is_actor or is_addressed)
+    kind = _classify(name, before.lower())
     opens = _is_sentence_start(words, start, end)
     return Span(name, opens, is_in_list or is_addressed or is_actor or name[-1] != last, kind)
 
@@ -291,15 +291,13 @@ def _is_sentence_start(words: Sequence[str], start: int, end: int) -> bool:
     return not (is_phrase_after_colon or before[0].isalnum() or before in ",;&/-'’")  # noqa: RUF001
 
 
-def _classify(name: Sequence[str], before: str, is_person: bool) -> EntityKind:
-    words = {word.lower() for word in name}
-    if before in word_list("titles") or name[0].lower() in word_list("titles"):
+def _classify(name: Sequence[str], before: str) -> EntityKind:
+    """The kind that a title before the name or its last word shows; `other` without one."""
+    if before in word_list("titles") or name[0].lower().rstrip(".") in word_list("titles"):
         return "person"
-    if len(name) > 1 and words & word_list("companies"):
+    if len(name) > 1 and name[-1].lower() in word_list("companies"):
         return "company"
-    if words & word_list("places") and len(name) > 1:
-        return "place"
-    return "person" if is_person else "place" if before in word_list("where") else "other"
+    return "place" if len(name) > 1 and name[-1].lower() in word_list("streets") else "other"
 
 
 def is_name_like(word: str) -> bool:

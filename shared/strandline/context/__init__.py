@@ -1,0 +1,1 @@
+"""Context: what memory holds for a prompt, as one block of text."""

@@ -1,0 +1,136 @@
+"""The lines of a context's text: one for each event and each topic, from stored text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.context.fence import sanitize, sanitize_label
+from strandline.log.words_index import format_date
+from strandline.participants import display_name
+
+_EVENT_SHARE, _SUMMARY_SHARE = 1 / 4, 1 / 12
+"""The most of a budget that the text of one event, or of one topic, takes."""
+_MAX_SOURCE_CHARS = 8192
+"""No text is shown longer, and no more of one is read."""
+_NAME_CHARS, _TOPIC_CHARS = 40, 100
+_SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
+_ROLES = ("user", "agent", "system")
+_WORD = re.compile(r"\w+")
+
+
+class EventSource(NamedTuple):
+    """An event that may be shown."""
+
+    event_id: UUID
+    said_at: datetime
+    place: tuple[datetime, UUID, int]
+    """Its order among events of the same time: when it was recorded, its scope and `seq`."""
+    speaker: str | None
+    origin: str
+    text: str
+    stands_for: int = 1
+    """How many recent events it stands for, itself included."""
+
+
+class TopicSource(NamedTuple):
+    """A chain that may be shown."""
+
+    chain_id: UUID
+    started_at: datetime
+    last_event_at: datetime
+    topic: str | None
+    summary: str
+    trust: str
+    """The least trusted origin of its events."""
+    participants: Sequence[str]
+    event_ids: Sequence[UUID]
+    """The first of its events, in order."""
+
+
+@dataclass
+class Line[Source: (EventSource, TopicSource)]:
+    """The line of an event or a topic."""
+
+    source: Source
+    start: str
+    """What stands before its text."""
+    text: str
+    is_shortened: bool = False
+
+    @property
+    def shown_text(self) -> str:
+        """Its text, with `…` where there is more of it."""
+        return f"{self.text}…" if self.is_shortened else self.text
+
+    def shorten(self, max_bytes: int) -> None:
+        """Cut the text after a sentence or a word where it is longer than this, `…` included."""
+        if size(self.shown_text) > max_bytes:
+            room = max(0, max_bytes - size("…"))
+            cut = self.text.encode()[:room].decode(errors="ignore")
+            ends = (match.start() for match in _SENTENCE_END.finditer(cut))
+            end = max(ends, default=0)
+            if end <= len(cut) // 2:
+                end = cut.rfind(" ")
+            self.text = cut[:end] if end > len(cut) // 2 else cut
+            self.is_shortened = True
+
+
+def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
+    """The line of an event in a text of at most so many bytes, but for its citation."""
+    notes = [] if event.origin == "user" else [event.origin]
+    if event.stands_for > 1:
+        notes.append(f"newest of {event.stands_for}")
+    name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
+    who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
+    start = f" {format_date(event.said_at)}, {who}: "
+    line = Line(event, start, *_read_text(event.text))
+    line.shorten(int(max_bytes * _EVENT_SHARE))
+    return line
+
+
+def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
+    """The line of a topic in a text of at most so many bytes, but for its citations."""
+    dates = dict.fromkeys(map(format_date, (topic.started_at, topic.last_event_at)))
+    origin = "" if topic.trust == "user" else f" ({topic.trust})"
+    name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
+    start = f"- {' to '.join(dates)}{name}{origin}:"
+    line = Line(topic, start, *_read_text(topic.summary))
+    line.shorten(int(max_bytes * _SUMMARY_SHARE))
+    return line
+
+
+def _read_text(text: str) -> tuple[str, bool]:
+    """The beginning of a text for a line, and whether there is more of it."""
+    return sanitize(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
+
+
+def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:
+    """A summary without the sentences whose words stand in one of the texts. A sentence that loses
+    the one before it, in which its speaker was named, is given that name."""
+    names = {display_name(participant) for participant in participants}.union(_ROLES)
+    kept: list[str] = []
+    speaker = shown_speaker = ""
+    for sentence in _SENTENCE_END.split(summary):
+        name, colon, said = sentence.partition(": ")
+        if colon and name in names:
+            speaker = name
+        else:
+            said = sentence
+        if any(words(said) in text for text in texts):
+            continue
+        kept.append(said if speaker == shown_speaker else f"{speaker}: {said}")
+        shown_speaker = speaker
+    return " ".join(kept)
+
+
+def words(text: str) -> str:
+    """The words of a text in lower case, with a space around each."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
+
+
+def size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text.encode())

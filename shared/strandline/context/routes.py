@@ -1,0 +1,116 @@
+"""HTTP routes of contexts: what memory holds for an agent's prompt."""
+
+from datetime import UTC, datetime
+
+from strandline.config import get_settings
+from strandline.context.build import Use, build_context_text, build_session_text, record_use
+from strandline.context.schemas import ContextTextOut, ContextTextRequest, SessionContextOut
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.schemas import ParticipantsQuery
+from strandline.sessions import context, sessions
+from strandline.sessions.routes_read import open_session, record_chains_used
+from strandline.sessions.routes_write import SESSION, find_named_session
+from strandline.sessions.schemas_context import ContextQuery
+from strandline.sessions.store import Session
+from strandline.tenants.store_due import read_tuning
+
+
+def post_context(request: Request) -> Response:
+    """Get what memory holds for a prompt, as one block of text. It has short-term memory, then
+    topics, then the events that answer `query`, each part in order of time, within `budget` tokens:
+    at most half for short-term memory and a quarter for topics, as long as others need theirs.
+    Stored text is data between two tags: it cannot close them, start a line or pass for a citation.
+    The same answer gives the same text. What answers the question is warmed by it."""
+    query = request.parse_query(ParticipantsQuery)
+    body = request.parse_body(ContextTextRequest)
+    session = _find_session(request, body)
+    members = [*(body.participants or ()), *(query.participants or ())]
+    access = request.connect_reader(
+        sessions.narrow_participants(session, members or None) if session else members
+    )
+    now, settings = datetime.now(UTC), get_settings()
+    response, use = build_context_text(
+        access,
+        request.resources.embedder,
+        body,
+        session=session,
+        tuning=(
+            settings.tuning.with_overrides(session.tuning)
+            if session
+            else read_tuning(access, settings.tuning)
+        ),
+        now=now,
+        vector_timeout=settings.query_vector_seconds,
+    )
+    if body.query is not None:
+        _record_use(request, access, use, response, now)
+    return json_response(response)
+
+
+def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
+    """The session that the body names, if it names one. Raises Invalid for a scope without a
+    session; NotFound or StateConflict as `find_named_session`."""
+    if body.session_id is None:
+        if body.scope_id is not None:
+            raise Invalid(
+                "scope_id: selects one of several sessions of the same name; send session_id "
+                "with it",
+                field="scope_id",
+            )
+        return None
+    return sessions.require_not_ended(find_named_session(request, body.session_id, body.scope_id))
+
+
+def get_context(request: Request) -> Response:
+    """Get a session's context for its agent: short-term memory, and chains of its participants,
+    those nearest to `query`, or else the latest. Short-term memory is the newest 10 events of the
+    last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
+    newest is returned, with their count. On behalf of fewer than all of the session's participants,
+    be it by `participants` or because the tenant's agents share, events and chains are those of all
+    scopes in which these took part. With `format=text` the answer is one block of text for a
+    prompt, as of POST /api/v1/context. What answers a query is warmed by it."""
+    query = request.parse_query(ContextQuery)
+    view = open_session(request, query, query.participants, only_session=query.only_session)
+    embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
+    if query.format == "text":
+        text, use = build_session_text(view, embedder, query, timeout)
+        if query.query is not None:
+            _record_use(request, view.access, use, text, view.now)
+        return json_response(text)
+    response, chains = context.build_context(view, embedder, query, timeout)
+    if query.query is not None:
+        record_chains_used(request, view, chains, response.degraded)
+    return json_response(response)
+
+
+def _record_use(
+    request: Request, access: TenantDb, use: Use, answer: ContextTextOut, now: datetime
+) -> None:
+    is_recorded = record_use(access, use, now)
+    request.metrics |= {
+        "SearchHits": use.count,
+        "RecallsDegraded": int(bool(answer.degraded)),
+        "RecallsNotRecorded": int(not is_recorded),
+    }
+
+
+ROUTES = {
+    "POST /api/v1/context": Route(
+        post_context,
+        "read",
+        {200: ContextTextOut},
+        query=ParticipantsQuery,
+        body=ContextTextRequest,
+        errors=(NotFound, StateConflict),
+    ),
+    f"GET {SESSION}/context": Route(
+        get_context,
+        "read",
+        {200: SessionContextOut},
+        query=ContextQuery,
+        errors=(StateConflict,),
+    ),
+}

@@ -1,0 +1,106 @@
+"""How likely each event answers a question.
+
+An event's score is the weighted sum of its features. Two logistic curves turn scores into
+probabilities: `known`, that what the caller may see holds an answer at all, and `relevance`, that
+this event is one. They hold where half of the questions have an answer. docs/recall.md says how the
+weights were chosen and what each feature is worth.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from strandline.recall.features import (
+    Candidate,
+    Features,
+    Word,
+    compute_answer_features,
+    compute_features,
+)
+from strandline.recall.question import Question
+
+
+class Curve(NamedTuple):
+    """A logistic curve: the probability is 1 / (1 + e^-(bias + Σ weight · feature))."""
+
+    bias: float
+    weights: Sequence[float]
+
+    def logit(self, features: Sequence[float]) -> float:
+        """The logarithm of the odds."""
+        return self.bias + math.sumprod(self.weights, features)
+
+
+class Calibration(NamedTuple):
+    """How features add up where cosines mean what they do in one embedding space."""
+
+    features: Features
+    """The weight of each feature in an event's score."""
+    missing_cosine: float
+    """Stands for the cosine of an event without a vector."""
+    known: Curve
+    """Over AnswerFeatures."""
+    relevance: Curve
+    """Over how far an event's score is below the best, and the logit of `known`."""
+    min_known: float
+    """Below it an answer holds no hits by default."""
+
+
+@dataclass(frozen=True)
+class ScoredEvent:
+    """A candidate with its score and the features behind it."""
+
+    candidate: Candidate
+    features: Features
+    score: float
+    relevance: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates, best first, and how likely any of them answers the question."""
+
+    known: float
+    events: Sequence[ScoredEvent]
+
+
+def rank(
+    question: Question,
+    words: Sequence[Word],
+    candidates: Sequence[Candidate],
+    events_in_view: int,
+    calibration: Calibration,
+) -> Ranking:
+    """Score the candidates and sort them, best first; ties go to the newer event."""
+    if not candidates:
+        return Ranking(0.0, ())
+    features = compute_features(
+        question, words, candidates, events_in_view, calibration.missing_cosine
+    )
+    scored = sorted(
+        (
+            (math.sumprod(calibration.features, event_features), candidate.event_id.int, n)
+            for n, (candidate, event_features) in enumerate(zip(candidates, features, strict=True))
+        ),
+        reverse=True,
+    )
+    scores, order = [item[0] for item in scored], [item[2] for item in scored]
+    answer = compute_answer_features(scores, [features[n] for n in order], words, events_in_view)
+    known = calibration.known.logit(answer)
+
+    def relevance(score: float) -> float:
+        return _probability(calibration.relevance.logit((scores[0] - score, known)))
+
+    return Ranking(
+        _probability(known),
+        [
+            ScoredEvent(candidates[n], features[n], score, relevance(score))
+            for score, n in zip(scores, order, strict=True)
+        ],
+    )
+
+
+def _probability(logit: float) -> float:
+    """Of the logarithm of its odds, without overflow."""
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))

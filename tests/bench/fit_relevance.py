@@ -1,0 +1,440 @@
+"""Fit recall's calibration to several corpora, and print what to write into
+strandline/recall/calibrations.py.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.fit_relevance --locomo FILE
+
+Weights are found by random steps that raise the mean, over the groups of corpora, of R@10 and MRR,
+each group alike, and keep each group above its floor. The two curves are logistic regressions over
+the same questions and over the same questions asked of other tenants, where nothing answers them,
+on whole views and on small ones.
+`--held-out` prints, for each group, what weights reach that were fitted without it.
+"""
+
+import argparse
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
+from strandline.recall.features import (
+    AnswerFeatures,
+    Features,
+    Word,
+    compute_answer_features,
+    compute_features,
+)
+from strandline.recall.relevance import Calibration, Curve
+from tests.bench import recall_corpora
+from tests.bench.cost import Known
+from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
+
+type Array = np.ndarray[Any, np.dtype[np.float64]]
+DEPTH = 10
+LOSS = 0.02
+"""So much R@10 the default threshold may cost any group."""
+FLOORS: Mapping[str, tuple[float, float]] = {
+    "talks": (0.85, 0.60),
+    "demo": (0.82, 0.72),
+    "unseen": (0.40, 0.24),
+    "locomo": (0.76, 0.56),
+}
+"""R@10 and MRR that no fit may miss, by group."""
+_MARGIN = 0.006
+_SHORTFALL = 3.0
+_SCALES = {"words": 0.004, "words_nearby": 0.004}
+_PLAIN = ("cosine", "words", "words_nearby")
+"""Where a fit without a group begins: the other weights may know of it."""
+_SCALE = 0.06
+"""The size of a step."""
+_SMALL = (0, 1, 2, 4, 8, 15, 30)
+"""Sizes of small views, besides what answers the question."""
+_TAIL = 20
+"""Of so many candidates relevance is fitted."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A question in a view, as arrays."""
+
+    group: str
+    candidates: Candidates
+    features: Array
+    """A row for each candidate, a column for each of Features."""
+    answers: Sequence[int]
+    """The rows that answer."""
+    expected: int
+    """How many events answer the question, candidates or not."""
+
+
+class Scores(NamedTuple):
+    """R@10 and MRR."""
+
+    recall: float
+    rank: float
+
+
+def make_sample(candidates: Candidates, missing_cosine: float) -> Sample:
+    """Compute the features of a question's candidates."""
+    rows = compute_features(
+        candidates.question,
+        candidates.words,
+        candidates.rows,
+        candidates.events_in_view,
+        missing_cosine,
+    )
+    return Sample(
+        candidates.asking.home.group,
+        candidates,
+        np.array(rows, dtype=np.float64).reshape(len(rows), len(Features._fields)),
+        [n for n, answers in enumerate(candidates.answers) if answers],
+        len(candidates.asking.evidence),
+    )
+
+
+def score(sample: Sample, weights: Array) -> Scores:
+    """How well the weights rank a sample's answers."""
+    if not sample.answers:
+        return Scores(0.0, 0.0)
+    scores = sample.features @ weights
+    ranks = [
+        int((scores > scores[n]).sum() + (scores[:n] == scores[n]).sum()) for n in sample.answers
+    ]
+    return Scores(sum(rank < DEPTH for rank in ranks) / sample.expected, 1 / (1 + min(ranks)))
+
+
+def by_group(samples: Sequence[Sample], weights: Array) -> dict[str, Scores]:
+    """Mean scores of each group."""
+    groups: dict[str, list[Scores]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.group].append(score(sample, weights))
+    return {
+        group: Scores(fmean(s.recall for s in scores), fmean(s.rank for s in scores))
+        for group, scores in sorted(groups.items())
+    }
+
+
+def objective(samples: Sequence[Sample], weights: Array) -> float:
+    """The mean of R@10 and MRR over the groups, each alike, less what any is short of its floor."""
+    scores = by_group(samples, weights)
+    short = sum(
+        min(0.0, value - floor - _MARGIN)
+        for group, found in scores.items()
+        for value, floor in zip(found, FLOORS.get(group, (0.0, 0.0)), strict=True)
+    )
+    return fmean((s.recall + s.rank) / 2 for s in scores.values()) + _SHORTFALL * short
+
+
+def fit_weights(samples: Sequence[Sample], start: Array, fixed: int, steps: int) -> Array:
+    """Climb from `start` by random steps, each in about half of the weights; the weight at `fixed`
+    sets the scale and stays."""
+    chance = np.random.default_rng(1)
+    scale = np.array([_SCALES.get(name, _SCALE) for name in Features._fields])
+    scale[fixed] = 0.0
+    weights, best = start.copy(), objective(samples, start)
+    for _ in range(steps):
+        move = chance.normal(size=len(scale)) * scale * chance.choice([0.0, 1.0], len(scale))
+        trial = weights + move * chance.choice([0.4, 1.0])
+        value = objective(samples, trial)
+        if value > best:
+            weights, best = trial, value
+    return weights
+
+
+# probabilities ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A sample's ranking: what `known` and `relevance` are fitted to."""
+
+    sample: Sample
+    features: AnswerFeatures
+    scores: Array
+    """Of the best candidates, best first."""
+    right: Sequence[bool]
+    """Which of them answer."""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the view holds one."""
+        return bool(self.sample.expected)
+
+
+def rank_sample(sample: Sample, weights: Array) -> Answer | None:
+    """Rank a sample; None where there is no candidate."""
+    if not len(sample.features):
+        return None
+    scores = sample.features @ weights
+    order = np.argsort(-scores, kind="stable")
+    rows = [Features(*sample.features[n]) for n in order[:_TAIL]]
+    features = compute_answer_features(
+        [float(scores[n]) for n in order[:_TAIL]],
+        rows,
+        sample.candidates.words,
+        sample.candidates.events_in_view,
+    )
+    features = features._replace(cosine=float(sample.features[:, 0].max()))
+    answers = set(sample.answers)
+    return Answer(
+        sample, features, scores[order[:_TAIL]], [int(n) in answers for n in order[:_TAIL]]
+    )
+
+
+def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
+    """The same question in a view of few events: those that answer it, and some others."""
+    right = [n for n, answers in enumerate(candidates.answers) if answers]
+    others = [n for n, answers in enumerate(candidates.answers) if not answers]
+    size = min(len(others), chance.choice(_SMALL) or (0 if right else 1))
+    kept = sorted(right + chance.sample(others, size))
+    rows = [candidates.rows[n] for n in kept]
+    words = [
+        Word(word.text, sum(row.word_bits >> n & 1 for row in rows))
+        for n, word in enumerate(candidates.words)
+    ]
+    return replace(
+        candidates,
+        rows=rows,
+        words=words,
+        events_in_view=len(rows),
+        answers=[candidates.answers[n] for n in kept],
+    )
+
+
+def fit_curve(rows: Sequence[Sequence[float]], labels: Sequence[bool], weights: Array) -> Curve:
+    """A weighted logistic regression, by Newton's method."""
+    values = np.array(rows, dtype=np.float64)
+    mean, spread = values.mean(0), values.std(0) + 1e-9
+    design = np.column_stack([(values - mean) / spread, np.ones(len(values))])
+    found, target = np.zeros(design.shape[1]), np.array(labels, dtype=np.float64)
+    for _ in range(40):
+        probability = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
+        gradient = design.T @ (weights * (probability - target)) + 0.01 * found
+        curvature = weights * probability * (1 - probability)
+        hessian = (design * curvature[:, None]).T @ design + 0.01 * np.eye(len(found))
+        found -= np.linalg.solve(hessian, gradient)
+    slopes = found[:-1] / spread
+    return Curve(float(found[-1] - slopes @ mean), tuple(float(slope) for slope in slopes))
+
+
+def balance(answers: Sequence[Answer]) -> Array:
+    """Weights that make every group count alike, with and without an answer."""
+    kinds = [(answer.sample.group, answer.has_answer) for answer in answers]
+    counts = Counter(kinds)
+    weights = np.array([1 / counts[kind] for kind in kinds])
+    return weights * len(weights) / weights.sum()
+
+
+def fit_known(answers: Sequence[Answer]) -> Curve:
+    """The probability that a view holds an answer."""
+    return fit_curve(
+        [answer.features for answer in answers],
+        [answer.has_answer for answer in answers],
+        balance(answers),
+    )
+
+
+def relevance_rows(answer: Answer, known: Curve) -> list[tuple[float, float]]:
+    """What the curve of relevance is over, for the best candidates."""
+    best = float(answer.scores[0])
+    logit = known.logit(answer.features)
+    return [(best - float(value), logit) for value in answer.scores]
+
+
+def fit_relevance(answers: Sequence[Answer], known: Curve) -> Curve:
+    """The probability that a candidate answers."""
+    weights = np.concatenate(
+        [
+            np.full(len(answer.scores), weight)
+            for answer, weight in zip(answers, balance(answers), strict=True)
+        ]
+    )
+    rows = [row for answer in answers for row in relevance_rows(answer, known)]
+    return fit_curve(rows, [right for answer in answers for right in answer.right], weights)
+
+
+def probability(logit: float) -> float:
+    """Of the logarithm of its odds."""
+    return float(1 / (1 + np.exp(-np.clip(logit, -60, 60))))
+
+
+def choose_threshold(answers: Sequence[Answer], known: Curve, loss: float) -> float:
+    """The highest threshold of `known` that costs no group more than `loss` of R@10."""
+    groups: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        if answer.has_answer:
+            groups[answer.sample.group].append(answer)
+    return min(_threshold_of(group, known, loss) for group in groups.values())
+
+
+def _threshold_of(answers: Sequence[Answer], known: Curve, loss: float) -> float:
+    pairs = sorted(
+        (
+            probability(known.logit(answer.features)),
+            sum(answer.right[:DEPTH]) / answer.sample.expected / len(answers),
+        )
+        for answer in answers
+    )
+    lost = 0.0
+    for value, share in pairs:
+        lost += share
+        if lost > loss:
+            return value
+    return pairs[-1][0]
+
+
+# measures -----------------------------------------------------------------------------------------
+
+
+def area_under_curve(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """How often one with an answer is above one without."""
+    high, low = np.sort(np.array(right)), np.array(wrong)
+    below = np.searchsorted(high, low, "left"), np.searchsorted(high, low, "right")
+    above = len(high) - below[1] + 0.5 * (below[1] - below[0])
+    return float(above.mean() / len(high))
+
+
+def calibration_error(pairs: Sequence[tuple[float, bool, float]]) -> float:
+    """The expected error over ten equal bins of (probability, whether right, weight)."""
+    bins: dict[int, float] = defaultdict(float)
+    for value, right, weight in pairs:
+        bins[min(int(value * 10), 9)] += weight * (right - value)
+    return sum(map(abs, bins.values())) / sum(weight for _, _, weight in pairs)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights and curves."""
+
+    weights: Array
+    known: Curve
+    relevance: Curve
+
+    def calibration(self, missing_cosine: float, min_known: float) -> Calibration:
+        """As the product has it."""
+        weights = Features(*(float(value) for value in self.weights))
+        return Calibration(weights, missing_cosine, self.known, self.relevance, min_known)
+
+
+def fit_all(
+    samples: Sequence[Sample], views: Sequence[Sample], start: Array, fixed: int, steps: int
+) -> Fit:
+    """Weights by the questions at home, then the curves over all views."""
+    home = [sample for sample in samples if sample.expected]
+    weights = fit_weights(home, start, fixed, steps)
+    answers = [answer for view in views if (answer := rank_sample(view, weights))]
+    known = fit_known(answers)
+    return Fit(weights, known, fit_relevance(answers, known))
+
+
+def describe(fit: Fit, views: Sequence[Sample], whole: Callable[[Sample], bool]) -> dict[str, Any]:
+    """How well `known` and `relevance` tell answers apart."""
+    answers = [answer for view in views if (answer := rank_sample(view, fit.weights))]
+    known = [(answer, probability(fit.known.logit(answer.features))) for answer in answers]
+    areas: list[float] = []
+    for group in sorted({answer.sample.group for answer in answers}):
+        mine = [(a, p) for a, p in known if a.sample.group == group and whole(a.sample)]
+        right = [p for a, p in mine if a.has_answer]
+        wrong = [p for a, p in mine if not a.has_answer]
+        areas.append(area_under_curve(right, wrong))
+    weights = balance(answers)
+    known_pairs = [(p, a.has_answer, float(w)) for (a, p), w in zip(known, weights, strict=True)]
+    relevance_pairs = [
+        (probability(fit.relevance.logit(row)), right, float(weight))
+        for answer, weight in zip(answers, weights, strict=True)
+        for row, right in zip(relevance_rows(answer, fit.known), answer.right, strict=True)
+    ]
+    away = [answer for answer in answers if not answer.has_answer and whole(answer.sample)]
+    refused: dict[str, float] = {}
+    big = [answer for answer in answers if whole(answer.sample)]
+    for loss in (LOSS, 0.05, 0.1):
+        threshold = choose_threshold(big, fit.known, loss)
+        below = [probability(fit.known.logit(answer.features)) < threshold for answer in away]
+        refused[f"{loss:.0%} lost"] = round(float(np.average(below, weights=balance(away))), 3)
+    return {
+        "auc": round(fmean(areas), 3),
+        "auc_worst": round(min(areas), 3),
+        "refused": refused,
+        "ece_known": round(calibration_error(known_pairs), 3),
+        "ece_relevance": round(calibration_error(relevance_pairs), 3),
+    }
+
+
+def main() -> None:
+    """Collect, fit and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.fit_relevance")
+    parser.add_argument("--locomo", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=3000, help="of the climb; 0: curves alone")
+    parser.add_argument("--held-out", action="store_true")
+    arguments = parser.parse_args()
+    corpora = recall_corpora.load(arguments.locomo)
+    askings = list_askings(corpora)
+    with serve(corpora, Known(LocalEmbedder())) as service:
+        for name, with_vector, start in (
+            (LocalEmbedder.space, True, calibration_for(LocalEmbedder.space)),
+            ("WITHOUT_VECTOR", False, WITHOUT_VECTOR),
+        ):
+            collected = list(candidates_of(service, askings, with_vector=with_vector))
+            report(name, collected, start, arguments.steps, arguments.held_out)
+
+
+def report(
+    name: str,
+    collected: Sequence[Candidates],
+    start: Calibration,
+    steps: int,
+    held_out: bool,
+) -> None:
+    """Fit one calibration and print it."""
+    chance = random.Random(2)
+    fixed = 0 if start.features.cosine else 1
+    samples = [make_sample(candidates, start.missing_cosine) for candidates in collected]
+    samples = [s for s in samples if s.candidates.asking.question.kind != recall_corpora.NONE]
+    small = [make_sample(shrink(s.candidates, chance), start.missing_cosine) for s in samples]
+    whole = {id(sample) for sample in samples}
+    views, first = [*samples, *small], np.array(start.features)
+    fit = fit_all(samples, views, first, fixed, steps)
+    home = [sample for sample in samples if sample.expected]
+    answers = [a for s in samples if (a := rank_sample(s, fit.weights))]
+    threshold = choose_threshold(answers, fit.known, LOSS)
+    print(name, fit.calibration(start.missing_cosine, threshold), sep="\n")
+    print(_line(by_group(home, fit.weights)), *ablate(home, fit.weights), sep="\n")
+    print(describe(fit, views, lambda sample: id(sample) in whole))
+    plain = np.array([name in _PLAIN for name in Features._fields])
+    for group in sorted({sample.group for sample in samples}) if held_out else ():
+        rest = [sample for sample in samples if sample.group != group]
+        others = [sample for sample in views if sample.group != group]
+        without = fit_all(rest, others, np.where(plain, first, 0.0), fixed, steps)
+        mine = [sample for sample in home if sample.group == group]
+        views_of = [sample for sample in views if sample.group == group]
+        told = describe(without, views_of, lambda sample: id(sample) in whole)
+        print("without", group, _line(by_group(mine, without.weights)), told)
+
+
+def ablate(samples: Sequence[Sample], weights: Array) -> list[str]:
+    """What each feature earns: the groups' R@10 and MRR without it, less those with all."""
+    whole = by_group(samples, weights)
+    lines: list[str] = []
+    for place, name in enumerate(Features._fields):
+        if weights[place]:
+            rest = by_group(samples, np.where(np.arange(len(weights)) == place, 0.0, weights))
+            parts = (
+                f"{group} {rest[group].recall - s.recall:+.3f} / {rest[group].rank - s.rank:+.3f}"
+                for group, s in whole.items()
+            )
+            lines.append(f"without {name}: {' | '.join(parts)}")
+    return lines
+
+
+def _line(scores: Mapping[str, Scores]) -> str:
+    return " | ".join(f"{group} {s.recall:.3f} / {s.rank:.3f}" for group, s in scores.items())
+
+
+if __name__ == "__main__":
+    main()

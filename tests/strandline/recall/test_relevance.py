@@ -1,0 +1,134 @@
+"""How candidates are scored: pure functions of words, cosines and neighbours."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
+from strandline.recall.features import Candidate, Features, Word, compute_features
+from strandline.recall.question import read_question
+from strandline.recall.relevance import Calibration, Ranking, rank
+
+NOW = datetime(2026, 6, 10, tzinfo=UTC)
+SHIPPED = calibration_for("minilm-l6-v2-int8/384")
+WORDS = [Word("buoy", 1), Word("red", 40)]
+
+
+def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:
+    plain = Candidate(UUID(int=seq), UUID(int=1), "s", seq, "user:a", NOW, False, bits, cosine)
+    return replace(plain, **more)
+
+
+def order(
+    candidates: Sequence[Candidate],
+    question: str = "Where is it?",
+    calibration: Calibration = SHIPPED,
+) -> Ranking:
+    return rank(read_question(question, NOW), WORDS, candidates, 100, calibration)
+
+
+def best(ranking: Ranking) -> int:
+    return ranking.events[0].candidate.seq
+
+
+def test_a_rare_word_tells_more_than_a_common_one() -> None:
+    assert best(order([candidate(1, 0b10), candidate(20, 0b01)])) == 20
+
+
+def test_meaning_is_not_buried_under_one_incidental_word() -> None:
+    """What ranks fused did: the first by words came first, however weak."""
+    assert best(order([candidate(1, 0b10, 0.05), candidate(20, 0, 0.6)])) == 20
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "question"),
+    [
+        (candidate(20), candidate(40, is_question=True), "Where is it?"),
+        (candidate(20, speaker="user:bob"), candidate(40), "What did Bob say?"),
+        (
+            candidate(20, said_at=datetime(2026, 3, 3, tzinfo=UTC)),
+            candidate(40),
+            "What was it in March?",
+        ),
+        (candidate(20), candidate(40, cosine=-0.1), "Where is it?"),
+    ],
+)
+def test_each_feature_speaks_for_or_against(
+    better: Candidate, worse: Candidate, question: str
+) -> None:
+    assert best(order([better, worse], question)) == 20
+    assert best(order([worse, better], question)) == 20
+
+
+def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
+    near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
+    features = compute_features(read_question("buoy", NOW), WORDS, near, 100, 0.0)
+    rare = WORDS[0].weight(100)
+    assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
+    assert [f.words for f in features] == [0.0, rare, 0.0, rare]
+    assert features[0].cosine_after == features[1].cosine_before == 0.1
+    assert features[0].cosine_nearby == pytest.approx(0.1 / 4)
+
+
+def test_neighbours_of_another_session_or_scope_do_not() -> None:
+    alone = candidate(10)
+    for other in (
+        candidate(11, 0b01, session_id="t"),
+        candidate(11, 0b01, scope_id=UUID(int=2)),
+        candidate(15, 0b01),
+    ):
+        features = compute_features(read_question("buoy", NOW), WORDS, [alone, other], 100, 0.0)
+        assert features[0].words_nearby == 0.0
+
+
+def test_ties_go_to_the_newer_event() -> None:
+    assert [e.candidate.seq for e in order([candidate(10), candidate(90)]).events] == [90, 10]
+
+
+def test_nothing_to_rank_is_not_known() -> None:
+    assert order([]) == Ranking(0.0, ())
+
+
+@pytest.mark.parametrize("calibration", [SHIPPED, WITHOUT_VECTOR])
+def test_relevance_falls_with_the_score_and_stays_a_probability(calibration: Calibration) -> None:
+    chance = random.Random(3)
+    for size in (1, 2, 5, 40, 400):
+        candidates = [
+            candidate(n, chance.randrange(4), chance.choice([None, chance.uniform(-1, 1)]))
+            for n in range(1, size + 1)
+        ]
+        ranking = order(candidates, "Where is the buoy?", calibration)
+        scores = [event.score for event in ranking.events]
+        relevance = [event.relevance for event in ranking.events]
+        assert scores == sorted(scores, reverse=True)
+        assert relevance == sorted(relevance, reverse=True)
+        assert 0 <= relevance[-1] <= relevance[0] <= 1
+        assert 0 <= ranking.known <= 1
+
+
+def test_a_better_best_hit_makes_an_answer_more_likely() -> None:
+    known = [order([candidate(1, 0b01, cosine)]).known for cosine in (0.0, 0.2, 0.4, 0.6)]
+    assert known == sorted(known)
+    assert known[-1] - known[0] > 0.2
+
+
+def test_an_event_without_a_vector_counts_as_an_average_one() -> None:
+    without, average = candidate(1, cosine=None), candidate(1, cosine=SHIPPED.missing_cosine)
+    assert order([without]).events[0].score == order([average]).events[0].score
+
+
+def test_a_small_view_does_not_make_every_word_common() -> None:
+    assert Word("buoy", 1).weight(1) == Word("buoy", 1).weight(500)
+    assert Word("buoy", 1).weight(5000) > Word("buoy", 1).weight(500)
+    assert Word("buoy", 900).weight(500) > 0, "more pieces than events"
+
+
+def test_a_score_is_the_weighted_sum_of_its_features() -> None:
+    (event,) = order([candidate(1, 0b11, 0.5)]).events
+    assert event.score == pytest.approx(math.sumprod(SHIPPED.features, event.features))
+    assert len(event.features) == len(Features._fields)
