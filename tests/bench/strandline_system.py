@@ -43,7 +43,12 @@ class Strandline:
         turns = self.store(conversation, key)
         self.embed()
         for question in conversation.questions:
-            asked = {"query": question.text, "participants": people, "limit": DEPTH}
+            asked = {
+                "query": question.text,
+                "participants": people,
+                "limit": DEPTH,
+                "min_relevance": 0,
+            }
             answer = _done(self.gateway.call("POST", "/api/v1/recall", asked, key=key)).body
             if answer["degraded"] or answer["not_yet_embedded"]:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
