@@ -33,7 +33,7 @@ PARALLEL = (
     ("state machine", "tests/strandline/local/test_state_machine.py", 1),
     ("restore", "tests/prove/test_restore.py", 3),
     ("idempotency", "tests/prove/test_idempotency.py", 3),
-    ("own writes", "tests/prove/test_read_own_writes.py", 2),
+    ("own writes", "tests/prove/test_read_own_writes.py", 1),
     ("deadlock", "tests/prove/test_deadlock.py", 2),
     ("outage", "tests/prove/test_database_outage.py", 2),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 2),
