@@ -160,6 +160,8 @@ class AnswerFeatures(NamedTuple):
 
 
 _SPREAD_PLACE = 20
+_MAX_FITTED_EVENTS = 1000
+"""Larger views were not fitted, and count as one of so many events."""
 
 
 def compute_answer_features(
@@ -178,7 +180,7 @@ def compute_answer_features(
         words_absent=absent / total,
         words_nearby=max(candidate.words_nearby for candidate in features[:5]) / total,
         words=max(candidate.words for candidate in features[:5]) / total,
-        log_events=math.log(max(events_in_view, 1)),
+        log_events=math.log(min(max(events_in_view, 1), _MAX_FITTED_EVENTS)),
         spread=scores[0] - scores[_SPREAD_PLACE - 1] if is_long else 0.0,
     )
 

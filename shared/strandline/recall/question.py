@@ -107,7 +107,10 @@ def _to_int(text: str | None) -> int | None:
 
 
 def _periods(text: str, today: date) -> list[Period]:
-    return [_period(match, today) for match in _RELATIVE.finditer(text)]
+    try:
+        return [_period(match, today) for match in _RELATIVE.finditer(text)]
+    except (OverflowError, ValueError):  # before the first year, or after the last
+        return []
 
 
 def _period(match: re.Match[str], today: date) -> Period:

@@ -65,6 +65,13 @@ def test_names_are_whole_words_in_any_case() -> None:
     assert asked.named({"alice", "bo", "carol"}) == {"alice"}
 
 
+@pytest.mark.parametrize("year", [1, 500, 9999])
+@pytest.mark.parametrize("words", ["999 years ago", "last week", "last winter", "last year"])
+def test_the_ends_of_the_calendar_break_nothing(words: str, year: int) -> None:
+    for now in (datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, tzinfo=UTC)):
+        assert len(read_question(f"What happened {words}?", now).times) <= 1
+
+
 @pytest.mark.parametrize("question", ["99 January 2026", "2026-99-99", "999 days ago", "0 May"])
 def test_an_impossible_date_fits_nothing_and_breaks_nothing(question: str) -> None:
     assert fit(f"What happened {question}?", "2026-05-05") in ([0.0], [1.0])
