@@ -14,7 +14,7 @@ from pathlib import Path
 
 PARALLEL_PARTS = 2
 """Parts that run side by side: as many as the promised machine has processors."""
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 10.0
 """From the interrupt, which lets a part put away its servers, to its kill."""
 _CASES = re.compile(r"^schemathesis, share \d+: (\d+) cases", re.MULTILINE)
 _NOISE = '{"level":'
@@ -50,22 +50,28 @@ class PartResult:
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.status is None and self.seconds < self.part.seconds:
+            return "STOPPED: the whole is over its bound"
         if self.status is None:
             return f"STOPPED: over its bound of {self.part.seconds:,.0f} s"
         return "passed" if self.has_passed else f"FAILED with {self.status}"
 
 
-def run_parts(parts: Sequence[Part], directory: Path) -> list[PartResult]:
-    """Run those that may share the machine two at a time, then the others one by one; says what
-    each said once it ends. What they print goes into files of `directory` meanwhile. However this
-    ends, none of them is left running."""
+def run_parts(parts: Sequence[Part], directory: Path, seconds: float) -> list[PartResult]:
+    """Run those that may share the machine two at a time, then the others one by one, and end
+    within so many `seconds` whatever the parts' own bounds: what runs then is stopped, what has not
+    begun does not. Says what each said once it ends. What they print goes into files of `directory`
+    meanwhile. However this ends, none of them is left running."""
     running = _Processes()
+    deadline = time.monotonic() + seconds - GRACE_SECONDS
     results: list[PartResult] = []
     try:
         for runs_alone, workers in ((False, PARALLEL_PARTS), (True, 1)):
             with ThreadPoolExecutor(workers) as pool:
                 selected = [part for part in parts if part.runs_alone == runs_alone]
-                futures = [pool.submit(_run_part, part, directory, running) for part in selected]
+                futures = [
+                    pool.submit(_run_part, part, directory, running, deadline) for part in selected
+                ]
                 try:
                     results += [future.result() for future in futures]
                 except BaseException:
@@ -142,14 +148,14 @@ class _Processes:
             self.end(program)
 
 
-def _run_part(part: Part, directory: Path, processes: _Processes) -> PartResult:
+def _run_part(part: Part, directory: Path, processes: _Processes, deadline: float) -> PartResult:
     start = time.monotonic()
     file = directory / f"{part.name.replace(' ', '-')}.txt"
-    program = processes.start(part, file)
+    program = processes.start(part, file) if start < deadline else None
     if program is None:
         return PartResult(part, 0, None, "")
     try:
-        status = program.wait(part.seconds)
+        status = program.wait(min(part.seconds, deadline - start))
     except subprocess.TimeoutExpired:
         status = None
     processes.end(program)

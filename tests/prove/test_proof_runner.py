@@ -13,7 +13,7 @@ from tests.prove import __main__ as prove
 from tests.prove import proof_runner
 from tests.prove.proof_runner import Part
 
-BOUND_MINUTES = 90
+BOUND_SECONDS = 120.0
 
 
 def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> Part:
@@ -24,7 +24,7 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = proof_runner.run_parts(
-        [part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path
+        [part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path, BOUND_SECONDS
     )
     assert [one.has_passed for one in ended] == [False, True]
     said = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_a_part_over_its_bound_is_stopped_with_all_it_started(
         f"pid = os.fork(); pid and pathlib.Path({str(child)!r}).write_text(str(pid));"
         "time.sleep(60)"
     )
-    (ended,) = proof_runner.run_parts([part("slow", deaf, 1.5)], tmp_path)
+    (ended,) = proof_runner.run_parts([part("slow", deaf, 1.5)], tmp_path, BOUND_SECONDS)
     assert ended.status is None
     assert ended.seconds < 10
     assert "== slow: STOPPED: over its bound of 2 s" in capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
     code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
     names = ("quiet", "one", "two")
     ended = proof_runner.run_parts(
-        [part(name, code, alone=name == "quiet") for name in names], tmp_path
+        [part(name, code, alone=name == "quiet") for name in names], tmp_path, BOUND_SECONDS
     )
     spans = {one.part.name: [float(moment) for moment in one.output.split()] for one in ended}
     assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
@@ -95,13 +95,17 @@ def test_a_failing_part_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prove.main(["no such part"]) == 2
 
 
-def test_the_whole_has_a_bound() -> None:
-    """Of what runs side by side, the longest may begin when the others' bounds are used up."""
-    known = prove.all_parts(prove.CASES)
-    together = [one.seconds for one in known if not one.runs_alone]
-    alone = sum(one.seconds for one in known if one.runs_alone)
-    longest = sum(together) / proof_runner.PARALLEL_PARTS + max(together) / 2 + alone
-    assert longest + len(known) * proof_runner.GRACE_SECONDS <= BOUND_MINUTES * 60
+def test_the_whole_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs when it is used up is stopped, and what has not begun does not begin."""
+    monkeypatch.setattr(proof_runner, "GRACE_SECONDS", 0.5)
+    file = tmp_path / "late"
+    late = part("late", f"open({str(file)!r}, 'w')", alone=True)
+    start = time.monotonic()
+    ended = proof_runner.run_parts([part("long", "import time; time.sleep(60)"), late], tmp_path, 2)
+    assert time.monotonic() - start < 15
+    assert [one.verdict for one in ended] == ["STOPPED: the whole is over its bound"] * 2
+    assert not file.exists()
+    assert prove.BOUND_MINUTES <= 90
 
 
 def test_every_proof_is_a_part(repository: Path) -> None:
