@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -194,7 +194,12 @@ def differing(base: ScratchDatabase, filters: int = 25, seed: int = 5) -> Iterat
             access = database.connect_as(Caller(TENANT, viewer))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
                 found = search_candidates(
-                    access, question=question, vector=VECTOR, space=SPACE, filters=narrowing
+                    access,
+                    question=question,
+                    vector=VECTOR,
+                    space=SPACE,
+                    filters=narrowing,
+                    now=datetime.now(UTC),
                 ).rows
                 wanted = expected(everything, viewer, narrowing)
                 got = {r.event_id: (r.word_bits, r.cosine is not None, r.is_fresh) for r in found}
