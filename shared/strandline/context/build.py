@@ -119,16 +119,13 @@ def _write(
     budget: int,
 ) -> tuple[ContextTextOut, Use]:
     selected: Sequence[ScoredEvent] = ()
-    hits: Sequence[ScoredEvent] = ()
-    before: Mapping[UUID, EventBefore] = {}
+    best: Sequence[UUID] = ()
     if found.search:
         selected = found.search.select(min_relevance)[:limit]
-        hits = _take_fitting(selected, found.search, recent, budget)
-    best = [scored.candidate.event_id for scored in hits]
-    first_of_chains = [event_id for chain in found.chains for event_id in chain.event_ids[:1]]
-    if best:
-        before = read_events_before(access, best)
+        best = _take_fitting(selected, found.search, recent, budget)
+    before = read_events_before(access, best) if best else dict[UUID, EventBefore]()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in before.values()}
+    first_of_chains = [event_id for chain in found.chains for event_id in chain.event_ids[:1]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_of_chains])))
     layout = lay_out(
         Sources(
@@ -136,11 +133,21 @@ def _write(
             topics=[_to_topic(chain) for chain in found.chains if chain.event_ids],
             events=[_to_source(events[i]) for i in _add_needed(best, events, before)],
             is_known=bool(selected) if found.search else None,
-            more_events=len(selected) - len(hits),
+            more_events=len(selected) - len(best),
         ),
         budget,
     )
-    answer = ContextTextOut(
+    answer = _to_answer(layout, found, events, min_relevance)
+    return answer, _to_use(found, layout, best) if found.search else Use()
+
+
+def _to_answer(
+    layout: Layout,
+    found: FoundChains,
+    events: Mapping[UUID, HitEvent],
+    min_relevance: float | None,
+) -> ContextTextOut:
+    return ContextTextOut(
         text=layout.text,
         tokens=layout.tokens,
         known=found.search.known if found.search else None,
@@ -152,23 +159,24 @@ def _write(
         degraded=found.search.note_floor(min_relevance) if found.search else [],
         read_token=found.read_token,
     )
-    return answer, _to_use(found, layout, best) if found.search else Use()
 
 
 def _take_fitting(
     selected: Sequence[ScoredEvent], found: Search, recent: Mapping[UUID, int], budget: int
-) -> Sequence[ScoredEvent]:
+) -> list[UUID]:
     """The best of the selected events, at least as many as a text of so many tokens holds: more
     are not read. White space counts, though less of it is shown."""
     max_bytes = budget * BYTES_PER_TOKEN
     room = 2 * max_bytes
-    for n, scored in enumerate(selected):
+    event_ids: list[UUID] = []
+    for scored in selected:
         if room <= 0:
-            return selected[:n]
+            break
         event_id = scored.candidate.event_id
+        event_ids.append(event_id)
         if event_id not in recent:
             room -= _LINE_BYTES + min(found.candidates[event_id].text_bytes, max_bytes // 4)
-    return selected
+    return event_ids
 
 
 def _add_needed(

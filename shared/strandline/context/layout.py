@@ -166,7 +166,7 @@ class _Draft:
         """Show the part's next lines while they fit, and take at most this share of the budget; the
         first that does not fit is shortened or ends the part. Each line takes more than it spares
         in what is said of those left out, so that the number that fits can be halved towards."""
-        limit = min(self.max_bytes, self._measure() + int(self.max_bytes * share))
+        limit = self._measure_lines() + int(self.max_bytes * share)
         count = part.count
         if self._fits(part, len(part.lines), limit):
             return
@@ -179,20 +179,20 @@ class _Draft:
                 high = middle - 1
         part.count = low
         if shorten:
-            self._shorten_next(part, limit)
+            self._shorten_next(part)
 
     def _fits(self, part: _Part[EventSource] | _Part[TopicSource], count: int, limit: int) -> bool:
         """Show so many of the part's lines. Whether the text is then within the limit."""
         part.count = count
-        return self._measure() <= limit
+        return self._measure() <= self.max_bytes and self._measure_lines() <= limit
 
-    def _shorten_next(self, part: _Part[EventSource] | _Part[TopicSource], limit: int) -> None:
+    def _shorten_next(self, part: _Part[EventSource] | _Part[TopicSource]) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""
         line = part.lines[part.count]
         part.count += 1
         text, was_shortened = line.text, line.is_shortened
         line.text, line.is_shortened = "", True
-        room = limit - self._measure()
+        room = self.max_bytes - self._measure()
         line.text, line.is_shortened = text, was_shortened
         if room >= _MIN_SHOWN_BYTES:
             line.shorten(room + size("…"))
@@ -200,7 +200,12 @@ class _Draft:
             part.count -= 1
 
     def _measure(self) -> int:
-        return size("\n".join(self._render(_Citations()))) + FENCE_BYTES
+        lines = [*self._render(_Citations()), *self._render_notes()]
+        return size("\n".join(lines)) + FENCE_BYTES
+
+    def _measure_lines(self) -> int:
+        """Without the notes on what is left out, which get shorter."""
+        return size("\n".join(self._render(_Citations())))
 
     def drop_repetitions(self) -> None:
         """Drop the sentences of topics that stand in a shown event, and topics of which nothing is
@@ -214,7 +219,7 @@ class _Draft:
     def finish(self) -> Layout:
         """The text as it is now."""
         citations = _Citations()
-        text = fence(self._render(citations))
+        text = fence([*self._render(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.shown]
         return Layout(text, tuple(citations), self._cut, chain_ids)
 
@@ -230,7 +235,7 @@ class _Draft:
         )
 
     def _render(self, citations: _Citations) -> list[str]:
-        """The lines between the tags."""
+        """The lines between the tags, but for the notes."""
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations)
         topics = _render_topics(self.topics, citations)
@@ -239,7 +244,6 @@ class _Draft:
             *_with_heading("Latest events:", recent),
             *_with_heading("Topics:", topics),
             *_with_heading("Events about the question:", events),
-            *self._render_notes(),
         ]
 
     def _render_notes(self) -> list[str]:

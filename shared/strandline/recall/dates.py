@@ -39,11 +39,12 @@ _FORMS = tuple(
 _WORDS = {"may", "march"}
 """Months that are common words in lower case."""
 _BEFORE_MONTH = re.compile(
-    r"\b(?:in|during|since|until|till|before|after|throughout|last|of|between|from)\s+$",
+    r"\b(?:in|during|since|until|till|before|after|throughout|last|of|between|from)\s+$"
+    rf"|{_READ}\s*(?:-|to|until|till|through)\s*$",
     re.IGNORECASE,
 )
 _BEFORE_DAY = re.compile(
-    r"\b(?:on|in|by|since|until|till|before|after|from|last|of)\s+(?:the\s+)?$", re.IGNORECASE
+    r"\b(?:on|in|by|since|until|till|before|after|from|last)\s+$", re.IGNORECASE
 )
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """The month in which each begins."""
