@@ -234,7 +234,7 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
 def test_a_context_for_a_query_gives_ten_unless_told(
     gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
 ) -> None:
-    for i in tell_all(tell, key, *map(str, range(12))):
+    for i in tell_all(tell, key, *(f"Buoy {n}." for n in range(12))):
         chain(i, embedder=embedder)
     assert len(get(gateway, key, "s/context", query="buoy")["chains"]) == 10
     assert len(get(gateway, key, "s/context", query="buoy", chains=11)["chains"]) == 11
