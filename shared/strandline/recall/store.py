@@ -148,13 +148,15 @@ def search_candidates(
             select f.event_id, case
                 when f.seq_before is null then 0
                 when f.seq_before = f.seq - 1 then 1
-                else (
-                    select count(*) from (
-                        select from events e
-                        where e.scope_id = f.scope_id and e.session_id = f.session_id
-                            and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
-                        order by e.seq limit %(far)s) e) end as events
-            from found f)
+                else counted.events end as events
+            from found f
+            cross join lateral (
+                select count(*) as events from (
+                    select from events e
+                    where f.seq_before < f.seq - 1
+                        and e.scope_id = f.scope_id and e.session_id = f.session_id
+                        and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
+                    order by e.seq limit %(far)s) e) counted)
         select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
             sum(steps.events) over (partition by f.scope_id, f.session_id order by f.seq)::bigint
                 as place,
