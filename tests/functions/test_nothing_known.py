@@ -161,7 +161,7 @@ def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
         (KNOWN, {"min_relevance": 0.99}, ["not_calibrated"]),
     ):
         body = {"query": query, **more}
-        found = recall(gateway, key, **body)
+        found = recall(gateway, key, query, **more)
         assert {hit["relevance"] for hit in found["hits"]} == {None}
         chains = gateway.call("POST", f"{SESSION}/context/search", body, key=key).body
         assert [hit["relevance"] for hit in chains["hits"]] == [None]

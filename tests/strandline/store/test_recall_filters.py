@@ -255,6 +255,11 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabas
         ("search_words", "and matches_filter(e, p_filter)", ""),
         (
             "search_words",
+            "and not exists (select from erased where erased.event_id = w.event_id)",
+            "",
+        ),
+        (
+            "search_words",
             "order by s.weight desc, m.event_id desc",
             "order by s.weight desc, m.event_id",
         ),

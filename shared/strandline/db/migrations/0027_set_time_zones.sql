@@ -7,8 +7,8 @@ grant update (time_zone) on tenants to strandline_app;
 -- Erased events, which searches leave out. There are few.
 create index events_erased on events (tenant_id, scope_id, event_id) where erased_at is not null;
 
--- As before, but without the pieces of erased events; and where no piece is left, a row without an event
--- still has document_counts. They are of all pieces in view, whatever the filter, so that a word tells
+-- As before, but without the pieces of erased events; and where a filter leaves no piece, a row without
+-- an event still has document_counts. They are of all pieces in view, whatever the filter, so that a word tells
 -- the same under any.
 grant create on schema public to strandline_search;
 set local role strandline_search;
@@ -74,8 +74,11 @@ begin
             order by b.weight desc, b.event_id desc, b.piece
             limit p_limit)
         select p.event_id, p.start_char, p.end_char, p.own_bits, p.weight, counts.pieces
-        from (select array_agg(w.pieces order by w.n) as pieces from words w) counts
+        from (
+            select array_agg(w.pieces order by w.n) as pieces, sum(w.pieces) as total
+            from words w) counts
         left join passing p on true
+        where counts.total > 0 or p.event_id is not null
         order by p.weight desc, p.event_id desc, p.piece;
 end $$;
 reset role;
