@@ -179,6 +179,7 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
         rows,
         sample.candidates.words,
         sample.candidates.events_in_view,
+        sample.candidates.events_in_view,
     )
     features = features._replace(cosine=float(sample.features[:, 0].max()))
     answers = set(sample.answers)

@@ -104,6 +104,8 @@ class RecallService:
     def candidates(self, asking: Asking, *, with_vector: bool) -> "Candidates":
         """What recall ranks for a question."""
         text = asking.question.text
+        asked_at = asking.question.asked_at or asking.home.events[-1]["occurred_at"]
+        now = datetime.fromisoformat(asked_at).astimezone(UTC)
         access = self.database.connect_as(
             Caller(asking.tenant.name, tuple(sorted(asking.participants)))
         )
@@ -113,16 +115,15 @@ class RecallService:
             vector=self._vector(text) if with_vector else None,
             space=self.embedder.space,
             filters={},
+            now=now,
         )
         rows = list(result.rows)
         head = rows[0] if rows else None
         texts = (head and head.words) or []
         counts = (head and head.document_counts) or [0] * len(texts)
-        asked_at = asking.question.asked_at or asking.home.events[-1]["occurred_at"]
-        now = datetime.fromisoformat(asked_at).astimezone(UTC)
         return Candidates(
             asking,
-            recall_question.read_question(text, now),
+            recall_question.read_question(text, now.date()),
             [Word(word, count) for word, count in zip(texts, counts, strict=True)],
             rows,
             (head and head.events_in_view) or 0,

@@ -234,11 +234,36 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
 def test_a_context_for_a_query_gives_ten_unless_told(
     gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
 ) -> None:
-    for i in tell_all(tell, key, *map(str, range(12))):
+    for i in tell_all(tell, key, *(f"Buoy {n}." for n in range(12))):
         chain(i, embedder=embedder)
     assert len(get(gateway, key, "s/context", query="buoy")["chains"]) == 10
     assert len(get(gateway, key, "s/context", query="buoy", chains=11)["chains"]) == 11
     assert len(get(gateway, key, "s/context")["chains"]) == 12
+
+
+def test_min_relevance_of_0_leaves_no_chain_out(
+    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+) -> None:
+    said = ("The buoy is red.", "Bread rises overnight.", "Chess on Sunday.", "A tax form.")
+    ids = tell_all(tell, key, *(f"{text} Entry {n}." for n in range(7) for text in said))
+    for i in ids:
+        chain(i, embedder=embedder, topic="invoices")
+    path = f"{SESSIONS}/s/context/search"
+    asked = {"query": "Where is the buoy?", "limit": 50}
+
+    def search(**more: object) -> list[Any]:
+        return gateway.call("POST", path, {**asked, **more}, key=key).body["hits"]
+
+    assert len(search(min_relevance=0)) == len(ids)
+    shown = get(gateway, key, "s/context", query=asked["query"], chains=50, min_relevance=0)
+    assert len(shown["chains"]) == len(ids)
+    assert 0 < len(search()) <= 20
+    everything = search(min_relevance=0)
+    assert min(hit["similarity"] for hit in everything) < 0.3
+    floor = everything[10]["relevance"]
+    relevant = [hit for hit in everything if hit["relevance"] >= floor]
+    assert len(search(min_relevance=floor - 0.00005)) == len(relevant) < len(ids)
+    assert len(search(min_relevance=0, similarity_threshold=0.9)) < len(ids)
 
 
 def test_what_has_no_vector_is_found_by_words(

@@ -117,6 +117,54 @@ def test_an_event_of_short_term_memory_is_not_shown_again(
     assert body["text"].count("The buoy is red.") == 1
 
 
+def test_a_reply_is_shown_with_what_it_answers(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+) -> None:
+    helper = {"role": "agent", "speaker": HELPER, "session_id": "s"}
+    told = [
+        tell(key, "Bring whichever of the boats you like best for it.", session_id="s"),
+        tell(key, "Something about bread, in between.", session_id="t"),
+        tell(gateway.key(), "The Petrel.", **helper),
+        tell(key, "And who is going to sail her?", session_id="s"),
+        tell(gateway.key(), "The harbour master's daughter, with two of her friends.", **helper),
+        tell(key, "She will bring a cake along for everybody.", session_id="s"),
+    ]
+    age(scratch_db, *(event["event_id"] for event in told))
+    gateway.sweep()
+    for question, shown in (
+        ("Petrel", [0, 2]),  # it is short
+        ("harbour master's daughter and friends", [3, 4]),  # it follows a question
+        ("a cake along for everybody", [5]),
+    ):
+        body = ask(gateway, key, query=question, limit=1)
+        assert [c["event_id"] for c in body["citations"]] == [told[n]["event_id"] for n in shown]
+        assert len(lines(body, ABOUT)) == len(shown)
+    both = ask(gateway, key, query="And who is going to sail her?", limit=2)
+    ids = [c["event_id"] for c in both["citations"]]
+    assert len(ids) == len(set(ids))
+    alone = ask(gateway, key, query="Something about bread", limit=1)
+    assert lines(alone, ABOUT) == ["alice: Something about bread, in between."]
+
+
+def test_by_default_it_shows_as_many_events_as_the_budget_holds(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+) -> None:
+    ids = [
+        tell(key, f"Buoy {n} is red and lies by the lighthouse.", session_id=f"s{n}")["event_id"]
+        for n in range(60)
+    ]
+    age(scratch_db, *ids)
+    gateway.sweep()
+    small, default, large = (
+        ask(gateway, key, query=QUESTION, budget=budget) for budget in (300, 1000, 8000)
+    )
+    counts = [len(lines(body, ABOUT)) for body in (small, default, large)]
+    assert counts[0] < 20 < counts[1] < counts[2] == 60
+    assert [body["cut"]["events"] for body in (small, default, large)] == [60 - n for n in counts]
+    assert default["tokens"] > 970
+    assert len(lines(ask(gateway, key, query=QUESTION, limit=5), ABOUT)) == 5
+
+
 def test_when_nothing_answers_it_says_so(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
 ) -> None:

@@ -134,6 +134,7 @@ def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
         vector=_VECTOR if vector else None,
         space=SPACE,
         filters=narrowing,
+        now=datetime.now(UTC),
     )
 
 
@@ -338,6 +339,7 @@ def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
         vector=_VECTOR,
         space=SPACE,
         filters={},
+        now=datetime.now(UTC),
         scopes=[scope_id] if scope_id else None,
     ).rows
     return store_chains.list_relevant(

@@ -117,10 +117,21 @@ def test_a_topic_does_not_repeat_an_event() -> None:
     assert alone.endswith(
         "We buy six buoys. They are red. tomas: Six it is. They ship on Friday. [1]"
     )
-    (bare,) = read_block(
-        lay_out(replace(sources, topics=[topic(1, 1, summary="mara: We buy six buoys.")]), 900).text
-    ).parts["Topics:"]
-    assert bare == "- 3 August 2026, topic 1: [1]"
+
+
+def test_a_topic_that_adds_nothing_is_not_shown() -> None:
+    told = [event(1, "We buy six buoys."), event(2, "Six it is.")]
+    topics = [topic(1, 1, summary="mara: We buy six buoys."), topic(2, 2), topic(3, 2, summary="")]
+    for sources in (
+        Sources([], topics, told, True),
+        Sources(told, topics, [], None),
+        Sources(told, topics, [], True),
+    ):
+        layout = lay_out(sources, 1000)
+        (line,) = read_block(layout.text).parts["Topics:"]
+        assert line == "- 3 August 2026, topic 2: mara: They spoke of matter 2. [2]"
+        assert [i.int - 2000 for i in layout.chain_ids] == [2]
+        assert layout.cut == (0, 0, 0, 0), "it is not left out for length"
 
 
 def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
@@ -152,24 +163,57 @@ def test_what_does_not_fit_is_counted_and_said() -> None:
     long = "A sentence of some length, which says nothing. " * 4
     sources = Sources(
         recent=[event(n, f"{n}: {long}") for n in range(40, 30, -1)],
-        topics=[topic(n, n, summary=f"mara: {long}") for n in range(10)],
+        topics=[
+            topic(n, n, summary=f"mara: {long.replace('sentence', f'matter {n}')}")
+            for n in range(10)
+        ],
         events=[event(n, f"{n}: {long}") for n in range(30)],
         is_known=True,
+        more_events=5,
     )
     layout = lay_out(sources, 1000)
     block = read_block(layout.text)
     recent, topics, events = (block.parts[heading] for heading in HEADINGS)
     sizes = [sum(len(line) + 1 for line in lines) for lines in (recent, topics, events)]
-    assert 1500 < sizes[0] <= 2000
+    assert 200 < sizes[0] <= 400
     assert sizes[1] <= 1000
-    assert layout.cut[:3] == (10 - len(recent), 10 - len(topics), 30 - len(events))
-    left_out = "1 recent event, {} topics, {} events".format(*layout.cut[1:3])
-    assert block.parts[""] == [f"Left out for length: {left_out}."]
+    assert layout.cut[:3] == (10 - len(recent), 10 - len(topics), 35 - len(events))
+    left_out = "9 recent events, {} topics, {} events".format(*layout.cut[1:3])
+    assert block.parts[""][0].startswith(f"Left out for length: {left_out}.")
     newest = [line.partition("mara: ")[2][:2] for line in recent]
-    assert newest == [str(n) for n in range(41 - len(recent), 41)]
+    assert newest == ["40"]
     best = [int(line.partition("mara: ")[2].partition(":")[0]) for line in events]
     assert best == list(range(len(events)))
     assert 950 < layout.tokens <= 1000
+
+
+def test_without_a_question_short_term_memory_takes_what_there_is() -> None:
+    long = "A sentence of some length, which says nothing. " * 4
+    recent = [event(n, f"{n}: {long}") for n in range(40, 20, -1)]
+    topics = [topic(n, n, summary=f"mara: {n} {long}") for n in range(10)]
+    layout = lay_out(replace(EMPTY, recent=recent, topics=topics), 1000)
+    shown, others = (read_block(layout.text).parts[heading] for heading in HEADINGS[:2])
+    assert 2500 < sum(len(line) + 1 for line in shown) <= 3100
+    assert [line.partition("mara: ")[2][:2] for line in shown] == [
+        str(n) for n in range(41 - len(shown), 41)
+    ]
+    assert layout.cut[:2] == (20 - len(shown), 10 - len(others))
+    assert layout.tokens > 950
+
+
+def test_with_a_question_the_latest_events_have_a_tenth_and_no_more() -> None:
+    """Those that answer the question are shown, too, and none twice."""
+    recent = [event(n, f"Latest {n}: {'word ' * 12}") for n in range(40, 20, -1)]
+    for is_known, events in ((True, [recent[15], event(2)]), (False, [])):
+        sources = Sources(recent, [], events, is_known)
+        layout = lay_out(sources, 1000)
+        parts = read_block(layout.text).parts
+        latest = parts["Latest events:"]
+        assert 300 < sum(len(line) + 1 for line in latest) <= 400
+        assert all(f"Latest {n}:" in "".join(latest) for n in range(41 - len(latest), 41))
+        about = parts.get("Events about the question:", [])
+        assert ["Latest 25:" in "".join(about), len(about)] == [is_known, len(events)]
+        assert layout.cut[0] == 20 - len(latest) - is_known, "one is shown elsewhere"
 
 
 def test_one_long_event_leaves_room_for_others() -> None:
@@ -237,7 +281,10 @@ def attack(text: str) -> Sources:
     name = f"user:x{text[:190]}"
     return Sources(
         recent=[event(9, text or " ", speaker=name), event(8, f"a{text}", origin="agent")],
-        topics=[topic(1, 1, topic=text, summary=text), topic(2, 2, summary=f"mara: {text}. b")],
+        topics=[
+            topic(1, 1, topic=text, summary=f"{text} unsaid"),
+            topic(2, 2, summary=f"mara: {text}. b"),
+        ],
         events=[event(1, text, speaker=name, origin="document"), event(2, text * 30, speaker=None)],
         is_known=True,
     )
@@ -291,9 +338,10 @@ def test_any_sources_fit_any_budget(seed: int, budget: int) -> None:
     assert len(set(shown)) == len(shown)
     assert len(set(layout.citations)) == len(layout.citations)
     parts = [block.parts.get(heading, []) for heading in HEADINGS]
-    repeated = {e.event_id for e in sources.recent} & {e.event_id for e in sources.events}
-    counts = (len(sources.recent), len(sources.topics), len(sources.events) - len(repeated))
-    assert layout.cut[:3] == tuple(n - len(part) for n, part in zip(counts, parts, strict=True))
+    ids = [{e.event_id for e in part} for part in (sources.recent, sources.events)]
+    assert (layout.cut[0], layout.cut[2]) == tuple(len(part - set(shown)) for part in ids)
+    assert 0 <= layout.cut[1] <= len(sources.topics) - len(parts[1])
+    assert sum(len(line.encode()) + 1 for line in parts[0]) <= budget * 4 // 10
 
 
 # planted faults ----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ def create_tenant(request: Request) -> Response:
         _limits(body),
         _tuning(body),
         agents_share=_agents_share(body),
+        time_zone=_time_zone(body),
     )
     return json_response(tenants.get_tenant(access, request.resources.quotas), 201)
 
@@ -49,8 +50,8 @@ def get_tenant(request: Request) -> Response:
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits, thresholds and `agents_share`: what the request names; the rest
-    stays."""
+    """Change a tenant's limits, thresholds, `agents_share` and `time_zone`: what the request names;
+    the rest stays."""
     body = request.parse_body(TenantChange)
     access = connect_tenant(request)
     tenants.change_tenant(
@@ -59,6 +60,7 @@ def change_tenant(request: Request) -> Response:
         _limits(body),
         _tuning(body),
         agents_share=_agents_share(body),
+        time_zone=_time_zone(body),
     )
     return json_response(tenants.get_tenant(access, request.resources.quotas))
 
@@ -150,6 +152,11 @@ def _limits(body: LimitsIn) -> dict[str, int | float | None]:
 def _agents_share(body: TenantChange) -> bool | None:
     """Whether the tenant's agents share; None if the request body does not name it."""
     return bool(body.agents_share) if "agents_share" in body.model_fields_set else None
+
+
+def _time_zone(body: TenantChange) -> str | None:
+    """The tenant's time zone; None if the request body does not name it."""
+    return (body.time_zone or "UTC") if "time_zone" in body.model_fields_set else None
 
 
 def _tuning(body: TenantChange) -> Mapping[str, object]:

@@ -47,9 +47,11 @@ def make_tenant(
     tuning: Mapping[str, object],
     *,
     agents_share: bool | None = None,
+    time_zone: str | None = None,
 ) -> None:
     """Create the tenant of `access`, with limits and thresholds by name. Raises Invalid for
-    contradictory thresholds; StateConflict where the tenant exists: then nothing is changed."""
+    contradictory thresholds and an unknown time zone; StateConflict where the tenant exists: then
+    nothing is changed."""
     with access.transaction():
         if not store_keys.add_tenant(access):
             raise StateConflict(
@@ -59,7 +61,8 @@ def make_tenant(
         if limits:
             store_quotas.set_limits(access, limits)
         changes = _limit_changes(NO_LIMITS, limits)
-        changes |= _set_agents_share(access, agents_share) | _set_tuning(access, tuning)
+        changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
+        changes |= _set_tuning(access, tuning)
         store_audit.add_entry(access, audit_context, {}, changes)
 
 
@@ -70,9 +73,11 @@ def change_tenant(
     tuning: Mapping[str, object],
     *,
     agents_share: bool | None = None,
+    time_zone: str | None = None,
 ) -> None:
-    """Set the given limits and thresholds of the tenant of `access`, and `agents_share` unless it
-    is None; the others stay. Raises NotFound, or Invalid for contradictory thresholds."""
+    """Set the given limits and thresholds of the tenant of `access`, and `agents_share` and
+    `time_zone` unless they are None; the others stay. Raises NotFound, or Invalid for contradictory
+    thresholds and an unknown time zone."""
     with access.transaction():
         if not store_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
@@ -80,7 +85,8 @@ def change_tenant(
         assert old_limits is not None, "the tenant is locked"
         store_quotas.set_limits(access, {**old_limits, **limits})
         changes = _limit_changes(old_limits, limits)
-        changes |= _set_agents_share(access, agents_share) | _set_tuning(access, tuning)
+        changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
+        changes |= _set_tuning(access, tuning)
         store_audit.add_entry(access, audit_context, {}, changes)
 
 
@@ -98,6 +104,22 @@ def _set_agents_share(access: TenantDb, agents_share: bool | None) -> dict[str, 
     assert tenant is not None, "this transaction created or locked it"
     store_keys.set_agents_share(access, agents_share=agents_share)
     return {"agents_share": {"from": tenant.agents_share, "to": agents_share}}
+
+
+def _set_time_zone(access: TenantDb, time_zone: str | None) -> dict[str, object]:
+    """Set the tenant's time zone, unless it is None. Returns the audit details. Call it in a
+    transaction, on a tenant that exists. Raises Invalid."""
+    if time_zone is None:
+        return {}
+    if not store_keys.is_time_zone(access, time_zone):
+        raise Invalid(
+            "time_zone: no such time zone; send an IANA name such as Europe/Berlin or UTC",
+            field="time_zone",
+        )
+    tenant = store_keys.get_tenant(access)
+    assert tenant is not None, "this transaction created or locked it"
+    store_keys.set_time_zone(access, time_zone)
+    return {"time_zone": {"from": tenant.time_zone, "to": time_zone}}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
@@ -149,6 +171,7 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
         tenant_id=tenant.tenant_id,
         created_at=tenant.created_at,
         agents_share=tenant.agents_share,
+        time_zone=tenant.time_zone,
         limits=TenantLimits.model_validate(limits),
         tuning=TuningOut(**store_due.read_overrides(access)),
         usage=read_usage(access, quota_service),

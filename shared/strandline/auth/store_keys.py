@@ -56,13 +56,18 @@ class TenantRow(Tenant):
 
     agents_share: bool
     """Whether reads leave agents out of the participants on whose behalf they ask."""
+    time_zone: str
+    """The IANA name of the zone in which its questions name days."""
 
 
 def get_tenant(access: TenantDb) -> TenantRow | None:
     """The caller's tenant, or None if it does not exist."""
     rows = access.fetch(
         TenantRow,
-        "select tenant_id, created_at, agents_share from tenants where tenant_id = %(tenant)s",
+        """
+        select tenant_id, created_at, agents_share, time_zone from tenants
+        where tenant_id = %(tenant)s
+        """,
         {"tenant": access.caller.tenant},
     )
     return rows[0] if rows else None
@@ -74,6 +79,31 @@ def set_agents_share(access: TenantDb, *, agents_share: bool) -> None:
     access.execute(
         "update tenants set agents_share = %(agents_share)s where tenant_id = %(tenant)s",
         {"agents_share": agents_share, "tenant": access.caller.tenant},
+    )
+
+
+@dataclass(frozen=True)
+class _Known:
+    is_known: bool
+
+
+def is_time_zone(access: TenantDb, name: str) -> bool:
+    """Whether the database knows a time zone by this IANA name."""
+    statement = """
+        select exists (
+            select from pg_timezone_names where name = %(name)s
+                and name !~ '^(posix|right)/' and name not in ('Factory', 'localtime', 'posixrules')
+        ) as is_known
+        """
+    return access.fetch(_Known, statement, {"name": name})[0].is_known
+
+
+def set_time_zone(access: TenantDb, time_zone: str) -> None:
+    """Set the time zone of the caller's tenant; needs a `transaction`. The caller has checked that
+    the database knows it."""
+    access.execute(
+        "update tenants set time_zone = %(time_zone)s where tenant_id = %(tenant)s",
+        {"time_zone": time_zone, "tenant": access.caller.tenant},
     )
 
 

@@ -8,11 +8,10 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.context.layout import Layout, Sources, lay_out
+from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
 from strandline.context.lines import EventSource, TopicSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
-    DEFAULT_EVENTS,
     Citation,
     ContextTextOut,
     ContextTextRequest,
@@ -22,8 +21,9 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.observability import logger
-from strandline.recall.recall import make_token, search
-from strandline.recall.store import HitEvent, read_hits
+from strandline.recall.recall import Search, make_token, search
+from strandline.recall.relevance import ScoredEvent
+from strandline.recall.store import EventBefore, HitEvent, read_events_before, read_hits
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionView
@@ -37,6 +37,10 @@ _LATEST_CHAINS = 10
 """How many chains are read where no question selects them."""
 _MAX_USED_EVENTS = 10
 """How many of the best events of a text count as used."""
+_SHORT_CHARS = 40
+"""A shorter event is shown with the one before it, without which it says little."""
+_LINE_BYTES = 20
+"""The least that the line of an event takes beside its text."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ def build_context_text(
             now=request.now or now,
             vector_timeout=vector_timeout,
             filters={},
+            min_known=tuning.min_known,
         )
         chains = session_context.list_relevant_chains(
             access, embedder.space, result, request.min_relevance
@@ -102,7 +107,7 @@ def build_session_text(
     recent = session_context.list_short_term(view, query.limit)
     found = session_context.find_chains(view, embedder, query, vector_timeout)
     budget = query.budget or DEFAULT_BUDGET
-    return _write(view.access, recent, found, query.min_relevance, DEFAULT_EVENTS, budget)
+    return _write(view.access, recent, found, query.min_relevance, None, budget)
 
 
 def _write(
@@ -110,35 +115,89 @@ def _write(
     recent: Mapping[UUID, int],
     found: FoundChains,
     min_relevance: float | None,
-    max_events: int,
+    limit: int | None,
     budget: int,
 ) -> tuple[ContextTextOut, Use]:
-    selected = found.search.select(min_relevance)[:max_events] if found.search else []
-    best = [scored.candidate.event_id for scored in selected]
+    selected: Sequence[ScoredEvent] = ()
+    best: Sequence[UUID] = ()
+    if found.search:
+        selected = found.search.select(min_relevance)[:limit]
+        best = _take_fitting(selected, found.search, recent, budget)
+    before = read_events_before(access, best) if best else dict[UUID, EventBefore]()
+    events: dict[UUID, HitEvent] = {event.event_id: event for event in before.values()}
     first_of_chains = [event_id for chain in found.chains for event_id in chain.event_ids[:1]]
-    events = read_hits(access, list(dict.fromkeys([*recent, *best, *first_of_chains])))
+    events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_of_chains])))
     layout = lay_out(
         Sources(
             recent=[_to_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[_to_topic(chain) for chain in found.chains if chain.event_ids],
-            events=[_to_source(events[i]) for i in best if i in events],
+            events=[_to_source(events[i]) for i in _add_needed(best, events, before)],
             is_known=bool(selected) if found.search else None,
+            more_events=len(selected) - len(best),
         ),
         budget,
     )
-    answer = ContextTextOut(
+    answer = _to_answer(layout, found, events, min_relevance)
+    return answer, _to_use(found, layout, best) if found.search else Use()
+
+
+def _to_answer(
+    layout: Layout,
+    found: FoundChains,
+    events: Mapping[UUID, HitEvent],
+    min_relevance: float | None,
+) -> ContextTextOut:
+    return ContextTextOut(
         text=layout.text,
         tokens=layout.tokens,
-        known=round(found.search.ranking.known, 4) if found.search else None,
+        known=found.search.known if found.search else None,
         citations=[
             Citation(n=n, event_id=event_id, source_event_key=_source_key(events, event_id))
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=CutOut.model_validate(layout.cut._asdict()),
-        degraded=found.search.degraded if found.search else [],
+        degraded=found.search.note_floor(min_relevance) if found.search else [],
         read_token=found.read_token,
     )
-    return answer, _to_use(found, layout, best) if found.search else Use()
+
+
+def _take_fitting(
+    selected: Sequence[ScoredEvent], found: Search, recent: Mapping[UUID, int], budget: int
+) -> list[UUID]:
+    """The best of the selected events, at least as many as a text of so many tokens holds: more
+    are not read. White space counts, though less of it is shown."""
+    max_bytes = budget * BYTES_PER_TOKEN
+    room = 2 * max_bytes
+    event_ids: list[UUID] = []
+    for scored in selected:
+        if room <= 0:
+            break
+        event_id = scored.candidate.event_id
+        event_ids.append(event_id)
+        if event_id not in recent:
+            room -= _LINE_BYTES + min(found.candidates[event_id].text_bytes, max_bytes // 4)
+    return event_ids
+
+
+def _add_needed(
+    best: Sequence[UUID], events: Mapping[UUID, HitEvent], before: Mapping[UUID, EventBefore]
+) -> list[UUID]:
+    """The best events, each with the one before it where it says little without: if it is short or
+    follows a question."""
+    ids: list[UUID] = []
+    for event_id in best:
+        event, earlier = events.get(event_id), before.get(event_id)
+        if event is None:
+            continue
+        ids.append(event_id)
+        text = (event.content or "").strip()
+        if earlier and text and (len(text) < _SHORT_CHARS or _is_question(earlier)):
+            ids.append(earlier.event_id)
+    return list(dict.fromkeys(ids))
+
+
+def _is_question(event: HitEvent) -> bool:
+    return (event.content or "").rstrip().endswith("?")
 
 
 def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:

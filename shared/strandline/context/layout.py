@@ -23,8 +23,10 @@ from strandline.context.lines import (
 
 BYTES_PER_TOKEN = 4
 """A token counts as four bytes of UTF-8, whatever the model's tokenizer makes of them."""
-_RECENT_SHARE, _TOPICS_SHARE = 1 / 2, 1 / 4
-"""The most that short-term memory and topics take of a budget before the events of a question."""
+_TOPICS_SHARE = 1 / 4
+"""The most that topics take of a budget before the events of a question."""
+_RECENT_SHARE = 1 / 10
+"""The most that short-term memory takes where there is a question, which it rarely answers."""
 _MIN_SHOWN_BYTES = 60
 """Less of a text is not worth its line."""
 _INTRODUCTION = (
@@ -42,9 +44,11 @@ class Sources:
     """Short-term memory, newest first."""
     topics: Sequence[TopicSource]
     events: Sequence[EventSource]
-    """The events that answer the question, best first."""
+    """The events that answer the question, best first, each before the one that it needs."""
     is_known: bool | None
     """Whether anything answers the question; None without one."""
+    more_events: int = 0
+    """How many more there are that no budget of this size holds."""
 
 
 class Cut(NamedTuple):
@@ -75,24 +79,28 @@ class Layout:
 
 def lay_out(sources: Sources, budget: int) -> Layout:
     """The text that shows as much of the sources as `budget` tokens hold, each part in order of
-    time. An event is shown once, and no topic repeats a sentence of a shown event. The budget is at
+    time. An event is shown once, and a topic only with what no shown event says. The budget is at
     least 100: the frame alone takes so much."""
-    recent_ids = {event.event_id for event in sources.recent}
-    others = [event for event in sources.events if event.event_id not in recent_ids]
     max_bytes = budget * BYTES_PER_TOKEN
+    has_question = sources.is_known is not None
     draft = _Draft(
         max_bytes,
         sources.is_known,
-        recent=_Part([event_line(event, max_bytes) for event in sources.recent]),
+        sources.more_events,
+        recent=_EventsPart([event_line(event, max_bytes) for event in sources.recent]),
         topics=_Part([topic_line(topic, max_bytes) for topic in sources.topics]),
-        events=_Part([event_line(event, max_bytes) for event in others]),
+        events=_EventsPart([event_line(event, max_bytes) for event in sources.events]),
     )
-    draft.fill(draft.recent, _RECENT_SHARE if others else 1 - _TOPICS_SHARE)
+    draft.fill(draft.recent, _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE)
+    draft.events.drop(draft.recent.shown_ids)
+    draft.drop_repetitions()
     draft.fill(draft.topics, _TOPICS_SHARE)
     draft.fill(draft.events, 1.0)
     draft.drop_repetitions()
-    for part in (draft.events, draft.recent, draft.topics):  # what the others left
-        draft.fill(part, 1.0, shorten=True)
+    draft.fill(draft.events, 1.0, shorten=True)  # what the others left
+    if not has_question:
+        draft.fill(draft.recent, 1.0, shorten=True)
+    draft.fill(draft.topics, 1.0, shorten=True)
     draft.drop_repetitions()
     return draft.finish()
 
@@ -101,7 +109,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
 class _Part[Source: (EventSource, TopicSource)]:
     """The lines of a part in the order in which they are wanted; the first are shown."""
 
-    lines: Sequence[Line[Source]]
+    lines: list[Line[Source]]
     count: int = 0
 
     @property
@@ -109,8 +117,24 @@ class _Part[Source: (EventSource, TopicSource)]:
         return self.lines[: self.count]
 
     @property
-    def left_out(self) -> int:
-        return len(self.lines) - self.count
+    def left_out(self) -> Sequence[Line[Source]]:
+        return self.lines[self.count :]
+
+
+class _EventsPart(_Part[EventSource]):
+    """The lines of events."""
+
+    @property
+    def shown_ids(self) -> set[UUID]:
+        return {line.source.event_id for line in self.shown}
+
+    def drop(self, event_ids: set[UUID]) -> None:
+        """Drop lines that are not shown yet, because the events are shown elsewhere."""
+        self.lines = [line for line in self.lines if line.source.event_id not in event_ids]
+
+    def count_left_out(self, shown_ids: set[UUID]) -> int:
+        """How many of its events are shown nowhere."""
+        return sum(line.source.event_id not in shown_ids for line in self.left_out)
 
 
 class _Citations(dict[UUID, int]):
@@ -127,9 +151,10 @@ class _Draft:
 
     max_bytes: int
     is_known: bool | None
-    recent: _Part[EventSource]
+    more_events: int
+    recent: _EventsPart
     topics: _Part[TopicSource]
-    events: _Part[EventSource]
+    events: _EventsPart
 
     def fill(
         self,
@@ -139,48 +164,78 @@ class _Draft:
         shorten: bool = False,
     ) -> None:
         """Show the part's next lines while they fit, and take at most this share of the budget; the
-        first that does not fit is shortened or ends the part."""
-        limit = min(self.max_bytes, self._measure() + int(self.max_bytes * share))
-        while part.left_out:
-            line = part.lines[part.count]
-            part.count += 1
-            if self._measure() <= limit:
-                continue
-            text, was_shortened = line.text, line.is_shortened
-            line.text, line.is_shortened = "", True
-            room = limit - self._measure()
-            line.text, line.is_shortened = text, was_shortened
-            if shorten and room >= _MIN_SHOWN_BYTES:
-                line.shorten(room + size("…"))
-            else:
-                part.count -= 1
+        first that does not fit is shortened or ends the part. Each line takes more than it spares
+        in what is said of those left out, so that the number that fits can be halved towards."""
+        limit = self._measure_lines() + int(self.max_bytes * share)
+        count = part.count
+        if self._fits(part, len(part.lines), limit):
             return
+        low, high = count, len(part.lines) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._fits(part, middle, limit):
+                low = middle
+            else:
+                high = middle - 1
+        part.count = low
+        if shorten:
+            self._shorten_next(part)
+
+    def _fits(self, part: _Part[EventSource] | _Part[TopicSource], count: int, limit: int) -> bool:
+        """Show so many of the part's lines. Whether the text is then within the limit."""
+        part.count = count
+        return self._measure() <= self.max_bytes and self._measure_lines() <= limit
+
+    def _shorten_next(self, part: _Part[EventSource] | _Part[TopicSource]) -> None:
+        """Show the beginning of the part's next line, if there is room for enough of it."""
+        line = part.lines[part.count]
+        part.count += 1
+        text, was_shortened = line.text, line.is_shortened
+        line.text, line.is_shortened = "", True
+        room = self.max_bytes - self._measure()
+        line.text, line.is_shortened = text, was_shortened
+        if room >= _MIN_SHOWN_BYTES:
+            line.shorten(room + size("…"))
+        else:
+            part.count -= 1
 
     def _measure(self) -> int:
-        return size("\n".join(self._render(_Citations()))) + FENCE_BYTES
+        lines = [*self._render(_Citations()), *self._render_notes()]
+        return size("\n".join(lines)) + FENCE_BYTES
+
+    def _measure_lines(self) -> int:
+        """Without the notes on what is left out, which get shorter."""
+        return size("\n".join(self._render(_Citations())))
 
     def drop_repetitions(self) -> None:
-        """Drop the sentences of shown topics that stand in a shown event."""
+        """Drop the sentences of topics that stand in a shown event, and topics of which nothing is
+        left."""
         texts = [words(line.text) for line in (*self.recent.shown, *self.events.shown)]
-        for line in self.topics.shown:
+        for line in self.topics.lines:
             line.text = drop_sentences(line.text, line.source.participants, texts)
-            line.is_shortened = line.is_shortened and bool(line.text)
+        self.topics.count = sum(bool(line.text) for line in self.topics.shown)
+        self.topics.lines = [line for line in self.topics.lines if line.text]
 
     def finish(self) -> Layout:
         """The text as it is now."""
         citations = _Citations()
-        text = fence(self._render(citations))
+        text = fence([*self._render(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.shown]
         return Layout(text, tuple(citations), self._cut, chain_ids)
 
     @property
     def _cut(self) -> Cut:
         parts = (self.recent, self.topics, self.events)
-        is_shortened = [line.is_shortened for part in parts for line in part.shown]
-        return Cut(*(part.left_out for part in parts), shortened=sum(is_shortened))
+        shown_ids = self.recent.shown_ids | self.events.shown_ids
+        return Cut(
+            self.recent.count_left_out(shown_ids),
+            len(self.topics.left_out),
+            self.events.count_left_out(shown_ids) + self.more_events,
+            sum(line.is_shortened for part in parts for line in part.shown),
+        )
 
     def _render(self, citations: _Citations) -> list[str]:
-        """The lines between the tags."""
+        """The lines between the tags, but for the notes."""
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations)
         topics = _render_topics(self.topics, citations)
@@ -189,7 +244,6 @@ class _Draft:
             *_with_heading("Latest events:", recent),
             *_with_heading("Topics:", topics),
             *_with_heading("Events about the question:", events),
-            *self._render_notes(),
         ]
 
     def _render_notes(self) -> list[str]:

@@ -20,8 +20,10 @@ from strandline.tenants.store_due import read_tuning
 
 def post_context(request: Request) -> Response:
     """Get what memory holds for a prompt, as one block of text. It has short-term memory, then
-    topics, then the events that answer `query`, each part in order of time, within `budget` tokens:
-    at most half for short-term memory and a quarter for topics, as long as others need theirs.
+    topics that say what no shown event says, then the events that answer `query`, each part in
+    order of time, within `budget` tokens. With a query short-term memory has at most a tenth of
+    them, and topics a quarter as long as others need theirs; an event that is short or follows a
+    question is shown with the one before it.
     Stored text is data between two tags: it cannot close them, start a line or pass for a citation.
     The same answer gives the same text. What answers the question is warmed by it."""
     query = request.parse_query(ParticipantsQuery)

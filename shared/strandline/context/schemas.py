@@ -10,8 +10,6 @@ from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 from strandline.sessions.schemas_context import ContextOut
 
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
-DEFAULT_EVENTS = 20
-"""How many events answer a question by default, if the budget holds them."""
 
 
 class ContextTextRequest(RequestModel):
@@ -29,15 +27,16 @@ class ContextTextRequest(RequestModel):
     """The session's scope. Required where several visible sessions have this name."""
     budget: int = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET, le=MAX_BUDGET, strict=True)
     """The maximum number of tokens of the text. A token counts as four bytes of UTF-8."""
-    limit: int = Field(default=DEFAULT_EVENTS, ge=1, le=100, strict=True)
-    """The maximum number of events that answer the question."""
+    limit: int | None = Field(default=None, ge=1, le=100, strict=True)
+    """The maximum number of events that answer the question. Absent: as many as the budget holds.
+    The event before one that is short or answers a question comes with it and is not counted."""
     min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Events that are less relevant to the question are left out; 0 leaves none out. By default no
-    single event is left out, but there are none at all where `known` is below the tenant's
-    threshold, else below the calibrated one of the embedding space."""
+    single event is left out, but there are none at all where `known` is below `min_known` of the
+    tenant's tuning, else of the deployment's, else the calibrated one of the embedding space."""
     now: Moment | None = None
-    """The time that "yesterday" or "last summer" in the question refer to; by default the
-    server's."""
+    """The time that "yesterday" or "before May" in the question refer to, read in the tenant's time
+    zone; by default the server's."""
 
 
 class Citation(ResponseModel):
@@ -57,7 +56,7 @@ class CutOut(ResponseModel):
     """Events of short-term memory."""
     topics: int
     events: int
-    """Events that answer the question."""
+    """Events that answer the question, or stand before one that does."""
     shortened: int
     """Texts that are shown in part, with `…` at the end."""
 
@@ -71,13 +70,15 @@ class ContextTextOut(ResponseModel):
     tokens: int
     """The tokens of the text, never more than the budget."""
     known: float | None
-    """How likely the events in view hold an answer: 0 to 1; null without a query."""
+    """How likely the events in view hold an answer: 0 to 1; null without a query, and in an
+    embedding space that has no calibration."""
     citations: list[Citation]
     """In order of `n`."""
     cut: CutOut
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by words
-    alone."""
+    alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space has no
+    calibration."""
     read_token: str
     """An opaque token of what this answer was based on: database snapshot, time, embedding space.
     It is no credential."""

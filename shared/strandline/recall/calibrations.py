@@ -39,9 +39,9 @@ WITHOUT_VECTOR = Calibration(
     missing_cosine=0.0,
     known=Curve(-0.3493, (3.889, 0, -1.488, 2.691, 2.113, -0.2054, 0.764)),
     relevance=Curve(-2.411, (-15.91, 0.6903)),
-    min_known=0.231,
+    min_known=0.0,
 )
-"""For questions without a vector."""
+"""For questions without a vector, which are never refused by default."""
 
 
 def calibration_for(space: str | None) -> Calibration:
@@ -51,5 +51,5 @@ def calibration_for(space: str | None) -> Calibration:
     return _BY_SPACE.get(space, UNCALIBRATED)
 
 
-UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(min_known=0.0)
+UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(min_known=0.0, is_calibrated=False)
 """For other spaces: they rank likewise, and leave nothing out."""

@@ -3,17 +3,17 @@ neighbours."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from strandline.participants import display_name
 from strandline.recall.question import Question
 
-_WINDOW = 4
-"""So many events before and after an event are its neighbours."""
+WINDOW = 4
+"""So many events of its session before and after an event are its neighbours."""
 _COSINE_WINDOW = 2
 """Of these many each the cosines count."""
 _MIN_EVENTS = 500
@@ -41,8 +41,13 @@ class Candidate:
     scope_id: UUID
     session_id: str
     seq: int
+    place: int
+    """Its place among the events of its session in this scope, from any beginning. A gap of more
+    than WINDOW events counts as one of WINDOW + 1."""
     speaker: str | None
     said_at: datetime
+    said_on: date
+    """The day on which it was said, in the tenant's time zone."""
     is_question: bool
     word_bits: int
     """Bit n is set if the event holds word n of the question."""
@@ -80,25 +85,26 @@ def compute_features(
     events_in_view: int,
     missing_cosine: float,
 ) -> list[Features]:
-    """The features of each candidate. Only candidates count as neighbours. `missing_cosine` stands
-    for that of an event without a vector."""
+    """The features of each candidate. Only candidates count as neighbours: of an event that is
+    none, neither words nor cosine are known. `missing_cosine` stands for that of an event without
+    a vector."""
     weights = [word.weight(events_in_view) for word in words]
     speakers = {candidate.speaker for candidate in candidates}
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
     lanes: dict[tuple[UUID, str], dict[int, Candidate]] = defaultdict(dict)
     for candidate in candidates:
-        lanes[candidate.scope_id, candidate.session_id][candidate.seq] = candidate
+        lanes[candidate.scope_id, candidate.session_id][candidate.place] = candidate
     weight_of_bits = _WeightOfBits(weights)
 
     def features_of(candidate: Candidate) -> Features:
-        lane, seq = lanes[candidate.scope_id, candidate.session_id], candidate.seq
+        lane, place = lanes[candidate.scope_id, candidate.session_id], candidate.place
         bits = candidate.word_bits
-        for place in range(seq - _WINDOW, seq + _WINDOW + 1):
-            if neighbour := lane.get(place):
+        for near in range(place - WINDOW, place + WINDOW + 1):
+            if neighbour := lane.get(near):
                 bits |= neighbour.word_bits
         before, after = (
-            [_cosine(lane.get(seq + side * n), missing_cosine) for n in (1, _COSINE_WINDOW)]
+            [_cosine(lane.get(place + side * n), missing_cosine) for n in (1, _COSINE_WINDOW)]
             for side in (-1, 1)
         )
         return Features(
@@ -110,7 +116,7 @@ def compute_features(
             cosine_nearby=sum(before + after) / 4,
             other_speaker=float(bool(named) and names[candidate.speaker] not in named),
             is_question=float(candidate.is_question),
-            date=question.match_time(candidate.said_at),
+            date=question.match_time(candidate.said_on),
         )
 
     return [features_of(candidate) for candidate in candidates]
@@ -153,7 +159,7 @@ class AnswerFeatures(NamedTuple):
     words: float
     """The highest share that one of the best five holds."""
     log_events: float
-    """The logarithm of the number of events in view: the more there are, the nearer is the nearest
+    """The logarithm of the number of events searched: the more there are, the nearer is the nearest
     by chance."""
     spread: float
     """How far the best score is above the twentieth; 0 with fewer candidates."""
@@ -169,8 +175,10 @@ def compute_answer_features(
     features: Sequence[Features],
     words: Sequence[Word],
     events_in_view: int,
+    events_searched: int,
 ) -> AnswerFeatures:
-    """The features of an answer whose candidates come best first; there is at least one."""
+    """The features of an answer whose candidates come best first; there is at least one. Without
+    filters all events in view are searched."""
     total = sum(word.weight(events_in_view) for word in words) or 1.0
     absent = sum(word.weight(events_in_view) for word in words if not word.events)
     is_long = len(scores) >= _SPREAD_PLACE
@@ -180,14 +188,6 @@ def compute_answer_features(
         words_absent=absent / total,
         words_nearby=max(candidate.words_nearby for candidate in features[:5]) / total,
         words=max(candidate.words for candidate in features[:5]) / total,
-        log_events=math.log(min(max(events_in_view, 1), _MAX_FITTED_EVENTS)),
+        log_events=math.log(min(max(events_searched, 1), _MAX_FITTED_EVENTS)),
         spread=scores[0] - scores[_SPREAD_PLACE - 1] if is_long else 0.0,
     )
-
-
-def explain(
-    candidate: Candidate, words: Sequence[Word], features: Features
-) -> Mapping[str, object]:
-    """The features that speak for or against an event, by name, and the words that it holds."""
-    matched = [word.text for n, word in enumerate(words) if candidate.word_bits >> n & 1]
-    return {"words_matched": matched, **features._asdict()}

@@ -13,13 +13,14 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
+from strandline.log import words_index
 from strandline.log.read import fit_to_page, to_event_out
 from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Word
 from strandline.recall.question import read_question
-from strandline.recall.relevance import Ranking, ScoredEvent, rank
+from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow, HitEvent
 
@@ -45,29 +46,48 @@ class Search:
     degraded: list[str]
     space: str | None
     """The embedding space that was searched; None without a query vector."""
+    calibration: Calibration
     min_known: float
-    """Below it nothing is known by default: the tenant's threshold, else the space's."""
+    """Below it nothing is known by default: the tenant's threshold, else the deployment's, else
+    the calibrated one. 0 without a query vector or a calibration."""
 
     @property
     def not_yet_embedded(self) -> int:
         """How many of the newest events have no vector yet."""
         return sum(row.is_fresh for row in self.result.rows)
 
+    @property
+    def known(self) -> float | None:
+        """How likely there is an answer; None in an embedding space without calibration."""
+        return round(self.ranking.known, 4) if self.calibration.is_calibrated else None
+
+    def to_probability(self, relevance: float) -> float | None:
+        """A relevance as answers show it; None in an embedding space without calibration."""
+        return round(relevance, 4) if self.calibration.is_calibrated else None
+
+    def note_floor(self, min_relevance: float | None) -> list[str]:
+        """The codes for `degraded`: those of the search, and whether `min_relevance` is ignored."""
+        is_ignored = bool(min_relevance) and not self.calibration.is_calibrated
+        return self.degraded + (["not_calibrated"] if is_ignored else [])
+
     def select(self, min_relevance: float | None) -> list[ScoredEvent]:
         """The events to answer with, best first: those that are at least so relevant; by default
-        all, or none where the question has likely no answer. In a degraded answer all are, and so
-        is an event without a vector: too little is known of them to leave them out."""
-        if self.space is None:
-            return list(self.ranking.events)
+        all, or none where the question has likely no answer. Of an event without a vector too
+        little is known to leave it out if it holds a word of the question. Without calibration
+        nothing is left out."""
+        events = self.ranking.events
         if min_relevance is None:
-            is_refused = self.ranking.known < self.min_known
-            floor = 1.0 if is_refused else 0.0
+            floor = math.inf if self.ranking.known < self.min_known else 0.0
         else:
             floor = min_relevance
+        if floor == 0 or not self.calibration.is_calibrated:
+            return list(events)
+        is_exempt = self.space is not None
         return [
             event
-            for event in self.ranking.events
-            if event.relevance >= floor or event.candidate.cosine is None
+            for event in events
+            if event.relevance >= floor
+            or (is_exempt and event.candidate.cosine is None and event.candidate.word_bits)
         ]
 
 
@@ -79,11 +99,12 @@ def search(
     now: datetime,
     vector_timeout: float,
     filters: Mapping[str, Any],
+    min_known: float | None,
     scopes: Sequence[UUID] | None = None,
 ) -> Search:
     """Find and score the visible events that may answer a question, in `scopes` or everywhere.
     Without a query vector within `vector_timeout` seconds it searches by words alone and says so in
-    `degraded`."""
+    `degraded`. `min_known` is the deployment's threshold, for tenants without one of their own."""
     vector, degraded = embed_query(embedder, question, vector_timeout)
     space = embedder.space if vector else None
     result = store.search_candidates(
@@ -92,19 +113,22 @@ def search(
         vector=vector,
         space=embedder.space,
         filters=filters,
+        now=now,
         scopes=scopes,
     )
     head = result.rows[0] if result.rows else None
     words = _words(head)
     calibration = calibration_for(space)
     ranking = rank(
-        read_question(question, now),
+        read_question(question, (head and head.today) or now.date()),
         words,
         result.rows,
         (head and head.events_in_view) or 0,
         calibration,
+        _count_searched(result.rows) if filters and vector else None,
     )
-    tenant_threshold = head.min_known if head else None
+    thresholds = (head.min_known if head else None, min_known, calibration.min_known)
+    threshold = next(value for value in thresholds if value is not None)
     return Search(
         ranking=ranking,
         candidates={row.event_id: row for row in result.rows},
@@ -113,8 +137,15 @@ def search(
         vector=vector,
         degraded=degraded,
         space=space,
-        min_known=calibration.min_known if tenant_threshold is None else tenant_threshold,
+        calibration=calibration,
+        min_known=threshold if space and calibration.is_calibrated else 0.0,
     )
+
+
+def _count_searched(rows: Sequence[CandidateRow]) -> int | None:
+    """How many events pass a filter, if all that have a vector are candidates; else None."""
+    with_vector = sum(row.cosine is not None for row in rows)
+    return len(rows) if with_vector < words_index.CANDIDATES else None
 
 
 def _words(head: CandidateRow | None) -> list[Word]:
@@ -130,9 +161,11 @@ def recall(
     request: RecallRequest,
     now: datetime,
     vector_timeout: float,
+    min_known: float | None,
 ) -> RecallAnswer:
     """The best hits for a question, best first; none where nothing is relevant enough. It says in
-    `degraded` if it was searched by words alone, or the response is full before `limit` hits."""
+    `degraded` if it was searched by words alone, or the response is full before `limit` hits.
+    `min_known` is the deployment's threshold."""
     found = search(
         access,
         embedder,
@@ -140,6 +173,7 @@ def recall(
         now=request.now or now,
         vector_timeout=vector_timeout,
         filters=request.to_filter(),
+        min_known=min_known,
     )
     best = found.select(request.min_relevance)[: request.limit]
     events = store.read_hits(access, [event.candidate.event_id for event in best])
@@ -149,9 +183,10 @@ def recall(
         if scored.candidate.event_id in events
     )
     return RecallAnswer(
-        known=round(found.ranking.known, 4),
+        known=found.known,
         hits=hits,
-        degraded=found.degraded + (["cut_by_size"] if len(hits) < len(events) else []),
+        degraded=found.note_floor(request.min_relevance)
+        + (["cut_by_size"] if len(hits) < len(events) else []),
         not_yet_embedded=found.not_yet_embedded,
         read_token=make_token(access, found.result, found.space),
     )
@@ -188,7 +223,7 @@ def _to_hit(scored: ScoredEvent, event: HitEvent, found: Search, request: Recall
         text=event.content,
         name=event.file_name,
         piece=piece,
-        relevance=round(scored.relevance, 4),
+        relevance=found.to_probability(scored.relevance),
         why=_explain(row, found.words),
         features=scored.features._asdict() if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,

@@ -44,7 +44,9 @@ class Calibration(NamedTuple):
     relevance: Curve
     """Over how far an event's score is below the best, and the logit of `known`."""
     min_known: float
-    """Below it an answer holds no hits by default."""
+    """Below it an answer holds no hits by default; 0 where none is left out."""
+    is_calibrated: bool = True
+    """Whether the curves hold; else they order and tell no probability."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,10 @@ def rank(
     candidates: Sequence[Candidate],
     events_in_view: int,
     calibration: Calibration,
+    events_searched: int | None = None,
 ) -> Ranking:
-    """Score the candidates and sort them, best first; ties go to the newer event."""
+    """Score the candidates and sort them, best first; ties go to the newer event. `events_searched`
+    is how many events pass the filters; None: all in view."""
     if not candidates:
         return Ranking(0.0, ())
     features = compute_features(
@@ -86,7 +90,13 @@ def rank(
         reverse=True,
     )
     scores, order = [item[0] for item in scored], [item[2] for item in scored]
-    answer = compute_answer_features(scores, [features[n] for n in order], words, events_in_view)
+    answer = compute_answer_features(
+        scores,
+        [features[n] for n in order],
+        words,
+        events_in_view,
+        events_in_view if events_searched is None else events_searched,
+    )
     known = calibration.known.logit(answer)
 
     def relevance(score: float) -> float:

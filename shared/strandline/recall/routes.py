@@ -16,9 +16,14 @@ def post_recall(request: Request) -> Response:
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(body.participants, participants)
-    now = datetime.now(UTC)
+    now, settings = datetime.now(UTC), get_settings()
     response = recall(
-        access, request.resources.embedder, body, now, get_settings().query_vector_seconds
+        access,
+        request.resources.embedder,
+        body,
+        now,
+        settings.query_vector_seconds,
+        settings.tuning.min_known,
     )
     is_recorded = record_use(access, response, now)
     request.metrics |= {

@@ -22,11 +22,12 @@ class RecallRequest(Filters):
     """The maximum number of hits."""
     min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Hits that are less relevant are left out; 0 leaves none out. By default no single hit is left
-    out, but there are none at all where `known` is below the tenant's threshold, else below the
-    calibrated one of the embedding space."""
+    out, but there are none at all where `known` is below `min_known` of the tenant's tuning, else
+    of the deployment's, else the calibrated one of the embedding space. Events without a vector
+    that hold a word of the question stay."""
     now: Moment | None = None
-    """The time that "yesterday" or "last summer" in the question refer to; by default the
-    server's."""
+    """The time that "yesterday" or "before May" in the question refer to, read in the tenant's time
+    zone; by default the server's."""
     explain: bool = Field(default=False, strict=True)
     """Whether each hit shows the features of its score."""
     include: Literal["full"] | None = None
@@ -55,8 +56,9 @@ class Hit(ResponseModel):
     """The payload's file name."""
     piece: Piece | None
     """The part of a payload's text that matched; null where only its file name did."""
-    relevance: float
-    """How likely it answers the question: 0 to 1, comparable between questions."""
+    relevance: float | None
+    """How likely it answers the question: 0 to 1, comparable between questions. Null in an
+    embedding space that has no calibration."""
     why: list[str]
     """The question's words that it holds, in the index's form, and `meaning` where it is similar in
     meaning."""
@@ -69,13 +71,15 @@ class Hit(ResponseModel):
 class RecallAnswer(ResponseModel):
     """The hits, best first, and what the answer was based on."""
 
-    known: float
-    """How likely the events in view hold an answer: 0 to 1."""
+    known: float | None
+    """How likely the events in view that pass the filters hold an answer: 0 to 1. Null in an
+    embedding space that has no calibration."""
     hits: list[Hit]
     """Empty where nothing is relevant enough."""
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by words
-    alone. `cut_by_size`: the response was full before `limit` hits."""
+    alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space has no
+    calibration. `cut_by_size`: the response was full before `limit` hits."""
     not_yet_embedded: int
     """How many visible events, 50 at most, have no vector yet and are found by their words
     alone."""

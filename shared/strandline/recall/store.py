@@ -4,6 +4,7 @@ vector, and those too new for a vector; and one that reads the best."""
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import words_index
 from strandline.log.fulltext import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
-from strandline.recall.features import Candidate
+from strandline.recall.features import WINDOW, Candidate
 
 _MAX_WORDS = 60
 """How many words of a question are searched for: one bit of a bigint each."""
@@ -27,12 +28,17 @@ class CandidateRow(Candidate):
     end_char: int | None
     is_fresh: bool
     """Whether it is among the newest events that have no vector yet."""
+    text_bytes: int
+    """The size of its text; 0 where that is stored as a payload."""
     words: list[str] | None
     document_counts: list[int] | None
-    """How many events in view hold each word; None if none holds any."""
+    """How many events in view hold each word, whatever the filter."""
     events_in_view: int | None
+    """Whatever the filter."""
     min_known: float | None
     """The tenant's own threshold."""
+    today: date | None
+    """The day of `now` in the tenant's time zone."""
 
 
 def search_candidates(
@@ -42,10 +48,12 @@ def search_candidates(
     vector: Sequence[float] | None,
     space: str,
     filters: Mapping[str, Any],
+    now: datetime,
     scopes: Sequence[UUID] | None = None,
 ) -> SnapshotRead[CandidateRow]:
-    """The visible events that may answer a question, in no order: those that hold its rarest words,
-    those nearest to its vector, and the newest without a vector. `scopes` narrows to these."""
+    """The visible events that may answer a question asked at `now`, in no order: those that hold
+    its rarest words, those nearest to its vector, and the newest without a vector. `scopes` narrows
+    to these."""
     return access.read_snapshot(
         CandidateRow,
         """
@@ -53,8 +61,20 @@ def search_candidates(
             select coalesce(%(scopes)s::uuid[], scopes_in_view()) as scope_ids),
         question as materialized (
             select question_words(%(question)s, %(max_words)s) as words),
+        tenant as materialized (
+            select coalesce(max(t.time_zone), 'UTC') as time_zone,
+                max((t.tuning ->> 'min_known')::float8) as min_known
+            from tenants t where t.tenant_id = current_tenant()),
+        erased as materialized (
+            select e.event_id from events e
+            where e.erased_at is not null
+                and e.scope_id = any ((select scope_ids from view)::uuid[])
+            union all
+            select e.event_id from events e
+            where e.erased_at is not null and (select scope_ids from view) is null),
         size as materialized (
-            select coalesce(sum(s.last_seq), 0)::bigint as events from (
+            select coalesce(sum(s.last_seq), 0)::bigint - (select count(*) from erased) as events
+            from (
                 select last_seq from scopes
                 where scope_id = any ((select scope_ids from view)::uuid[])
                 union all
@@ -76,6 +96,7 @@ def search_candidates(
                 where (select scope_ids from view) is null) v
             where %(vector)s::halfvec is not null and %(filter)s::jsonb = '{}'
                 and v.space = %(space)s and v.embedding is not null
+                and not exists (select from erased where erased.event_id = v.event_id)
             order by v.embedding <=> %(vector)s::halfvec, v.event_id
             limit %(candidates)s)
             union all
@@ -106,33 +127,57 @@ def search_candidates(
             from (
                 (select distinct on (w.event_id) w.event_id, w.word_bits, w.start_char, w.end_char,
                     null::float8 as cosine, false as is_fresh
-                from by_words w order by w.event_id, w.weight desc)
+                from by_words w where w.event_id is not null
+                order by w.event_id, w.weight desc)
                 union all
                 select event_id, null, null, null, cosine, false from by_vector
                 union all
                 select event_id, null, null, null, null, true from fresh) c
-            group by c.event_id)
-        select c.event_id, e.scope_id, e.session_id, e.seq, e.speaker,
-            coalesce(e.occurred_at, e.recorded_at) as said_at,
-            coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
-            coalesce(c.word_bits, 0) as word_bits, coalesce(c.cosine, stored.cosine) as cosine,
-            c.start_char, c.end_char, c.is_fresh,
-            case when row_number() over () = 1 then (select words from question) end as words,
-            case when row_number() over () = 1
-                then (select document_counts from by_words limit 1) end as document_counts,
-            case when row_number() over () = 1 then (select events from size) end
-                as events_in_view,
-            case when row_number() over () = 1 then (
-                select (t.tuning ->> 'min_known')::float8 from tenants t
-                where t.tenant_id = current_tenant()) end as min_known
-        from candidates c
-        cross join lateral (  -- by key: the planner may read all events for a join
-            select * from events e
-            where e.event_id = c.event_id and e.erased_at is null offset 0) e
+            group by c.event_id),
+        found as materialized (
+            select c.*, e.scope_id, e.session_id, e.seq, e.speaker,
+                coalesce(e.occurred_at, e.recorded_at) as said_at,
+                coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
+                coalesce(octet_length(e.content), 0) as text_bytes,
+                lag(e.seq) over (partition by e.scope_id, e.session_id order by e.seq) as seq_before
+            from candidates c
+            cross join lateral (  -- by key: the planner may read all events for a join
+                select * from events e
+                where e.event_id = c.event_id and e.erased_at is null offset 0) e),
+        steps as (  -- how many events of its session an event is after the candidate before it
+            select f.event_id, case
+                when f.seq_before is null then 0
+                when f.seq_before = f.seq - 1 then 1
+                else counted.events end as events
+            from found f
+            cross join lateral (
+                select count(*) as events from (
+                    select from events e
+                    where f.seq_before < f.seq - 1
+                        and e.scope_id = f.scope_id and e.session_id = f.session_id
+                        and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
+                    order by e.seq limit %(far)s) e) counted)
+        select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
+            sum(steps.events) over (partition by f.scope_id, f.session_id order by f.seq)::bigint
+                as place,
+            greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
+                date '0001-01-01') as said_on,
+            f.is_question, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
+            coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
+            head.words, head.document_counts, head.events_in_view, head.min_known, head.today
+        from tenant
+        cross join (select *, row_number() over () as n from found) f
+        join steps using (event_id)
+        left join lateral (
+            select question.words, (select document_counts from by_words limit 1),
+                size.events as events_in_view, tenant.min_known,
+                greatest(least((%(now)s::timestamptz at time zone tenant.time_zone)::date,
+                    date '9999-12-31'), date '0001-01-01') as today
+            from question, size) head on f.n = 1
         left join lateral (
             select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine from event_vectors v
-            where c.cosine is null and v.space = %(space)s and v.scope_id = e.scope_id
-                and v.event_id = c.event_id and v.embedding is not null offset 0) stored on true
+            where f.cosine is null and v.space = %(space)s and v.scope_id = f.scope_id
+                and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true
         """,
         {
             "question": sanitize_for_parser(question),
@@ -144,6 +189,8 @@ def search_candidates(
             "candidates": words_index.CANDIDATES,
             "max_fresh": words_index.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
+            "far": WINDOW + 1,
+            "now": now,
         },
     )
 
@@ -168,3 +215,35 @@ def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitE
         {"event_ids": list(event_ids)},
     )
     return {row.event_id: row for row in rows}
+
+
+@dataclass(frozen=True)
+class EventBefore(HitEvent):
+    """The event before another one in its session."""
+
+    next_id: UUID
+    """The other one."""
+
+
+def read_events_before(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, EventBefore]:
+    """The event before each of these visible ones in its session, by the id of the latter."""
+    rows = access.fetch(
+        EventBefore,
+        """
+        select b.*, k.source_event_key, e.event_id as next_id
+        from unnest(%(event_ids)s::uuid[]) next (event_id)
+        cross join lateral (
+            select e.event_id, e.scope_id, e.session_id, e.seq from events e
+            where e.event_id = next.event_id offset 0) e
+        cross join lateral (
+            select e2.event_id from events e2
+            where e2.scope_id = e.scope_id and e2.session_id = e.session_id
+                and e2.seq < e.seq and e2.erased_at is null
+            order by e2.seq desc limit 1) before
+        cross join lateral (
+            select * from event_rows r where r.event_id = before.event_id offset 0) b
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = b.event_id
+        """,
+        {"event_ids": list(event_ids)},
+    )
+    return {row.next_id: row for row in rows}

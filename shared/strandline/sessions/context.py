@@ -39,7 +39,8 @@ without this limit all chains of a scope would be warmed alike."""
 _CHAIN_EVENTS = 20
 """The chains of so many of the best events answer a question at most."""
 _CHAIN_ODDS = 0.5
-"""A chain answers if the odds of the best of its events are at least such a part of the highest."""
+"""By default a chain answers if the odds of the best of its events are at least such a part of the
+highest."""
 
 
 @dataclass
@@ -133,7 +134,7 @@ def find_chains(
         )
         return FoundChains(result.rows, None, make_token(view.access, result, None))
     found = _search(view, embedder, query.query, vector_timeout)
-    rows = _list_relevant(view, embedder.space, found, query.min_relevance, -1.0, max_chains)
+    rows = _list_relevant(view, embedder.space, found, query.min_relevance, None, max_chains)
     return FoundChains(rows, found, make_token(view.access, found.result, found.space))
 
 
@@ -155,10 +156,10 @@ def build_context(
         session_id=session.session_id,
         scope_id=session.scope_id,
         participants=session.participants,
-        known=round(found.search.ranking.known, 4) if found.search else None,
+        known=found.search.known if found.search else None,
         recent=_of_type(RecentOut, fitting_items),
         chains=_of_type(ChainOut, fitting_items),
-        degraded=(found.search.degraded if found.search else [])
+        degraded=(found.search.note_floor(query.min_relevance) if found.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
         read_token=found.read_token,
     )
@@ -185,7 +186,7 @@ def search_chains(
     hits = log_read.fit_to_page(
         ChainHit(
             chain=to_chain_out(row, view),
-            relevance=round(row.relevance or 0.0, 4),
+            relevance=found.to_probability(row.relevance or 0.0),
             similarity=row.similarity,
         )
         for row in rows
@@ -193,9 +194,10 @@ def search_chains(
     answer = SearchOut(
         session_id=view.session.session_id,
         scope_id=view.session.scope_id,
-        known=round(found.ranking.known, 4),
+        known=found.known,
         hits=hits,
-        degraded=found.degraded + (["cut_by_size"] if len(hits) < len(rows) else []),
+        degraded=found.note_floor(request.min_relevance)
+        + (["cut_by_size"] if len(hits) < len(rows) else []),
         read_token=make_token(view.access, found.result, found.space),
     )
     return answer, list(rows[: len(hits)])
@@ -210,6 +212,7 @@ def _search(view: SessionView, embedder: Embedder, question: str, vector_timeout
         now=view.now,
         vector_timeout=vector_timeout,
         filters={"session_id": view.only_session_id} if view.only_session_id else {},
+        min_known=view.tuning.min_known,
         scopes=[view.only_scope_id] if view.only_scope_id else None,
     )
 
@@ -219,7 +222,7 @@ def _list_relevant(
     space: str,
     found: Search,
     min_relevance: float | None,
-    min_similarity: float,
+    min_similarity: float | None,
     limit: int,
 ) -> Sequence[MatchedChain]:
     """The chains of the view that hold the best of the events found, best first."""
@@ -242,20 +245,16 @@ def list_relevant_chains(
     min_relevance: float | None,
     limit: int = _DEFAULT_QUERY_CHAINS,
     *,
-    min_similarity: float = -1.0,
+    min_similarity: float | None = None,
     scope_id: UUID | None = None,
     session_id: str | None = None,
 ) -> Sequence[MatchedChain]:
     """The chains that hold the best of the events found, best first; of one scope, and of one
-    session of it, where they are given."""
-    best = found.select(min_relevance)[:_CHAIN_EVENTS]
-    if not best:
+    session of it, where they are given. With `min_relevance` those that hold an event so relevant;
+    0 leaves out none that hold an event found."""
+    relevance = _relevance_of_answers(found, min_relevance)
+    if not relevance:
         return ()
-    odds = _CHAIN_ODDS * best[0].relevance / max(1 - best[0].relevance, 1e-9)
-    floor = odds / (1 + odds)
-    relevance = {
-        event.candidate.event_id: event.relevance for event in best if event.relevance >= floor
-    }
     return store_chains.list_relevant(
         access,
         scope_id,
@@ -263,9 +262,20 @@ def list_relevant_chains(
         relevance=relevance,
         vector=found.vector,
         space=space,
-        min_similarity=min_similarity,
+        min_similarity=-1.0 if min_similarity is None else min_similarity,
         limit=limit,
     )
+
+
+def _relevance_of_answers(found: Search, min_relevance: float | None) -> dict[UUID, float]:
+    """The relevance of the events whose chains answer, by id."""
+    selected = found.select(min_relevance)
+    if min_relevance is None and selected:
+        best = selected[0].relevance
+        odds = _CHAIN_ODDS * best / max(1 - best, 1e-9)
+        floor = odds / (1 + odds)
+        selected = [event for event in selected[:_CHAIN_EVENTS] if event.relevance >= floor]
+    return {event.candidate.event_id: event.relevance for event in selected}
 
 
 def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool:

@@ -29,9 +29,10 @@ class ContextQuery(ScopeQuery):
     query: str | None = Field(default=None, min_length=1, max_length=8000)
     """A question that selects the chains. Absent: the latest chains."""
     min_relevance: Annotated[float, Field(ge=0, le=1), PARSE_NUMBER] | None = None
-    """Chains whose events are less relevant to the question are left out; 0 leaves none out. By
-    default no single chain is left out, but there are none at all where `known` is below the
-    tenant's threshold, else below the calibrated one of the embedding space."""
+    """Chains whose events are all less relevant to the question are left out; 0 leaves none out. By
+    default those are returned that are about as relevant as the best, and none at all where `known`
+    is below `min_known` of the tenant's tuning, else of the deployment's, else the calibrated one
+    of the embedding space."""
     limit: Annotated[int, Field(ge=1, le=100), PARSE_COUNT] | None = None
     """The maximum number of recent events, never more than the window (10). Absent: the whole
     window."""
@@ -64,12 +65,13 @@ class SearchRequest(RequestModel):
     limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)
     """The maximum number of results."""
     min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
-    """Chains whose events are less relevant to the question are left out; 0 leaves none out. By
-    default no single chain is left out, but there are none at all where `known` is below the
-    tenant's threshold, else below the calibrated one of the embedding space."""
-    similarity_threshold: float = Field(default=0.0, ge=-1, le=1, strict=True)
-    """The minimum cosine of the question and a chain's summary. It does not apply where a vector is
-    missing and words decide."""
+    """Chains whose events are all less relevant to the question are left out; 0 leaves none out. By
+    default those are returned that are about as relevant as the best, and none at all where `known`
+    is below `min_known` of the tenant's tuning, else of the deployment's, else the calibrated one
+    of the embedding space."""
+    similarity_threshold: float | None = Field(default=None, ge=-1, le=1, strict=True)
+    """The minimum cosine of the question and a chain's summary; by default none. It does not apply
+    where a vector is missing and words decide."""
 
 
 class RecentOut(ResponseModel):
@@ -90,14 +92,16 @@ class ContextOut(ResponseModel):
     scope_id: UUID
     participants: list[str]
     known: float | None
-    """How likely these participants' events hold an answer: 0 to 1; null without a query."""
+    """How likely these participants' events hold an answer: 0 to 1; null without a query, and in an
+    embedding space that has no calibration."""
     recent: list[RecentOut]
     """Short-term memory, newest first: coalesced, within the window and the maximum age."""
     chains: list[ChainOut]
     """Chains of these participants: best first with a query, else newest first."""
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: chains were searched by
-    words alone. `cut_by_size`: the response was full."""
+    words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space has
+    no calibration. `cut_by_size`: the response was full."""
     read_token: str
     """An opaque token of what this answer was based on: database snapshot, time, embedding space.
     It is no credential."""
@@ -107,8 +111,9 @@ class ChainHit(ResponseModel):
     """A chain that was found, with its scores."""
 
     chain: ChainOut
-    relevance: float
-    """How likely one of its events answers the question: 0 to 1, comparable between questions."""
+    relevance: float | None
+    """How likely one of its events answers the question: 0 to 1, comparable between questions. Null
+    in an embedding space that has no calibration."""
     similarity: float | None
     """The cosine of question and summary; null where either has no vector."""
 
@@ -118,8 +123,9 @@ class SearchOut(ResponseModel):
 
     session_id: str
     scope_id: UUID
-    known: float
-    """How likely these participants' events hold an answer: 0 to 1."""
+    known: float | None
+    """How likely these participants' events hold an answer: 0 to 1. Null in an embedding space that
+    has no calibration."""
     hits: list[ChainHit]
     """Empty where nothing is relevant enough."""
     degraded: list[str]

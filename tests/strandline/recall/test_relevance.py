@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from uuid import UUID
 
 import pytest
@@ -20,7 +20,19 @@ WORDS = [Word("buoy", 1), Word("red", 40)]
 
 
 def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:
-    plain = Candidate(UUID(int=seq), UUID(int=1), "s", seq, "user:a", NOW, False, bits, cosine)
+    plain = Candidate(
+        event_id=UUID(int=seq),
+        scope_id=UUID(int=1),
+        session_id="s",
+        seq=seq,
+        place=seq,
+        speaker="user:a",
+        said_at=NOW,
+        said_on=NOW.date(),
+        is_question=False,
+        word_bits=bits,
+        cosine=cosine,
+    )
     return replace(plain, **more)
 
 
@@ -29,7 +41,7 @@ def order(
     question: str = "Where is it?",
     calibration: Calibration = SHIPPED,
 ) -> Ranking:
-    return rank(read_question(question, NOW), WORDS, candidates, 100, calibration)
+    return rank(read_question(question, NOW.date()), WORDS, candidates, 100, calibration)
 
 
 def best(ranking: Ranking) -> int:
@@ -51,7 +63,7 @@ def test_meaning_is_not_buried_under_one_incidental_word() -> None:
         (candidate(20), candidate(40, is_question=True), "Where is it?"),
         (candidate(20, speaker="user:bob"), candidate(40), "What did Bob say?"),
         (
-            candidate(20, said_at=datetime(2026, 3, 3, tzinfo=UTC)),
+            candidate(20, said_on=date(2026, 3, 3)),
             candidate(40),
             "What was it in March?",
         ),
@@ -67,7 +79,7 @@ def test_each_feature_speaks_for_or_against(
 
 def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
-    features = compute_features(read_question("buoy", NOW), WORDS, near, 100, 0.0)
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, 0.0)
     rare = WORDS[0].weight(100)
     assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
     assert [f.words for f in features] == [0.0, rare, 0.0, rare]
@@ -82,8 +94,37 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
         candidate(11, 0b01, scope_id=UUID(int=2)),
         candidate(15, 0b01),
     ):
-        features = compute_features(read_question("buoy", NOW), WORDS, [alone, other], 100, 0.0)
+        features = compute_features(
+            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, 0.0
+        )
         assert features[0].words_nearby == 0.0
+
+
+def test_neighbours_are_by_their_places_in_the_session() -> None:
+    """Whatever other sessions of the scope wrote in between."""
+    lane = [candidate(10, place=1), candidate(30, 0b01, place=2), candidate(31, 0b10, place=9)]
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, 0.0)
+    rare, common = (word.weight(100) for word in WORDS)
+    assert [f.words_nearby for f in features] == [rare, rare, common]
+    assert [f.cosine_after for f in features] == [0.1, 0.0, 0.0]
+
+
+def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
+    crew = [candidate(1, speaker="agent:keel"), candidate(9, speaker="user:mara")]
+    for question, others in (
+        ("Is the keel dry, and what colour?", [0, 0]),
+        ("What did Keel say?", [0, 1]),
+        ("What did Mara say of the keel?", [1, 0]),
+    ):
+        features = compute_features(read_question(question, NOW.date()), WORDS, crew, 100, 0.0)
+        assert [f.other_speaker for f in features] == others, question
+
+
+def test_the_more_events_were_searched_the_less_a_hit_tells() -> None:
+    only, asked = [candidate(1, 0b01, 0.4)], read_question("Where is the buoy?", NOW.date())
+    known = [rank(asked, WORDS, only, 900, SHIPPED, n).known for n in (1, 30, 900, None)]
+    assert known == sorted(known, reverse=True)
+    assert known[2] == known[3]
 
 
 def test_ties_go_to_the_newer_event() -> None:

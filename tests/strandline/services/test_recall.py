@@ -250,6 +250,29 @@ def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
         gateway.sweep()
 
 
+def test_an_answer_is_found_by_its_question_whatever_other_sessions_say_in_between(
+    gateway: Gateway,
+) -> None:
+    key = gateway.key()
+    who = (ALICE, HELPER)
+    question = tell(gateway, key, "Which lens does the lighthouse use?", *who, session_id="a")
+    for n in range(9):
+        tell(gateway, key, f"Mackerel {n}.", *who, session_id="b")
+    helper: dict[str, object] = {"role": "agent", "session_id": "a"}
+    answer = tell(gateway, key, "A second-order Fresnel.", *who, **helper)
+    gateway.sweep()
+    more: dict[str, object] = {"explain": True, "min_relevance": 0, "limit": 100}
+    body = recall(gateway, key, "lighthouse lens", participants=[ALICE], **more).body
+    features = {hit["event_id"]: hit["features"] for hit in body["hits"]}
+    asked, told = features[question["event_id"]], features[answer["event_id"]]
+    assert told["cosine_before"] == asked["cosine"] > 0.3
+    assert told["words_nearby"] == asked["words"] > 0
+    assert asked["cosine_after"] == told["cosine"]
+    others = [f for f in features.values() if f not in (asked, told)]
+    assert len(others) == 9
+    assert {f["words_nearby"] for f in others} == {0}, "of another session"
+
+
 def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     text = "calm water and no wind today 🌊 " * 4000 + "then a zephyr came"

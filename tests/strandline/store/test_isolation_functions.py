@@ -72,7 +72,8 @@ def truth(world: World) -> dict[str, Table]:
 
 _SEARCHES: dict[str, LiteralString] = {
     "search_words": "select event_id::text"
-    " from search_words(%(words)s::text[], %(scopes)s::uuid[], %(filter)s::jsonb, 1000, null)",
+    " from search_words(%(words)s::text[], %(scopes)s::uuid[], %(filter)s::jsonb, 1000, null)"
+    " where event_id is not null",  # else a row of counts alone
     "search_events": "select event_id::text"
     " from search_events(%(query)s::tsquery, %(scopes)s::uuid[], %(filter)s::jsonb, null)",
 }

@@ -1,10 +1,11 @@
 """Recall under any filter gives what a plain look through every event would give."""
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,8 @@ from psycopg.rows import class_row
 
 from strandline.db.database import Caller, Database
 from strandline.log import words_index
-from strandline.recall.features import Word
-from strandline.recall.store import search_candidates
+from strandline.recall.features import WINDOW, Word
+from strandline.recall.store import CandidateRow, search_candidates
 from tests.prove.large_tenant import (
     COMMON,
     DIMENSIONS,
@@ -115,21 +116,24 @@ def passing(row: Row, narrowing: Narrowing) -> bool:
 
 def words_weights(rows: Sequence[Row], viewer: Sequence[str]) -> list[float]:
     """How much each word tells, by the events in view."""
-    seen = [row for row in rows if set(viewer) <= set(row.participants)]
-    return [
-        Word("", sum(row.own[n] for row in seen)).weight(len(seen)) for n in range(len(rows[0].own))
-    ]
+    seen = in_view(rows, viewer)
+    return [Word("", count).weight(len(seen)) for count in count_words(seen, len(rows[0].own))]
+
+
+def in_view(rows: Sequence[Row], viewer: Sequence[str]) -> list[Row]:
+    """The events that may be found: not the erased ones, whatever is left of them."""
+    return [r for r in rows if set(viewer) <= set(r.participants) and r.erased_at is None]
+
+
+def count_words(rows: Sequence[Row], words: int) -> list[int]:
+    """How many events hold each word."""
+    return [sum(row.own[n] for row in rows) for n in range(words)]
 
 
 def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -> Found:
     """The candidates by words, vectors and freshness, from every row there is."""
     weights = words_weights(rows, viewer)
-    seen = [
-        row
-        for row in rows
-        if set(viewer) <= set(row.participants)
-        and (not narrowing or (row.erased_at is None and passing(row, narrowing)))
-    ]
+    seen = [row for row in in_view(rows, viewer) if passing(row, narrowing)]
 
     def weight(row: Row) -> float:
         pairs = zip(weights, row.own, row.near, strict=True)
@@ -145,7 +149,7 @@ def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -
         key=lambda row: (row.distance, row.event_id),
     )[: words_index.CANDIDATES]
     fresh = sorted(
-        (row for row in seen if row.waiting and row.erased_at is None),
+        (row for row in seen if row.waiting),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
     )[: words_index.MAX_FRESH]
@@ -158,8 +162,24 @@ def expected(rows: Sequence[Row], viewer: Sequence[str], narrowing: Narrowing) -
             row.event_id in is_fresh,
         )
         for row in [*words, *vectors, *fresh]
-        if row.erased_at is None
     }
+
+
+def places(rows: Sequence[Row], found: Sequence[CandidateRow]) -> dict[UUID, int]:
+    """The place of each candidate among the events of its session, a long gap counted as a short
+    one."""
+    lanes: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.seq):
+        if row.erased_at is None:
+            lanes[row.scope_id, row.session_id].append(row.event_id)
+    ids, made = {row.event_id for row in found}, dict[UUID, int]()
+    for lane in lanes.values():
+        place, before = 0, -1
+        for n, event_id in enumerate(lane):
+            if event_id in ids:
+                place += min(n - before, WINDOW + 1) if before >= 0 else 0
+                made[event_id], before = place, n
+    return made
 
 
 def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
@@ -194,12 +214,26 @@ def differing(base: ScratchDatabase, filters: int = 25, seed: int = 5) -> Iterat
             access = database.connect_as(Caller(TENANT, viewer))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
                 found = search_candidates(
-                    access, question=question, vector=VECTOR, space=SPACE, filters=narrowing
+                    access,
+                    question=question,
+                    vector=VECTOR,
+                    space=SPACE,
+                    filters=narrowing,
+                    now=datetime.now(UTC),
                 ).rows
                 wanted = expected(everything, viewer, narrowing)
                 got = {r.event_id: (r.word_bits, r.cosine is not None, r.is_fresh) for r in found}
                 if got != wanted or len(found) != len(got):
                     yield f"{viewer} {narrowing}: {len(got)} candidates for {len(wanted)}"
+                if {row.event_id: row.place for row in found} != places(everything, found):
+                    yield f"{viewer} {narrowing}: other places"
+                seen = in_view(everything, viewer)
+                counts = count_words(seen, len(words[0]))
+                if found and (found[0].document_counts, found[0].events_in_view) != (
+                    counts,
+                    len(seen),
+                ):
+                    yield f"{viewer} {narrowing}: other counts"
 
 
 @pytest.fixture
@@ -219,6 +253,11 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabas
     ("function", "part", "instead"),
     [
         ("search_words", "and matches_filter(e, p_filter)", ""),
+        (
+            "search_words",
+            "and not exists (select from erased where erased.event_id = w.event_id)",
+            "",
+        ),
         (
             "search_words",
             "order by s.weight desc, m.event_id desc",

@@ -1,0 +1,218 @@
+"""When recall and contexts answer with nothing, and who sets from when on."""
+
+import importlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.embeddings.embedder import Embedder
+from strandline.recall.store import search_candidates
+from strandline.resources import Resources
+from tests.chains import add_chain
+from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.support import Gateway, ScratchDatabase
+
+ALICE = "user:alice"
+ACME, SESSION = "/api/v1/admin/tenants/acme", "/api/v1/sessions/s"
+KNOWN, UNKNOWN = "Where is the red buoy?", "Who was the first president of Mongolia?"
+type Told = Callable[..., Any]
+
+
+@pytest.fixture
+def key(gateway: Gateway, tell: Told) -> str:
+    """A key of a memory of three embedded events."""
+    made = gateway.key(user=ALICE)
+    for text in ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day."):
+        tell(made, text, session_id="s")
+    gateway.sweep()
+    return made
+
+
+def recall(gateway: Gateway, key: str, query: str, **more: object) -> Any:
+    reply = gateway.call("POST", "/api/v1/recall", {"query": query, **more}, key=key)
+    assert reply.status == 200, reply.text
+    return reply.body
+
+
+def texts(body: Any) -> list[str]:
+    return [hit["text"] for hit in body["hits"]]
+
+
+def tune(gateway: Gateway, **thresholds: object) -> None:
+    operator = gateway.key("ops", rights=["operator"])
+    reply = gateway.call("PATCH", ACME, {"tuning": thresholds}, key=operator)
+    assert reply.status == 200, reply.text
+
+
+def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
+    """Give the query function another embedder."""
+    service: Resources = importlib.import_module("functions.query.handler").resources
+    monkeypatch.setitem(service.__dict__, "embedder", embedder)
+
+
+# the threshold -----------------------------------------------------------------------------------
+
+
+def test_by_default_a_question_that_nothing_answers_gets_nothing(
+    gateway: Gateway, key: str
+) -> None:
+    answered, refused = (recall(gateway, key, query) for query in (KNOWN, UNKNOWN))
+    assert texts(answered)[0] == "The red buoy is by the lighthouse."
+    assert (refused["hits"], refused["degraded"]) == ([], [])
+    assert 0 < refused["known"] < 0.0926 < answered["known"]
+    whole = recall(gateway, key, UNKNOWN, min_relevance=0)
+    assert (len(whole["hits"]), whole["known"]) == (3, refused["known"])
+
+
+def test_every_face_of_recall_refuses_alike(
+    gateway: Gateway, key: str, scratch_db: ScratchDatabase, embedder: Embedder
+) -> None:
+    event_ids = [str(row[0]) for row in scratch_db.rows("select event_id from events order by seq")]
+    add_chain(gateway, scratch_db, event_ids[:2], embedder=embedder)
+    for query, is_known in ((KNOWN, True), (UNKNOWN, False)):
+        found = gateway.call("POST", f"{SESSION}/context/search", {"query": query}, key=key).body
+        assert len(found["hits"]) == is_known
+        json = gateway.call("GET", f"{SESSION}/context", key=key, query={"query": query}).body
+        assert len(json["chains"]) == is_known
+        text = gateway.call("POST", "/api/v1/context", {"query": query}, key=key).body
+        assert ("No stored event answers" in text["text"]) is not is_known
+        assert found["known"] == json["known"] == text["known"]
+
+
+@pytest.mark.parametrize(
+    ("min_known", "hits"), [(0, (3, 3)), (0.0, (3, 3)), (1, (0, 0)), (None, (3, 0))]
+)
+def test_a_tenant_sets_its_threshold(
+    gateway: Gateway, key: str, min_known: float | None, hits: tuple[int, int]
+) -> None:
+    tune(gateway, min_known=min_known)
+    assert tuple(len(texts(recall(gateway, key, q))) for q in (KNOWN, UNKNOWN)) == hits
+    for query in (KNOWN, UNKNOWN):
+        assert len(texts(recall(gateway, key, query, min_relevance=0))) == 3
+
+
+def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
+    gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_TUNING", '{"min_known": 1.0}')
+    get_settings.cache_clear()
+    search = {"query": KNOWN}
+    assert texts(recall(gateway, key, KNOWN)) == []
+    assert "No stored event" in gateway.call("POST", "/api/v1/context", search, key=key).text
+    json = gateway.call("GET", f"{SESSION}/context", key=key, query=search | {"format": "text"})
+    assert "No stored event" in json.text
+    tune(gateway, min_known=0.0)
+    assert len(texts(recall(gateway, key, KNOWN))) == 3
+    assert "No stored event" not in gateway.call("POST", "/api/v1/context", search, key=key).text
+
+
+# events without a vector -------------------------------------------------------------------------
+
+
+def test_what_is_not_embedded_yet_answers_if_it_holds_a_word_of_the_question(
+    gateway: Gateway, key: str, tell: Told
+) -> None:
+    tell(key, "Fresh mackerel.")
+    tune(gateway, min_known=1)
+    assert texts(recall(gateway, key, UNKNOWN)) == []
+    for more in ({}, {"min_relevance": 1}):
+        found = recall(gateway, key, "Was a mackerel the president of Mongolia?", **more)
+        assert texts(found) == ["Fresh mackerel."]
+    assert recall(gateway, key, UNKNOWN)["not_yet_embedded"] == 1
+    assert len(texts(recall(gateway, key, UNKNOWN, min_relevance=0))) == 4
+
+
+def test_a_degraded_answer_keeps_to_a_floor_that_is_asked_for(
+    gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(gateway, min_known=1)
+    broken = WordEmbedder()
+    broken.before_embed = fail_texts()
+    use(monkeypatch, broken)
+    found = recall(gateway, key, KNOWN)
+    assert found["degraded"] == ["no_query_vector"]
+    best, *others = [hit["relevance"] for hit in found["hits"]]
+    assert others, "by their neighbour"
+    assert 0 < others[0] < best - 0.02 < 1
+    for floor, count in ((0, 1 + len(others)), (best - 0.01, 1), (best + 0.01, 0), (1, 0)):
+        assert len(texts(recall(gateway, key, KNOWN, min_relevance=floor))) == count
+
+
+# other embedding spaces --------------------------------------------------------------------------
+
+
+def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
+    gateway: Gateway,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    scratch_db: ScratchDatabase,
+) -> None:
+    event_ids = [str(row[0]) for row in scratch_db.rows("select event_id from events order by seq")]
+    add_chain(gateway, scratch_db, event_ids[:2])
+    tune(gateway, min_known=1)
+    use(monkeypatch, WordEmbedder())
+    for query, more, degraded in (
+        (KNOWN, {}, []),
+        ("Was the president red?", {"min_relevance": 0}, []),
+        (KNOWN, {"min_relevance": 0.99}, ["not_calibrated"]),
+    ):
+        body = {"query": query, **more}
+        found = recall(gateway, key, query, **more)
+        assert {hit["relevance"] for hit in found["hits"]} == {None}
+        chains = gateway.call("POST", f"{SESSION}/context/search", body, key=key).body
+        assert [hit["relevance"] for hit in chains["hits"]] == [None]
+        json = gateway.call("GET", f"{SESSION}/context", key=key, query=body).body
+        assert len(json["chains"]) == 1
+        text = gateway.call("POST", "/api/v1/context", body, key=key).body
+        assert "No stored event" not in text["text"]
+        for answer in (found, chains, json, text):
+            assert (answer["known"], answer["degraded"]) == (None, degraded)
+    assert recall(gateway, key, KNOWN)["hits"][0]["text"] == "The red buoy is by the lighthouse."
+
+
+# filters -----------------------------------------------------------------------------------------
+
+
+def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
+    gateway: Gateway, tell: Told
+) -> None:
+    """A filtered search is one of the events that pass."""
+    crowd, alone = gateway.key(user=ALICE), gateway.key("globex", user=ALICE)
+    tell(alone, "The red buoy is by the lighthouse.", session_id="s")
+    tell(crowd, "The red buoy is by the lighthouse.", session_id="s")
+    for n in range(60):
+        tell(crowd, f"Bread number {n} rises.", session_id="t")
+    gateway.sweep()
+    query = "What shines out there at sea?"
+    expected = recall(gateway, alone, query)["known"]
+    assert recall(gateway, crowd, query, session_id="s")["known"] == pytest.approx(
+        expected, abs=0.001
+    )
+    assert recall(gateway, crowd, query)["known"] < expected
+
+
+def test_a_filter_that_drops_every_word_still_tells_how_common_they_are(
+    gateway: Gateway, key: str, tell: Told, embedder: Embedder
+) -> None:
+    tell(key, "Nothing of it.", session_id="t")
+    gateway.sweep()
+    access = gateway.database.connect_as(Caller("acme", (ALICE,)))
+    vector = embedder.embed([KNOWN], timeout=60)[0]
+    for filters, contents in (({}, 4), ({"session_id": "t"}, 1), ({"session_id": "none"}, 0)):
+        rows = search_candidates(
+            access,
+            question=KNOWN,
+            vector=vector,
+            space=embedder.space,
+            filters=filters,
+            now=datetime.now(UTC),
+        ).rows
+        assert len(rows) == contents
+        if rows:
+            counts = dict(zip(rows[0].words or [], rows[0].document_counts or [], strict=True))
+            assert counts == {"buoy": 1, "red": 1}, filters
+            assert rows[0].events_in_view == 4
