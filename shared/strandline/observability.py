@@ -54,6 +54,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "SearchHits": "Count",
     "RecallsDegraded": "Count",
     "RecallsNotRecorded": "Count",
+    "LinksFound": "Count",
     "QuotaRejections": "Count",
     "EventsEmbedded": "Count",
     "EmbeddingMilliseconds": "Milliseconds",
