@@ -151,6 +151,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         actions={
             "s3:PutObject": ("bucket/*",),  # payloads of inserts
             "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
+            "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
             "s3:ListBucket": ("bucket",),  # health: HeadBucket
             "sqs:GetQueueAttributes": ("work_queue",),  # health
             "sqs:SendMessage": ("work_queue",),  # inserts

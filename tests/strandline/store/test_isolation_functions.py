@@ -424,6 +424,8 @@ UNASKED = {
     "append_failures": "select unnest(append_failures(array[]::append_item[], '{}', null))",
     "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
     "append_batch": "select * from append_batch(null, null, null, '[]', false)",
+    "append_linked_event": "select * from append_linked_event(null, null, null, '[]', null, null)"
+    " where false",
     "append_fast_path": "select 1 from append_fast_path('{}') p where p.outcome is not null",
     "append_events": "select * from append_events(null, null, null, '[]', false)",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",
