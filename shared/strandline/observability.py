@@ -60,6 +60,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "EmbeddingMilliseconds": "Milliseconds",
     "EventsFolded": "Count",
     "FoldMilliseconds": "Milliseconds",
+    "EchoesFound": "Count",
     "ChainsFormed": "Count",
     "ChainsMerged": "Count",
     "ChainsRejected": "Count",

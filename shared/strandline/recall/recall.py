@@ -208,8 +208,9 @@ def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     does not affect the answer, which is already built; returns False if nothing was recorded."""
     used_events = [hit.event_id for hit in answer.hits[:_MAX_USED_HITS] if hit.why]
     try:
-        if used_events:
-            store_recalls.record_events(access, uuid7(), used_events, now)
+        if answer.hits:
+            given = [hit.event_id for hit in answer.hits]
+            store_recalls.record_events(access, uuid7(), used_events, now, given)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
