@@ -24,6 +24,13 @@ class RecallRequest(Filters):
     """Hits that are less relevant are left out; 0 leaves none out. By default no single hit is left
     out, but there are none at all where `known` is below the tenant's threshold, else below the
     calibrated one of the embedding space."""
+    expand: int = Field(default=0, ge=0, le=50, strict=True)
+    """The maximum number of events to add that the best ten hits rest on: along their edges, and
+    those of what they cite, three in a row at most, heaviest first."""
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
+    """A budget for the texts, best first: what does not fit is left out. A token is four bytes."""
+    order: Literal["relevance", "time"] = "relevance"
+    """`time`: what is cited before what cites it, else oldest first."""
     now: Moment | None = None
     """The time that "yesterday" or "last summer" in the question refer to; by default the
     server's."""
@@ -55,11 +62,12 @@ class Hit(ResponseModel):
     """The payload's file name."""
     piece: Piece | None
     """The part of a payload's text that matched; null where only its file name did."""
-    relevance: float
-    """How likely it answers the question: 0 to 1, comparable between questions."""
+    relevance: float | None
+    """How likely it answers the question: 0 to 1, comparable between questions. Null for an event
+    that `expand` added."""
     why: list[str]
     """The question's words that it holds, in the index's form, and `meaning` where it is similar in
-    meaning."""
+    meaning; `edge` where `expand` added it."""
     features: Mapping[str, float] | None
     """What its score was computed from, with `explain`; docs/recall.md describes each."""
     event: EventOut | None
@@ -67,7 +75,7 @@ class Hit(ResponseModel):
 
 
 class RecallAnswer(ResponseModel):
-    """The hits, best first, and what the answer was based on."""
+    """The hits, by default best first, and what the answer was based on."""
 
     known: float
     """How likely the events in view hold an answer: 0 to 1."""

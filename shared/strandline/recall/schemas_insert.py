@@ -1,5 +1,7 @@
 """Request and answer of an insert: an append whose edges recall finds."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from strandline.log.schemas import EdgeOut
@@ -15,7 +17,7 @@ class LinkOptions(RequestModel):
     limit: int = Field(default=5, ge=1, le=MAX_LINKS, strict=True)
     """The maximum number of edges. Those of the body count first, and are all kept; the best
     results fill what is left."""
-    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Events that are less relevant are not linked. By default those that recall would answer
     with: none where `known` is below the threshold."""
 
