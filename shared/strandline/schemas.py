@@ -195,6 +195,14 @@ def _parse_bool(value: object) -> bool:
     raise ValueError("must be true or false")
 
 
+def _parse_number(value: object) -> float:
+    """Parse a number such as 0.5 or 5e-1 in the text of a query string. Raises ValueError."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value)
+    raise ValueError("must be a number")
+
+
+_NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 _PARTICIPANT_SCHEMA = {
     "type": "string",
     "maxLength": participants.MAX_LENGTH,
@@ -208,7 +216,11 @@ _MOMENT_SCHEMA = {
     ]
 }
 type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
-Count = Annotated[int, BeforeValidator(_parse_int)]
+PARSE_COUNT = BeforeValidator(_parse_int)
+PARSE_NUMBER = BeforeValidator(_parse_number)
+"""For a nullable parameter they stand after its limits, as in `Annotated[int, Field(ge=1),
+PARSE_COUNT] | None`: the JSON schema of a limit that stands after a parser names no `minimum`."""
+Count = Annotated[int, PARSE_COUNT]
 Switch = Annotated[bool, BeforeValidator(_parse_bool)]
 type Participant = Annotated[
     str,

@@ -34,6 +34,17 @@ def test_it_names_what_is_served_and_nothing_else() -> None:
     assert set(operations()) == {route for fn in FUNCTIONS for route in fn.routes}
 
 
+def test_the_limits_of_parameters_are_of_json_schema() -> None:
+    for name, operation in operations().items():
+        for parameter in operation.get("parameters", []):
+            foreign = parameter["schema"].keys() & {"ge", "gt", "le", "lt"}
+            assert not foreign, f"{name}: {parameter['name']}"
+    (path,) = (path for path in document()["paths"] if path.endswith("/{session_id}/context"))
+    parameters = {p["name"]: p["schema"] for p in document()["paths"][path]["get"]["parameters"]}
+    assert parameters["budget"] == {"type": "integer", "minimum": 100, "maximum": 8000}
+    assert parameters["min_relevance"] == {"type": "number", "minimum": 0, "maximum": 1}
+
+
 def test_every_operation_reads_well_to_a_stranger() -> None:
     made = operations()
     ids = [operation["operationId"] for operation in made.values()]

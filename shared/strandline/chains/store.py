@@ -66,15 +66,18 @@ def find_nearest(
         ChainHead,
         """
         -- vectors first: joining all chains costs twenty times as much
-        with nearest as materialized (
-            select e.chain_id, e.embedding <=> %(vector)s::halfvec as distance
-            from chain_vectors e
-            where e.tenant_id = current_tenant() and e.space = %(space)s
-                and e.scope_id = %(scope_id)s and e.chain_id = any (array(
-                    select c.chain_id from chains c
-                    where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
-                    order by c.last_event_at desc, c.chain_id limit %(candidates)s))
-                and 1 - (e.embedding <=> %(vector)s::halfvec) >= %(min_similarity)s)
+        with newest as materialized (
+            select c.chain_id from chains c
+            where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
+            order by c.last_event_at desc, c.chain_id limit %(candidates)s),
+        nearest as materialized (
+            select n.chain_id, e.distance
+            from newest n
+            cross join lateral (  -- by key: the planner would read all vectors of a large scope
+                select e.embedding <=> %(vector)s::halfvec as distance from chain_vectors e
+                where e.tenant_id = current_tenant() and e.space = %(space)s
+                    and e.scope_id = %(scope_id)s and e.chain_id = n.chain_id offset 0) e
+            where 1 - e.distance >= %(min_similarity)s)
         select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
             v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
             v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence

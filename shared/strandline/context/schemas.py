@@ -1,5 +1,6 @@
 """Requests and responses of a context as text."""
 
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field, RootModel
@@ -30,7 +31,7 @@ class ContextTextRequest(RequestModel):
     """The maximum number of tokens of the text. A token counts as four bytes of UTF-8."""
     limit: int = Field(default=DEFAULT_EVENTS, ge=1, le=100, strict=True)
     """The maximum number of events that answer the question."""
-    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Events that are less relevant to the question are left out; 0 leaves none out. By default no
     single event is left out, but there are none at all where `known` is below the tenant's
     threshold, else below the calibrated one of the embedding space."""

@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, Field
 
+MAX_TOPIC_CHARACTERS = 200
+
 type EntityKind = Literal["person", "company", "project", "product", "technology", "place", "other"]
 
 
@@ -40,7 +42,7 @@ class Summary(BaseModel):
 class Topic(BaseModel):
     """The main theme in a few words, if there are any for it."""
 
-    topic: str | None = Field(min_length=1, max_length=200)
+    topic: str | None = Field(min_length=1, max_length=MAX_TOPIC_CHARACTERS)
     """Null where nothing names it."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -20,7 +20,7 @@ class RecallRequest(Filters):
     added automatically."""
     limit: int = Field(default=10, ge=1, le=100, strict=True)
     """The maximum number of hits."""
-    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Hits that are less relevant are left out; 0 leaves none out. By default no single hit is left
     out, but there are none at all where `known` is below the tenant's threshold, else below the
     calibrated one of the embedding space."""
@@ -34,7 +34,7 @@ class RecallRequest(Filters):
     now: Moment | None = None
     """The time that "yesterday" or "last summer" in the question refer to; by default the
     server's."""
-    explain: bool = False
+    explain: bool = Field(default=False, strict=True)
     """Whether each hit shows the features of its score."""
     include: Literal["full"] | None = None
     """`full`: each hit shows its whole event."""

@@ -6,7 +6,14 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from strandline.log.schemas import EventOut
-from strandline.schemas import Count, Participants, RequestModel, ResponseModel, Switch
+from strandline.schemas import (
+    PARSE_COUNT,
+    PARSE_NUMBER,
+    Participants,
+    RequestModel,
+    ResponseModel,
+    Switch,
+)
 from strandline.sessions.schemas import MAX_CHAINS, ChainOut, ScopeQuery
 
 
@@ -21,20 +28,20 @@ class ContextQuery(ScopeQuery):
 
     query: str | None = Field(default=None, min_length=1, max_length=8000)
     """A question that selects the chains. Absent: the latest chains."""
-    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    min_relevance: Annotated[float, Field(ge=0, le=1), PARSE_NUMBER] | None = None
     """Chains whose events are less relevant to the question are left out; 0 leaves none out. By
     default no single chain is left out, but there are none at all where `known` is below the
     tenant's threshold, else below the calibrated one of the embedding space."""
-    limit: Annotated[Count, Field(ge=1, le=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=100), PARSE_COUNT] | None = None
     """The maximum number of recent events, never more than the window (10). Absent: the whole
     window."""
-    chains: Annotated[Count, Field(ge=0, le=MAX_CHAINS)] | None = None
+    chains: Annotated[int, Field(ge=0, le=MAX_CHAINS), PARSE_COUNT] | None = None
     """The maximum number of chains. Absent: 50, or 10 with a query, because a query warms the
     chains that answer it."""
     format: Literal["json", "text"] = "json"
     """`text`: one block of text for a prompt, which with a query holds the events that answer it,
     too."""
-    budget: Annotated[Count, Field(ge=100, le=8000)] | None = None
+    budget: Annotated[int, Field(ge=100, le=8000), PARSE_COUNT] | None = None
     """The maximum number of tokens of the text, 1,000 by default. A token counts as four bytes of
     UTF-8. Only with `format=text`."""
 
@@ -56,7 +63,7 @@ class SearchRequest(RequestModel):
     query: str = Field(min_length=1, max_length=8000)
     limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)
     """The maximum number of results."""
-    min_relevance: float | None = Field(default=None, ge=0, le=1)
+    min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """Chains whose events are less relevant to the question are left out; 0 leaves none out. By
     default no single chain is left out, but there are none at all where `known` is below the
     tenant's threshold, else below the calibrated one of the embedding space."""

@@ -309,6 +309,27 @@ def test_any_language_and_none_is_answered(text: str) -> None:
     assert TWIN.continues(run, run[0], run).continues
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *(f"{between} berth" for between in ("-" * 200, "'" * 200, " " * 200, "- " * 100)),
+        " ".join(letter * 48 for letter in "abcd"),
+    ],
+)
+def test_a_phrase_too_long_for_a_topic_is_none(rest: str) -> None:
+    run = say(*[f"mara: It is paid and for you by the harbour {rest} and the tug."] * 3)
+    assert TWIN.topic(run).topic == "tug"
+
+
+def test_a_topic_may_have_200_characters_and_no_more() -> None:
+    def topic(between: str) -> str | None:
+        run = say(*[f"mara: It is paid and for you by the harbour {between} berth."] * 3)
+        return TWIN.topic(run).topic
+
+    assert topic("-" * 186) == f"harbour {'-' * 186} berth"
+    assert topic("-" * 187) is None
+
+
 def test_chinese_is_compared_by_pairs_of_letters() -> None:
     assert list(iter_stems("浮标出海")) == ["浮标", "标出", "出海"]
 

@@ -18,7 +18,7 @@ from strandline.llm.heuristic.words import (
     tokenize,
     word_list,
 )
-from strandline.llm.types import PromptEvent
+from strandline.llm.types import MAX_TOPIC_CHARACTERS, PromptEvent
 
 SUMMARY_CHARACTERS = 240
 _MIN_STATEMENT_STEMS = 3
@@ -180,14 +180,16 @@ def _weigh_stems(texts: Sequence[str]) -> Counter[str]:
 
 def _find_phrases(text: str, excluded: set[str]) -> Iterator[str]:
     """Noun phrases as they stand in the text: names, and the words after an article, a genitive or
-    a preposition."""
+    a preposition. A phrase is too long for a topic where its words are, or what stands between
+    them, such as a row of hyphens."""
     for part in _MARKS.split(text):
         matches = list(WORD.finditer(part))
         words = [match[0] for match in matches]
         for start in range(1, len(words)):
             end = _end_of_phrase(words, start, excluded)
             phrase = part[matches[start].start() : matches[end - 1].end()]
-            if end > start and _PHRASE.fullmatch(phrase):
+            fits = len(phrase) <= MAX_TOPIC_CHARACTERS
+            if end > start and fits and _PHRASE.fullmatch(phrase):
                 yield phrase
 
 
