@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 from strandline.participants import drop_agents
 
 _MAX_ANSWERS = 200
-"""How many answers are compared with: the latest."""
+"""How many answers are compared with that somebody asked for: the latest."""
 _MAX_EVENTS = 400
 """How many of their events."""
 _MAX_CHARS = 8000
@@ -26,11 +26,14 @@ def read_given(
         GivenText,
         """
         with answers as materialized (
-            select a.writer, a.event_ids, a.recalled_at from recall_answers a
-            where a.tenant_id = current_tenant() and a.asker = any (%(members)s)
-                and a.recalled_at > %(since)s and a.recalled_at <= %(until)s
-                and a.participants <@ %(members)s
-            order by a.recalled_at desc limit %(max_answers)s),
+            select a.writer, a.event_ids, a.recalled_at
+            from unnest(%(members)s::text[]) m (name)
+            cross join lateral (  -- the latest of each: one agent may ask all day
+                select * from recall_answers a
+                where a.tenant_id = current_tenant() and a.asker = m.name
+                    and a.recalled_at > %(since)s and a.recalled_at <= %(until)s
+                order by a.recalled_at desc limit %(max_answers)s) a
+            where a.participants <@ %(members)s::text[]),
         given as materialized (
             select g.event_id, a.writer, array_agg(a.recalled_at) as times
             from answers a cross join lateral unnest(a.event_ids) g (event_id)

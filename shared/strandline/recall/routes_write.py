@@ -16,9 +16,9 @@ from strandline.schemas import check_storable, validate
 
 
 def post_insert(request: Request) -> Response:
-    """Append one event with edges to the events that recall finds for its text, weighted by their
-    relevance: 201 and its receipt; a replay returns the same, with the first edges. It searches
-    what all participants of the event see. Needs the right to read as well."""
+    """Append one event, linked to what recall finds for its text. Its edges have the relevance as
+    weight, and lead only to what all participants of the event see: 201 and its receipt; a replay
+    returns the same, with the first edges. Needs the right to read as well."""
     request.principal.require_right("read")
     key = idempotency_key(request)
     body = request.parse_json()
