@@ -43,6 +43,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.context import routes as context_routes
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
+    from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
 
@@ -51,6 +52,7 @@ def test_the_table_and_the_routes_agree() -> None:
         "query": set(
             log_routes_read.ROUTES
             | recall_routes.ROUTES
+            | recall_routes_write.ROUTES
             | routes_usage.ROUTES
             | status_routes.ROUTES
         )

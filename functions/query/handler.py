@@ -1,4 +1,4 @@
-"""Serves reads and recall over HTTPS."""
+"""Serves reads and recall over HTTPS, and the append that needs recall."""
 
 from typing import Any
 
@@ -9,12 +9,14 @@ from strandline.context import routes as context_routes
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
+from strandline.recall import routes_write as recall_routes_write
 from strandline.resources import Resources
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.status import routes as status_routes
 
 ROUTES = (
     (log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES)
+    | recall_routes_write.ROUTES
     | sessions_routes_read.ROUTES
     | context_routes.ROUTES
 )

@@ -52,7 +52,7 @@ class FunctionSpec:
     def max_connections(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""
-        return 4 if self.needs >= {"model", "job_queue"} else 1
+        return 4 if self.needs >= {"model", "job_queue"} and not self.routes else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,11 +147,14 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         "query",
         memory=1769,
         timeout=29,
-        needs=frozenset({"database", "blobs", "work_queue", "model"}),
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
+            "s3:PutObject": ("bucket/*",),  # payloads of inserts
             "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
+            "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
             "s3:ListBucket": ("bucket",),  # health: HeadBucket
             "sqs:GetQueueAttributes": ("work_queue",),  # health
+            "sqs:SendMessage": ("work_queue",),  # inserts
         },
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
@@ -165,6 +168,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/scopes/{scope_id}",
             "GET /api/v1/scopes/{scope_id}/events",
             "POST /api/v1/recall",
+            "POST /api/v1/insert",
             "POST /api/v1/context",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",

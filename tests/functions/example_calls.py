@@ -25,6 +25,8 @@ _SCORES, _USES = {"known", "relevance", "why"}, {"used", "remaining", "retry_aft
 _JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
 _SHOWN = {"text", "tokens", "known"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
+_FOUND = ("POST /api/v1/insert", "weight")
+"""A score, too; elsewhere the caller's own."""
 _OPAQUE = {"mark", "read_token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_SHOWN, *_WARMTH}
 
 
@@ -87,7 +89,8 @@ class Story:
             shape = cast("dict[str, Any]", said)
             assert list(shape) == list(cast("dict[str, Any]", real)), both
             for name, value in shape.items():
-                if name in _OPAQUE and value is not None:
+                is_score = place.startswith(_FOUND[0]) and name == _FOUND[1]
+                if (name in _OPAQUE or is_score) and value is not None:
                     assert isinstance(real[name], str) == isinstance(value, str), both
                     if isinstance(value, str):
                         self._real[value] = real[name]

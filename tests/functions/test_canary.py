@@ -404,6 +404,7 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", PATH, _event(hunt))
     hunt.send("POST", PATH, _event(hunt, content=hunt.value("large content") * 7000))
     hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
+    hunt.send("POST", "/api/v1/insert", _event(hunt))
     hunt.send("POST", "/api/v1/recall", {"query": hunt.value("query")})
     hunt.send("POST", "/api/v1/context", {"query": hunt.value("question")})
     hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})

@@ -32,6 +32,7 @@ from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
 
 EVENTS = "/api/v1/events"
+INSERT = "/api/v1/insert"
 
 
 def take(
@@ -142,36 +143,38 @@ def _over_http(front: Gateway) -> None:
 
 
 def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
-    """An append whose hint is not taken: it wishes for a sweep."""
-    handler: Any = importlib.import_module("functions.ingest.handler")
+    """Appends whose hint is not taken: they wish for a sweep."""
 
     def refused(**_: object) -> Mapping[str, object]:
         return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]}
 
-    with patch.context() as planted:
-        away = SimpleNamespace(send_message_batch=refused)
-        planted.setattr(handler.resources.work_queue, "_sqs", away)
-        alone = user_message("Nobody hints at it.", "user:alone")
-        assert front.call("POST", EVENTS, alone, key=front.key()).status == 201
+    for name, path in (("ingest", EVENTS), ("query", INSERT)):
+        handler: Any = importlib.import_module(f"functions.{name}.handler")
+        with patch.context() as planted:
+            away = SimpleNamespace(send_message_batch=refused)
+            planted.setattr(handler.resources.work_queue, "_sqs", away)
+            alone = user_message("Nobody hints at it.", f"user:alone-at-{name}")
+            assert front.call("POST", path, alone, key=front.key()).status == 201
 
 
 def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """Payloads of all ways in: large content, uploads that are there, are not, or are not as
     announced, and of a store that verified nothing."""
     key = front.key()
-    large = user_message("The tide table. " * 5000)
-    assert front.call("POST", EVENTS, large, key=key).status == 201
-    missing = b"never put"
-    begin(front, key, missing)
-    assert front.call("POST", EVENTS, citing(cid_of(missing)), key=key).status == 422
-    text = b"The log of the buoy."
-    uploaded(front, key, text, mime_type="text/plain")
-    for _ in range(2):  # as an upload, and then as a payload
-        assert front.call("POST", EVENTS, citing(cid_of(text)), key=key).status == 201
-    other = b"What was announced."
-    begun = begin(front, key, other)
-    put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer.")
-    assert front.call("POST", EVENTS, citing(cid_of(other)), key=key).status == 422
+    for path in (EVENTS, INSERT):
+        large = user_message(f"The tide table of {path}. " * 5000)
+        assert front.call("POST", path, large, key=key).status == 201
+        missing = b"never put for %s" % path.encode()
+        begin(front, key, missing)
+        assert front.call("POST", path, citing(cid_of(missing)), key=key).status == 422
+        text = b"The log of the buoy, by %s." % path.encode()
+        uploaded(front, key, text, mime_type="text/plain")
+        for _ in range(2):  # as an upload, and then as a payload
+            assert front.call("POST", path, citing(cid_of(text)), key=key).status == 201
+        other = b"What was announced for %s." % path.encode()
+        begun = begin(front, key, other)
+        put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer than that.")
+        assert front.call("POST", path, citing(cid_of(other)), key=key).status == 422
     age(base)
 
 

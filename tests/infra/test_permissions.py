@@ -149,19 +149,7 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 
 NEVER: Mapping[str, Sequence[str]] = {
     "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove_uploads"),
-    "query": (
-        *(
-            "log/append:_put_payloads",
-            "log/append:_store",
-            "log/payloads:_PayloadReader._verify_upload",
-        ),
-        *(
-            "log/payloads:_PayloadReader._read_text",
-            "log/uploads:_make_upload_answer",
-            "log/uploads:_remove_uploads",
-        ),
-        "resources:Resources._request_sweep",
-    ),
+    "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
     "worker": ("resources:Resources._request_sweep",),
     "admin": (
         *(

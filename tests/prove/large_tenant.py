@@ -150,6 +150,13 @@ _FILL_STATEMENTS = (
         else c.chain_id > 'c0000000-0000-0000-0000-000000000000' end
     """,
     """
+    insert into recall_answers (tenant_id, recall_id, participants, asker, writer, event_ids,
+        recalled_at)
+    select s.tenant_id, md5(s.scope_id::text || r)::uuid, s.participants,
+        s.participants[cardinality(s.participants)], '*', '{}', now() - r * interval '1 hour'
+    from scopes s, generate_series(0, 60, 20) r where s.tenant_id = %(tenant)s
+    """,
+    """
     insert into scope_members (tenant_id, participant, scope_id, participants)
     select %(tenant)s, who, scope_id, participants from scope_plan, unnest(participants) who
     """,
@@ -203,6 +210,13 @@ _FILL_STATEMENTS = (
     insert into event_keys (tenant_id, writer, channel, source_event_key, event_id, fingerprint)
     select tenant_id, '*', 'http', 'key-' || cid, event_id, '\\x00' from events
     where tenant_id = %(tenant)s and metadata = '{"pier": 1}'
+    """,
+    """
+    insert into decisions (tenant_id, decision_id, scope_id, participants, event_id, kind, at_seq,
+        body)
+    select tenant_id, md5(event_id::text || 'decision')::uuid, scope_id, participants, event_id,
+        case when seq %% 10 = 0 then 'echo' else 'continues' end, seq, '{}'
+    from events where tenant_id = %(tenant)s and seq %% 2 = 0
     """,
     """
     insert into sessions (tenant_id, session_id, scope_id, participants, writer)

@@ -160,10 +160,21 @@ class Load:
             reply = self._call_append(ops, f"{EVENTS}/batch", body, 200, f"batch {turn}")
             if reply is not None:
                 self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
+            self._insert(turn)
             sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
             upload = self._call_write("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
             if upload is not None:
                 self._expect_row("select from uploads where upload_id = %s", upload["upload_id"])
+
+    def _insert(self, turn: int) -> None:
+        """An append that recall goes before."""
+        op = AppendOp(f"insert {turn}", SCOPES[0], f"insert {turn}")
+        path, (body, key) = "/api/v1/insert", op.request()
+        assert key is not None
+        receipt = self._call_append([op], path, body, 201, key)
+        if receipt is not None:
+            fields = {name: receipt[name] for name in Receipt.model_fields}
+            self._record_acknowledged([op], [fields])
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""

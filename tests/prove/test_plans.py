@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from strandline.auth import store_keys
-from strandline.chains import fold_recalls, store_recalls
+from strandline.chains import fold_recalls, store_echoes, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
 from strandline.db.connection import Connection
@@ -469,6 +469,14 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
         "record a recall": Hot(
             (WIDE,), lambda a: store_recalls.record_chains(a, crowd.event_id, [given] * 50, now), 10
         ),
+        "record what a recall gave": Hot(
+            (WIDE,),
+            lambda a: store_recalls.record_events(a, crowd.event_id, [crowd.event_id] * 100, now),
+            200,
+        ),
+        "what was given": Hot(
+            (), lambda a: store_echoes.read_given(a, crowd.participants, now, now), 500
+        ),
         "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
         "go through chains": Hot(
             (), lambda a: fold_recalls.recompute_heat_times(a, 50, deployment), 4 * 50
@@ -481,7 +489,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
         "whose recalls are due": Hot(
             (),
             Before(lambda c: fold_recalls.list_due_tenants(c, deployment, now)),
-            3 * tenants + waiting,
+            4 * tenants + waiting,
             frozenset({"tenants"}),
         ),
     }

@@ -64,6 +64,7 @@ _ROOT_TAGS = {
     "ipfs": "memories",
     "file": "memories",
     "metrics": "health",
+    "insert": "events",
     "openapi.json": "docs",
 }
 _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {

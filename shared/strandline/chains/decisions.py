@@ -7,10 +7,13 @@ A replay follows them and asks no model. Kinds of decisions:
   it waits for have come. Stored where the topic broke, where a model was asked, and where judging
   the message failed and would fail again (the topic then continues);
 - `vector_given_up`: this user message is compared with nothing, as it has no vector;
+- `echo`: this event mostly repeats what a recall gave its participants shortly before. It is no
+  evidence, and its use warms nothing;
 - `formed`: the content of the run that ends at this event, and the chain it was merged into. Where
   deciding it failed and would fail again, a placeholder, until a retry (`reformed`);
 - `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
-- `reformed`: the new content of the chain whose last event this is.
+- `reformed`: the new content of the chain whose last event this is;
+- `links`: not a fold's: how recall found the edges of this event (log/store_links).
 """
 
 from dataclasses import dataclass

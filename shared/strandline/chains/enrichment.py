@@ -3,7 +3,7 @@ chain that it is merged into. All of it is decided once and stored as a decision
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -34,9 +34,11 @@ def enrich_run(
     *,
     patience: timedelta,
     may_merge: bool,
+    new_echoes: Collection[UUID] = (),
 ) -> RunEnrichment | None:
     """Decide the content of the chain that these events become; None where all of them were erased.
-    With `may_merge` it may be merged into an earlier chain.
+    With `may_merge` it may be merged into an earlier chain. Echoes, those that are decided and
+    `new_echoes`, are no evidence: a run of nothing else has no importance and is never merged.
 
     Must be called outside of any transaction. Raises EmbeddingUnavailable while waiting for the
     summary's vector is worth it. Raises Deferred while waiting for the model is worth it (for
@@ -48,10 +50,11 @@ def enrich_run(
         return None
     age = now - max(text.recorded_at for text in run_events)
     waits_for_vector = age < timedelta(hours=settings.vector_hours)
-    content = _describe_run(worker, task, settings, run_events, now, age < patience)
+    evidence = [e for e in run_events if not e.is_echo and e.event_id not in new_echoes]
+    content = _describe_run(worker, task, settings, run_events, evidence, now, age < patience)
     vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
     merge_target = None
-    if may_merge and vector is not None and settings.space == worker.embedder.space:
+    if may_merge and evidence and vector is not None and settings.space == worker.embedder.space:
         max_events = settings.merged_events - len(run_events)
         scope_id = UUID(task.subject)
         merge_target = store.find_nearest(
@@ -59,7 +62,7 @@ def enrich_run(
         )
     if merge_target is not None:
         content = _merge_content(
-            worker, task, settings, merge_target, content, len(run_events), age < patience
+            worker, task, settings, merge_target, content, len(evidence), age < patience
         )
         vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
     return RunEnrichment(content, vector, is_new=True)
@@ -70,11 +73,14 @@ def _describe_run(
     task: TaskContext,
     settings: FoldSettings,
     run_events: Sequence[RunEvent],
+    evidence: Sequence[RunEvent],
     now: datetime,
     waits_for_model: bool,
 ) -> ChainContent:
-    """The content of these events on their own, including the quality gate's verdict."""
-    prompt_events = [to_prompt_event(worker, task.tenant, text) for text in run_events]
+    """The content of these events on their own, including the quality gate's verdict. Only what is
+    evidence among them counts; where nothing is, all of it is described and nothing counts."""
+    described = evidence or run_events
+    prompt_events = [to_prompt_event(worker, task.tenant, text) for text in described]
     summary, topic, entities = run_in_parallel(
         worker,
         lambda: worker.llm.summarise(task, prompt_events),
@@ -82,23 +88,24 @@ def _describe_run(
         lambda: worker.llm.entities(task, prompt_events),
     )
     worker.require_final((summary, topic, entities), waits_for_model=waits_for_model)
-    density = quality.compute_density([_to_trait(text) for text in run_events])
+    density = quality.compute_density([_to_trait(text) for text in evidence])
     coherence = quality.compute_coherence(
         [json.loads(text.vector) for text in run_events if text.vector]
     )
+    importance = summary.value.importance if evidence else 0.0
     verdict = quality.judge_quality(
         settings.quality,
         density=density,
         coherence=coherence,
-        importance=summary.value.importance,
-        events=len(run_events),
+        importance=importance,
+        events=len(evidence),
     )
     return ChainContent(
         at=now,
         topic=topic.value.topic,
         summary=summary.value.summary,
         entities=[entity.model_dump() for entity in entities.value.entities],
-        importance=summary.value.importance,
+        importance=importance,
         density=density,
         coherence=coherence,
         quality=verdict.quality,

@@ -49,7 +49,8 @@ def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
 
 def prune(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls of the caller's tenant that were folded before `before` (now - RETENTION), and
-    older ones whose chain is gone: at most `limit` of either. Their effect on the chains stays.
-    Returns how many were removed."""
+    older ones whose chain is gone, and what recalls gave before: at most `limit` of each. Their
+    effect on the chains stays. Returns how many were removed."""
     with access.transaction():
-        return store_recalls.prune_recalls(access, before, limit)
+        removed = store_recalls.prune_recalls(access, before, limit)
+        return removed + store_recalls.prune_answers(access, before, limit)

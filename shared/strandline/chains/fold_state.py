@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import store_decisions, store_lanes
+from strandline.chains import store_decisions, store_echoes, store_lanes
 from strandline.chains.decisions import Decision
+from strandline.chains.echoes import find_echoes
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.open_lanes import read_lanes
 from strandline.chains.segmentation import Lane
@@ -44,6 +45,8 @@ class FoldState:
     """The seq up to which events are folded, committed or not."""
     committed_seq: int
     """`current_seq` as it stands in the database."""
+    new_echoes: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    """Which of the next events that are not decided yet are echoes, by event."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[Decision] = field(default_factory=list[Decision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
@@ -53,6 +56,12 @@ class FoldState:
     def model_patience(self) -> timedelta:
         """How long a decision waits for a model that is unavailable."""
         return timedelta(minutes=self.tuning.model_patience_minutes)
+
+    @property
+    def pending_echoes(self) -> frozenset[UUID]:
+        """The events that are echoes by decisions that are not committed yet."""
+        pending = self.pending_decisions
+        return frozenset(item.event_id for item in pending if item.kind == "echo")
 
     def get_lane(self, session_id: str) -> Lane:
         """A session's lane; empty where nothing of it is open."""
@@ -105,8 +114,25 @@ def load_state(
         fold_no=scope.fold_no,
         current_seq=scope.folded_seq,
         committed_seq=scope.folded_seq,
+        new_echoes=_decide_echoes(access, scope, turns),
     )
     return state, turns
+
+
+def _decide_echoes(
+    access: TenantDb, scope: ScopeProgress, turns: Sequence[LoggedTurn]
+) -> Mapping[UUID, Decision]:
+    """Which of the events that were never folded are echoes. Where nobody recalled anything, that
+    costs one look at an index."""
+    new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and not turn.erased]
+    if not new_turns:
+        return {}
+    given = store_echoes.read_given(
+        access, scope.participants, new_turns[0].recorded_at, new_turns[-1].recorded_at
+    )
+    if not given:
+        return {}
+    return find_echoes(store_echoes.read_said(access, [t.event_id for t in new_turns]), given)
 
 
 def _group_scheduled(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:

@@ -32,6 +32,8 @@ def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None)
     state.worker.renew()
     state.worker.llm.store_call_records(state.access)
     state.worker.tally.counters["EventsFolded"] += state.current_seq - state.committed_seq
+    if state.pending_echoes:
+        state.worker.tally.counters["EchoesFound"] += len(state.pending_echoes)
     state.fold_no, state.committed_seq = state.fold_no + 1, state.current_seq
     state.changed_lanes.clear()
     state.pending_decisions.clear()

@@ -28,6 +28,8 @@ class RunEvent:
     said_at: datetime
     recorded_at: datetime
     vector: str | None
+    is_echo: bool
+    """A stored decision says so."""
 
 
 def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
@@ -39,7 +41,7 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
             coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
             e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
-            v.embedding::text as vector
+            v.embedding::text as vector, is_echo(e.scope_id, e.event_id) as is_echo
         from events e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
             and v.scope_id = e.scope_id and v.event_id = e.event_id

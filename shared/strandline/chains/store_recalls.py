@@ -44,24 +44,44 @@ def record_chains(
 
 
 def record_events(
-    access: TenantDb, recall_id: UUID, event_ids: Sequence[UUID], now: datetime
+    access: TenantDb,
+    recall_id: UUID,
+    event_ids: Sequence[UUID],
+    now: datetime,
+    given: Sequence[UUID] | None = None,
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
-    like `record_chains`."""
+    like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
+    default: what they say is an echo when it comes back (chains/echoes)."""
+    viewer = access.caller.viewer
     new_rows = access.fetch(
         _ChainId,
         """
+        with answer as (
+            insert into recall_answers
+                (tenant_id, recall_id, participants, asker, writer, event_ids, recalled_at)
+            select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
+                current_writer(), %(given_ids)s::uuid[], %(now)s::timestamptz
+            where %(asker)s::text is not null  -- a reader of the whole tenant is no participant
+            on conflict do nothing)
         insert into recalls
             (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
         select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
             e.scope_id, e.participants, %(now)s::timestamptz
         from chain_events e
         where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
+            and not is_echo(e.scope_id, e.event_id)
         order by e.chain_id
         on conflict do nothing
         returning chain_id
         """,
-        {"recall_id": recall_id, "event_ids": list(event_ids), "now": now},
+        {
+            "recall_id": recall_id,
+            "event_ids": list(event_ids),
+            "given_ids": list(event_ids if given is None else given),
+            "asker": viewer[-1] if viewer else None,
+            "now": now,
+        },
     )
     return len(new_rows)
 
@@ -201,6 +221,20 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
         delete from recalls r using old_recalls
         where r.tenant_id = current_tenant() and r.recall_id = old_recalls.recall_id
             and r.chain_id = old_recalls.chain_id
+        """,
+        {"before": before, "limit": limit},
+    )
+
+
+def prune_answers(access: TenantDb, before: datetime, limit: int) -> int:
+    """Remove at most `limit` records of what recalls gave before this moment. Returns how many."""
+    return access.execute(
+        """
+        delete from recall_answers a using (
+            select recall_id from recall_answers
+            where tenant_id = current_tenant() and recalled_at < %(before)s
+            order by recalled_at limit %(limit)s) old
+        where a.tenant_id = current_tenant() and a.recall_id = old.recall_id
         """,
         {"before": before, "limit": limit},
     )

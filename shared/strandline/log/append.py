@@ -2,7 +2,7 @@
 work queue."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,10 +11,18 @@ from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.errors import BatchRefused, StrandlineError, Unavailable
-from strandline.log import charges, event_builder, event_draft, payloads, store
+from strandline.log import (
+    charges,
+    event_builder,
+    event_draft,
+    payloads,
+    store,
+    store_links,
+    store_uploads,
+)
 from strandline.log.append_batch import AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
-from strandline.log.event_draft import CitedPayload, EventDraft
+from strandline.log.event_draft import CitedPayload, EventDraft, Links
 from strandline.log.refusals import make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
@@ -34,12 +42,14 @@ def append(
     *,
     atomic: bool = False,
     deadline: float | None = None,
+    find_links: Callable[[EventDraft], Links] | None = None,
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) as an event and return one result per body, in order.
 
     An invalid body fails alone, unless `atomic`: then nothing is stored. `deadline` is in
-    time.monotonic() seconds. Raises QuotaExceeded or TooLarge, and stores nothing, when the valid
-    bodies exceed the tenant's quotas; Unavailable when a dependency fails or is too slow;
+    time.monotonic() seconds. `find_links` adds edges to a single event that may be written; it is
+    called outside of any transaction. Raises QuotaExceeded or TooLarge, and stores nothing, when
+    the valid bodies exceed the tenant's quotas; Unavailable when a dependency fails or is too slow;
     OutcomeUnknown when the connection broke while storing. Events acknowledged by earlier calls are
     safe.
     """
@@ -49,6 +59,9 @@ def append(
         return _list_results(batch, len(bodies))
     access = database.connect_as(caller, deadline)
     batch = _attach_citations(access, blobs, batch, deadline)
+    if find_links is not None:
+        linked = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
+        batch = replace(batch, drafts=linked)
     batch = _build_events(access, batch)
     batch = _refuse_payloads(access, batch)
 
@@ -111,13 +124,13 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
         edge.model_dump(mode="json", exclude_none=True, exclude={"weight"})
         | {"participants": draft.participants}
         for draft in batch.drafts.values()
-        for edge in draft.request.edges
+        for edge in draft.edges
     ]
     targets = iter(store.find_edge_targets(access, edge_queries) if edge_queries else ())
     events: dict[int, NewEvent] = {}
     errors: dict[int, StrandlineError] = {}
     for n, draft in batch.drafts.items():
-        own_targets = [(t.event_id, t.cid) for t in islice(targets, len(draft.request.edges))]
+        own_targets = [(t.event_id, t.cid) for t in islice(targets, len(draft.edges))]
         try:
             events[n] = event_builder.build_event(draft, n, own_targets)
         except StrandlineError as error:
@@ -177,7 +190,7 @@ def _store(
 ) -> AppendBatch:
     """Store the events, notify the work queue, and give every item its result. A batch that was
     rolled back has results for the refused items only."""
-    outcomes = store.append_events(access, list(batch.events.values()), atomic)
+    outcomes = _append_events(access, batch, atomic)
     stored_outcomes = [item for item in outcomes if item.outcome in _STORED_OUTCOMES]
     is_rolled_back = atomic and len(stored_outcomes) < len(outcomes)
     if not is_rolled_back:
@@ -204,6 +217,16 @@ def _store(
     return replace(refused_batch, results={**refused_batch.results, **receipts})
 
 
+def _append_events(
+    access: TenantDb, batch: AppendBatch, atomic: bool
+) -> Sequence[store.AppendOutcome]:
+    events = list(batch.events.values())
+    links = batch.drafts[events[0].n].links
+    if links is None:
+        return store.append_events(access, events, atomic)
+    return store_links.append_linked_event(access, events[0], {"degraded": list(links.degraded)})
+
+
 def _restore_replayed(
     access: TenantDb, batch: AppendBatch, outcomes: Sequence[store.AppendOutcome]
 ) -> Mapping[int, NewEvent]:
@@ -216,7 +239,7 @@ def _restore_replayed(
         and batch.drafts[outcome.n].request.blob is not None
         and outcome.event_id
     }
-    stored_rows = store.describe_payloads(access, list(replays)) if replays else ()
+    stored_rows = store_uploads.describe_payloads(access, list(replays)) if replays else ()
     replayed_events = {
         n: replace(batch.events[n], mime_type=row.mime_type, file_name=row.file_name)
         for row in stored_rows

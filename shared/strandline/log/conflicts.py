@@ -46,6 +46,11 @@ def list_differences(
     def edge_set(links: Sequence[Mapping[str, object]]) -> set[tuple[object, object]]:
         return {(link["event_id"], link["weight"]) for link in links}
 
+    if draft.links is not None:  # what recall found differs from time to time
+        own_edges = edges[: len(draft.request.edges)]
+        return list(dict.fromkeys(names)) or (
+            ["recall"] if edge_set(own_edges) <= edge_set(stored_row["edges"]) else ["edges"]
+        )
     if edge_set(edges) != edge_set(stored_row["edges"]):
         names.append("edges")
     return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -14,7 +14,6 @@ from strandline.log import words_index
 from strandline.log.cid import Edge, Part, block_cid, encode_block
 from strandline.log.event_draft import CitedPayload, EventDraft
 from strandline.log.fulltext import sanitize_for_parser
-from strandline.log.schemas_append import AppendRequest
 from strandline.participants import display_name
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -74,13 +73,11 @@ def build_event(
 ) -> NewEvent:
     """Build the event of a draft.
 
-    `targets` are the resolved edges as (id, CID), in the order of the request's edges; (None, None)
-    where no event is visible to all participants. Raises Invalid when two edges resolve to the same
-    event.
+    `targets` are the resolved edges as (id, CID), in the order of the draft's edges; (None, None)
+    where no event is visible to all participants. Raises Invalid when two of the request's edges
+    resolve to the same event.
     """
-    event_ids = [event_id for event_id, _ in targets if event_id is not None]
-    if len(set(event_ids)) < len(event_ids):
-        raise Invalid("edges: two edges cite the same event; send one of them", field="edges")
+    resolved_edges = _resolve_edges(draft, targets)
     request, cited_payload = draft.request, draft.cited_payload or _NO_PAYLOAD
     size = cited_payload.upload.size if cited_payload.upload else None
     name = cited_payload.file_name if request.name is None else request.name
@@ -109,31 +106,43 @@ def build_event(
         key_channel=draft.key and draft.key[0],
         source_event_key=draft.key and draft.key[1],
         fingerprint=draft.key and draft.compute_fingerprint(),
-        edges=_edge_rows(request, targets),
+        edges=[edge._asdict() for edge in resolved_edges],
         label=display_name(draft.speaker) if draft.speaker else None,
         pieces=_index_pieces(draft.text)
         if draft.text is not None
         else _index_payload_pieces(cited_payload.text, name),
         bytes=0,
     )
-    edges = [
-        Edge(target_cid, request_edge.weight)
-        for request_edge, (_, target_cid) in zip(request.edges, targets, strict=True)
-        if target_cid
-    ]
+    edges = [Edge(edge.cid, edge.weight) for edge in resolved_edges if edge.cid]
     event.cid = block_cid(encode_block(event, edges))
     event.bytes = _stored_bytes(event)
     return event
 
 
-def _edge_rows(
-    request: AppendRequest, targets: Sequence[tuple[UUID | None, str | None]]
-) -> list[dict[str, object]]:
-    """The edges as the database takes them."""
-    return [
-        {"event_id": event_id and str(event_id), "cid": cid, "weight": edge.weight}
-        for edge, (event_id, cid) in zip(request.edges, targets, strict=True)
+class _ResolvedEdge(NamedTuple):
+    """An edge as the database takes it; no id and no CID where its target was not found."""
+
+    event_id: str | None
+    cid: str | None
+    weight: float
+
+
+def _resolve_edges(
+    draft: EventDraft, targets: Sequence[tuple[UUID | None, str | None]]
+) -> list[_ResolvedEdge]:
+    """The edges of the request, then those that recall found and that cite none of the same events
+    and no event that has gone since."""
+    resolved_edges = [
+        _ResolvedEdge(event_id and str(event_id), cid, edge.weight)
+        for edge, (event_id, cid) in zip(draft.edges, targets, strict=True)
     ]
+    count = len(draft.request.edges)
+    own_edges = resolved_edges[:count]
+    own_ids = [edge.event_id for edge in own_edges if edge.event_id is not None]
+    if len(set(own_ids)) < len(own_ids):
+        raise Invalid("edges: two edges cite the same event; send one of them", field="edges")
+    links = [e for e in resolved_edges[count:] if e.event_id and e.event_id not in own_ids]
+    return own_edges + links
 
 
 def _stored_bytes(event: NewEvent) -> int:

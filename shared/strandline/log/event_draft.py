@@ -3,6 +3,7 @@ I/O."""
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
@@ -11,7 +12,7 @@ from uuid import UUID
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
 from strandline.log.cid import INLINE_BYTES, Part, blob_cid, cid_bytes
-from strandline.log.schemas_append import AppendRequest, PartIn
+from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
 from strandline.participants import derive_scope_id, normalize, normalize_set
 
 HTTP_CHANNEL = "http"
@@ -46,6 +47,19 @@ class CitedPayload:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Edges that recall adds to those of the request, and how it found them."""
+
+    options: Mapping[str, object]
+    """What the request asks of recall: part of its fingerprint. What was found is not, so that a
+    repeated request is a replay whatever recall finds by then."""
+    edges: Sequence[EdgeIn] = ()
+    """Best first."""
+    degraded: Sequence[str] = ()
+    """How recall was limited."""
+
+
+@dataclass(frozen=True)
 class EventDraft:
     """A request in canonical form. The targets of its edges are not resolved yet: that needs the
     log."""
@@ -64,6 +78,13 @@ class EventDraft:
     """(channel, source_event_key)."""
     cited_payload: CitedPayload | None = None
     """The payload that the request cites, once it was looked up."""
+    links: Links | None = None
+    """What recall adds, if the request asks for it."""
+
+    @property
+    def edges(self) -> list[EdgeIn]:
+        """The edges of the request, then those that recall found."""
+        return [*self.request.edges, *(self.links.edges if self.links else ())]
 
     def canonical_fields(self) -> dict[str, object]:
         """All fields of the request in one canonical form. The fingerprint covers them, and a
@@ -92,11 +113,13 @@ class EventDraft:
         return self.request.mime_type or (TEXT_TYPE if self.payload is not None else None)
 
     def compute_fingerprint(self) -> str:
-        """The SHA-256 of the canonical fields and edges, in hex."""
+        """The SHA-256 of the canonical fields, the request's own edges and what it asks of recall,
+        in hex."""
         edges = sorted(
             [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
         )
-        document = _CANONICAL.encode([self.canonical_fields(), edges])
+        options = [self.links.options] if self.links else []
+        document = _CANONICAL.encode([self.canonical_fields(), edges, *options])
         return hashlib.sha256(document.encode()).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """HTTP routes that append one event or a batch, and begin an upload."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Invalid
@@ -9,6 +9,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import append, make_caller
 from strandline.log.append_batch import AppendResult
+from strandline.log.event_draft import EventDraft, Links
 from strandline.log.schemas_append import (
     AppendHeaders,
     AppendRequest,
@@ -21,7 +22,8 @@ from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStore
 from strandline.log.uploads import begin_upload
 from strandline.schemas import Refusal, validate
 
-_REPLAYED_HEADER = "Idempotent-Replayed"
+REPLAYED_HEADER = "Idempotent-Replayed"
+"""The header that marks replays."""
 
 
 def post_event(request: Request) -> Response:
@@ -31,7 +33,7 @@ def post_event(request: Request) -> Response:
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     return json_response(
-        result.receipt, 201, {_REPLAYED_HEADER: "true"} if result.is_replay else None
+        result.receipt, 201, {REPLAYED_HEADER: "true"} if result.is_replay else None
     )
 
 
@@ -74,7 +76,11 @@ def post_upload(request: Request) -> Response:
 
 
 def append_bodies(
-    request: Request, bodies: Sequence[tuple[object, str | None]], *, atomic: bool
+    request: Request,
+    bodies: Sequence[tuple[object, str | None]],
+    *,
+    atomic: bool,
+    find_links: Callable[[EventDraft], Links] | None = None,
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) on behalf of the request's principal, and count the new
     events as a metric. Raises as `append`."""
@@ -88,6 +94,7 @@ def append_bodies(
         bodies,
         atomic=atomic,
         deadline=request.deadline,
+        find_links=find_links,
     )
     request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     return results
@@ -107,9 +114,7 @@ def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
     if not positions:
         return {}
     return {
-        _REPLAYED_HEADER: "true"
-        if len(positions) == len(results)
-        else ",".join(map(str, positions))
+        REPLAYED_HEADER: "true" if len(positions) == len(results) else ",".join(map(str, positions))
     }
 
 
@@ -129,7 +134,7 @@ ROUTES = {
         body=AppendRequest,
         headers=AppendHeaders,
         response_headers={
-            _REPLAYED_HEADER: "`true` when this event was already stored under the same key."
+            REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
         errors=(Forbidden, Conflict),
     ),
@@ -140,7 +145,7 @@ ROUTES = {
         body=BatchRequest,
         headers=AppendHeaders,
         response_headers={
-            _REPLAYED_HEADER: "`true`, or the positions of items that were already stored: `0,2`."
+            REPLAYED_HEADER: "`true`, or the positions of items that were already stored: `0,2`."
         },
     ),
     "POST /api/v1/uploads": Route(

@@ -54,15 +54,21 @@ def append_events(
 ) -> Sequence[AppendOutcome]:
     """Store the items by one function call in one round trip; one outcome per item. If `atomic` and
     any item is neither created nor replayed, nothing is stored."""
-    document = _dump_items([item.as_json() for item in items])
+    document = dump_items([item.as_json() for item in items])
     rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
-    return [AppendOutcome(*map(_convert, _FIELD_READERS, row)) for row in rows]
+    return to_outcomes(rows)
 
 
-def _dump_items(items: Sequence[Mapping[str, object]]) -> str:
+def dump_items(items: Sequence[Mapping[str, object]]) -> str:
+    """The items as the database's functions take them."""
     return to_json(items).decode()
+
+
+def to_outcomes(rows: Sequence[Sequence[bytes | None]]) -> list[AppendOutcome]:
+    """The rows of such a function."""
+    return [AppendOutcome(*map(_convert, _FIELD_READERS, row)) for row in rows]
 
 
 def _convert(reader: Callable[[str], Any], value: bytes | None) -> Any:
@@ -97,7 +103,7 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
         from existing_keys, refusals where existing_keys.is_used
             or refusals.codes ? existing_keys.n::text
         """,
-        {"items": _dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+        {"items": dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
     )
     return {row.n: row.refusal for row in rows}
 
@@ -217,25 +223,6 @@ def find_payload(access: TenantDb, cid: str) -> Payload | None:
         {"cid": cid},
     )
     return rows[0] if rows else None
-
-
-@dataclass(frozen=True)
-class PayloadDescription:
-    """The media type and file name under which an event holds its payload."""
-
-    event_id: UUID
-    mime_type: str | None
-    file_name: str | None
-
-
-def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
-    """The media types and file names of the payloads of those events that are visible."""
-    return access.fetch(
-        PayloadDescription,
-        "select event_id, mime_type, file_name from events"
-        " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
-        {"event_ids": list(event_ids)},
-    )
 
 
 @dataclass(frozen=True)

@@ -205,3 +205,22 @@ def delete_uploads(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
             "delete from uploads where upload_id = any (%(upload_ids)s) and remove_at <= now()",
             {"upload_ids": list(upload_ids)},
         )
+
+
+@dataclass(frozen=True)
+class PayloadDescription:
+    """The media type and file name under which an event holds its payload."""
+
+    event_id: UUID
+    mime_type: str | None
+    file_name: str | None
+
+
+def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
+    """The media types and file names of the payloads of those events that are visible."""
+    return access.fetch(
+        PayloadDescription,
+        "select event_id, mime_type, file_name from events"
+        " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
+        {"event_ids": list(event_ids)},
+    )

@@ -18,6 +18,7 @@ from strandline.log.read import fit_to_page, to_event_out
 from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
+from strandline.recall.expansion import find_supporting, fit_to_budget, sort_by_time
 from strandline.recall.features import Word
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
@@ -28,6 +29,8 @@ _MAX_USED_HITS = 10
 """How many of the best hits of an answer count as used."""
 _SIMILAR_COSINE = 0.3
 """From here on a hit is said to be similar in meaning."""
+_EDGE = ["edge"]
+"""Why an event is in an answer that was not found but rests under one that was."""
 # A call to an unresponsive model occupies its thread. With a few threads a slow model degrades
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
@@ -176,17 +179,23 @@ def recall(
         min_known=min_known,
     )
     best = found.select(request.min_relevance)[: request.limit]
-    events = store.read_hits(access, [event.candidate.event_id for event in best])
-    hits = fit_to_page(
+    supporting = find_supporting(access, best, request)
+    events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
+    found_hits = [
         _to_hit(scored, events[scored.candidate.event_id], found, request)
         for scored in best
         if scored.candidate.event_id in events
-    )
+    ]
+    edge_hits = [_to_edge_hit(events[n], request) for n in supporting if n in events]
+    wanted = fit_to_budget(found_hits + edge_hits, request.max_tokens)
+    hits = fit_to_page(wanted)
+    is_cut = len(hits) < len(wanted)
+    if request.order == "time":
+        hits = sort_by_time(hits, lambda n: (UUID(edge["event_id"]) for edge in events[n].edges))
     return RecallAnswer(
         known=found.known,
         hits=hits,
-        degraded=found.note_floor(request.min_relevance)
-        + (["cut_by_size"] if len(hits) < len(events) else []),
+        degraded=found.note_floor(request.min_relevance) + (["cut_by_size"] if is_cut else []),
         not_yet_embedded=found.not_yet_embedded,
         read_token=make_token(access, found.result, found.space),
     )
@@ -230,6 +239,23 @@ def _to_hit(scored: ScoredEvent, event: HitEvent, found: Search, request: Recall
     )
 
 
+def _to_edge_hit(event: HitEvent, request: RecallRequest) -> Hit:
+    """An event that a hit rests on: it was not scored."""
+    return Hit(
+        event_id=event.event_id,
+        source_event_key=event.source_event_key,
+        speaker=event.speaker,
+        occurred_at=event.occurred_at or event.recorded_at,
+        text=event.content,
+        name=event.file_name,
+        piece=None,
+        relevance=None,
+        why=_EDGE,
+        features=None,
+        event=to_event_out(event) if request.include == "full" else None,
+    )
+
+
 def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
     matched = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
@@ -241,10 +267,13 @@ def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
 def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built; returns False if nothing was recorded."""
-    used_events = [hit.event_id for hit in answer.hits[:_MAX_USED_HITS] if hit.why]
+    scored = [hit for hit in answer.hits if hit.why != _EDGE]
+    best = sorted(scored, key=lambda hit: hit.relevance or 0.0, reverse=True)[:_MAX_USED_HITS]
+    used_events = [hit.event_id for hit in best if hit.why]
     try:
-        if used_events:
-            store_recalls.record_events(access, uuid7(), used_events, now)
+        if answer.hits:
+            given = [hit.event_id for hit in answer.hits]
+            store_recalls.record_events(access, uuid7(), used_events, now, given)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False

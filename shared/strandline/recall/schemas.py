@@ -25,6 +25,13 @@ class RecallRequest(Filters):
     out, but there are none at all where `known` is below `min_known` of the tenant's tuning, else
     of the deployment's, else the calibrated one of the embedding space. Events without a vector
     that hold a word of the question stay."""
+    expand: int = Field(default=0, ge=0, le=50, strict=True)
+    """The maximum number of events to add that the best ten hits rest on: along their edges, and
+    those of what they cite, three in a row at most, heaviest first."""
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
+    """A budget for the texts, best first: what does not fit is left out. A token is four bytes."""
+    order: Literal["relevance", "time"] = "relevance"
+    """`time`: what is cited before what cites it, else oldest first."""
     now: Moment | None = None
     """The time that "yesterday" or "before May" in the question refer to, read in the tenant's time
     zone; by default the server's."""
@@ -58,10 +65,10 @@ class Hit(ResponseModel):
     """The part of a payload's text that matched; null where only its file name did."""
     relevance: float | None
     """How likely it answers the question: 0 to 1, comparable between questions. Null in an
-    embedding space that has no calibration."""
+    embedding space that has no calibration, and for an event that `expand` added."""
     why: list[str]
     """The question's words that it holds, in the index's form, and `meaning` where it is similar in
-    meaning."""
+    meaning; `edge` where `expand` added it."""
     features: Mapping[str, float] | None
     """What its score was computed from, with `explain`; docs/recall.md describes each."""
     event: EventOut | None
@@ -69,7 +76,7 @@ class Hit(ResponseModel):
 
 
 class RecallAnswer(ResponseModel):
-    """The hits, best first, and what the answer was based on."""
+    """The hits, by default best first, and what the answer was based on."""
 
     known: float | None
     """How likely the events in view that pass the filters hold an answer: 0 to 1. Null in an

@@ -159,6 +159,9 @@ class ChainOut(ResponseModel):
     event_count: int
     event_ids: list[UUID]
     """The ids of the first 200 events of the chain, in order."""
+    echo_ids: list[UUID]
+    """Of these, the echoes: events that mostly repeat what a recall gave shortly before. They are
+    no evidence: they add nothing to `importance` and `density`."""
     trust: Origin
     """The least trusted origin of all its events. From least to most trusted: `document`, `tool`,
     `agent`, `user`, `system`."""

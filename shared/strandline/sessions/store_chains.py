@@ -27,6 +27,8 @@ class ChainView(ChainHead):
     rejected: str | None
     models: dict[str, Any]
     event_ids: list[UUID]
+    echo_ids: list[UUID]
+    """Of these, the echoes (chains/echoes)."""
     trust: str
     """The least trusted origin of its events."""
 
@@ -89,7 +91,8 @@ def list_latest(
                     and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
                 order by c.last_event_at desc, c.chain_id limit %(limit)s) c
             order by c.last_event_at desc, c.chain_id limit %(limit)s)
-        select r.*, null::float8 as similarity, null::float8 as relevance
+        select r.*, echoes_of(r.scope_id, r.event_ids) as echo_ids,
+            null::float8 as similarity, null::float8 as relevance
         from page p
         cross join lateral (
             select * from chain_details r
@@ -140,7 +143,8 @@ def list_relevant(
                 and (v.similarity is null or v.similarity >= %(min_similarity)s)
             order by r.relevance desc, c.last_event_at desc, c.chain_id
             limit %(limit)s)
-        select r.*, p.similarity, p.relevance
+        select r.*, echoes_of(r.scope_id, r.event_ids) as echo_ids,
+            p.similarity, p.relevance
         from page p join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         order by p.relevance desc, r.last_event_at desc, r.chain_id
         """,
@@ -221,7 +225,8 @@ def list_session_chains(
                             and v.session_id = %(session_id)s and v.chain_id = c.chain_id
                             and v.created_at_seq <= (select seq from mark))) t
             order by t.last_event_at desc, t.chain_id desc limit %(limit)s + 1)
-        select r.*, mark.seq as shown_at_seq
+        select r.*, echoes_of(r.scope_id, r.event_ids) as echo_ids,
+            mark.seq as shown_at_seq
         from page p
         join chain_details r on r.chain_id = p.chain_id and r.version = p.version
         cross join mark

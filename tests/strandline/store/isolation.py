@@ -314,6 +314,11 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " from chains"
         )
         administrator.execute(
+            "insert into recall_answers (tenant_id, recall_id, participants, asker, writer,"
+            " event_ids, recalled_at) select tenant_id, uuidv7(), participants,"
+            " participants[cardinality(participants)], '*', '{}', now() from scopes"
+        )
+        administrator.execute(
             "insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants,"
             " version, strength,"
             " accessed_at) select tenant_id, chain_id, scope_id, participants, 9, 2, now()"

@@ -420,11 +420,15 @@ UNASKED = {
     ' \'{"role": "user"}\', 10)',
     "newest_in_many_scopes": "select * from newest_in_many_scopes('{}', null, null, null, null,"
     " null, 10)",
+    "is_echo": "select from events e where is_echo(e.scope_id, e.event_id)",
+    "echoes_of": "select unnest(echoes_of(e.scope_id, array[e.event_id])) from events e",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
     "append_items": "select unnest(append_items(array[]::append_item[], '{}', false))",
     "append_failures": "select unnest(append_failures(array[]::append_item[], '{}', null))",
     "append_pieces": "select unnest(append_pieces(array[]::append_item[]))",
     "append_batch": "select * from append_batch(null, null, null, '[]', false)",
+    "append_linked_event": "select * from append_linked_event(null, null, null, '[]', null, null)"
+    " where false",
     "append_fast_path": "select 1 from append_fast_path('{}') p where p.outcome is not null",
     "append_events": "select * from append_events(null, null, null, '[]', false)",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",

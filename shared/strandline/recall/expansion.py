@@ -1,0 +1,76 @@
+"""What a search adds to its best hits, and in which order it gives them: the events that they rest
+on, a budget, and time."""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.recall import store_edges
+from strandline.recall.relevance import ScoredEvent
+from strandline.recall.schemas import Hit, RecallRequest
+
+_MAX_SEEDS = 10
+"""From so many of the best hits edges are followed."""
+
+
+def find_supporting(
+    access: TenantDb, best: Sequence[ScoredEvent], request: RecallRequest
+) -> list[UUID]:
+    """The events that the best hits rest on, directly or through others: those with the greatest
+    product of relevance and weights, at most `expand`; without the hits themselves."""
+    if not request.expand or not best:
+        return []
+    return store_edges.list_supporting(
+        access,
+        [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]],
+        [event.candidate.event_id for event in best],
+        request.to_filter(),
+        request.expand,
+    )
+
+
+def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
+    """The hits whose texts fit into the budget, first come, first served. A token is four bytes of
+    UTF-8, begun ones included."""
+    fitting: list[Hit] = []
+    left = max_tokens
+    for hit in hits:
+        tokens = -(-len((hit.text or "").encode()) // 4)
+        if left is None:
+            fitting.append(hit)
+        elif tokens <= left:
+            fitting.append(hit)
+            left -= tokens
+    return fitting
+
+
+def sort_by_time(hits: Sequence[Hit], cited_ids: Callable[[UUID], Iterable[UUID]]) -> list[Hit]:
+    """The hits so that none comes before one that it cites; else oldest first by when they
+    happened, and by id."""
+    hit_by_id = {hit.event_id: hit for hit in hits}
+    waits_for = {hit.event_id: _known(cited_ids(hit.event_id), hit_by_id) for hit in hits}
+    waiting: dict[UUID, list[UUID]] = {}
+    for event_id, cited in waits_for.items():
+        for cited_id in cited:
+            waiting.setdefault(cited_id, []).append(event_id)
+    ready = [_time_key(hit) for hit in hits if not waits_for[hit.event_id]]
+    heapq.heapify(ready)
+    ordered: list[Hit] = []
+    while ready:
+        event_id = heapq.heappop(ready)[1]
+        ordered.append(hit_by_id[event_id])
+        for later_id in waiting.get(event_id, ()):
+            waits_for[later_id].discard(event_id)
+            if not waits_for[later_id]:
+                heapq.heappush(ready, _time_key(hit_by_id[later_id]))
+    return ordered
+
+
+def _known(cited: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
+    return {event_id for event_id in cited if event_id in hit_by_id}
+
+
+def _time_key(hit: Hit) -> tuple[datetime, UUID]:
+    return hit.occurred_at, hit.event_id

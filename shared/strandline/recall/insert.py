@@ -1,0 +1,78 @@
+"""Insert: append an event, linked to the events that recall finds for its text."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import islice
+
+from strandline.db.database import NOBODY, Caller, Database
+from strandline.embeddings.embedder import Embedder
+from strandline.log.event_draft import EventDraft, Links
+from strandline.log.schemas_append import MAX_EDGES, EdgeIn
+from strandline.recall.recall import Search, search
+from strandline.recall.relevance import ScoredEvent
+from strandline.recall.schemas_insert import LinkOptions
+
+_QUESTION_CHARS = 8000
+"""So many characters of a text are searched for: as many as a question may have."""
+_MIN_COSINE = 0.3
+"""An event that shares no word is linked only if it is at least so similar."""
+
+
+def make_link_finder(
+    database: Database,
+    embedder: Embedder,
+    tenant: str,
+    options: LinkOptions,
+    *,
+    vector_timeout: float,
+    deadline: float,
+) -> Callable[[EventDraft], Links]:
+    """What finds the links of a draft, for `append`. `vector_timeout` is in seconds, `deadline` in
+    time.monotonic() seconds. It raises Unavailable."""
+
+    def find_links(draft: EventDraft) -> Links:
+        found = Links(options.model_dump(mode="json"))
+        room = min(options.limit, MAX_EDGES) - len(draft.request.edges)
+        text = _question(draft)
+        if room < 1 or not text:
+            return found
+        # Every reader of the new event must see what it cites, whoever writes it.
+        readers = Caller(tenant, tuple(draft.participants), NOBODY)
+        result = search(
+            database.connect_as(readers, deadline),
+            embedder,
+            text,
+            now=datetime.now(UTC),
+            vector_timeout=vector_timeout,
+            filters={},
+        )
+        own_ids = {edge.event_id for edge in draft.request.edges}
+        related = (e for e in _select(result, options) if e.candidate.event_id not in own_ids)
+        edges = [
+            EdgeIn(event_id=event.candidate.event_id, weight=round(event.relevance, 4))
+            for event in islice(related, room)
+        ]
+        return Links(found.options, edges, result.degraded)
+
+    return find_links
+
+
+def _question(draft: EventDraft) -> str:
+    """The text that is searched for: of a payload its file's name and the beginning of its text."""
+    if draft.text is not None:
+        return draft.text[:_QUESTION_CHARS].strip()
+    payload = draft.cited_payload
+    parts = (draft.request.name or (payload and payload.file_name), payload and payload.text)
+    return "\n".join(filter(None, parts))[:_QUESTION_CHARS].strip()
+
+
+def _select(found: Search, options: LinkOptions) -> list[ScoredEvent]:
+    """The events to cite, best first. Edges stay, so a degraded or fresh result that has nothing in
+    common with the text is left out, unlike in an answer."""
+    floor = options.min_relevance or 0.0
+    return [
+        event
+        for event in found.select(options.min_relevance)
+        if event.relevance >= floor
+        and (event.candidate.word_bits or (event.candidate.cosine or 0.0) >= _MIN_COSINE)
+    ]

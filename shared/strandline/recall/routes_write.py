@@ -1,0 +1,86 @@
+"""The HTTP route of insert."""
+
+from strandline.config import get_settings
+from strandline.errors import Conflict, Forbidden, Invalid, StrandlineError
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log import store_links
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendResult
+from strandline.log.event_draft import EventDraft, Links
+from strandline.log.routes_write import REPLAYED_HEADER, append_bodies, idempotency_key
+from strandline.log.schemas_append import AppendHeaders
+from strandline.recall.insert import make_link_finder
+from strandline.recall.schemas_insert import InsertReceipt, InsertRequest
+from strandline.schemas import check_storable, validate
+
+
+def post_insert(request: Request) -> Response:
+    """Append one event, linked to what recall finds for its text. Its edges have the relevance as
+    weight, and lead only to what all participants of the event see: 201 and its receipt; a replay
+    returns the same, with the first edges. Needs the right to read as well."""
+    request.principal.require_right("read")
+    key = idempotency_key(request)
+    body = request.parse_json()
+    options = validate(InsertRequest, check_storable(body)).recall
+    resources = request.resources
+    finder = make_link_finder(
+        resources.database,
+        resources.embedder,
+        request.principal.tenant,
+        options,
+        vector_timeout=get_settings().query_vector_seconds,
+        deadline=request.deadline,
+    )
+    found: list[Links] = []
+
+    def find_links(draft: EventDraft) -> Links:
+        found.append(finder(draft))
+        return found[-1]
+
+    event = {name: value for name, value in body.items() if name != "recall"}
+    (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
+    if _names_lost_event(result.error):  # erased since it was found
+        (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
+    if result.error is not None or result.receipt is None:
+        raise result.error or Invalid()
+    request.metrics |= {
+        "LinksFound": len(found[-1].edges) if result.is_new else 0,
+        "RecallsDegraded": int(bool(found[-1].degraded)),
+    }
+    return _respond(request, result)
+
+
+def _names_lost_event(error: StrandlineError | None) -> bool:
+    return error is not None and error.details.get("reason") == "edge_not_found"
+
+
+def _respond(request: Request, result: AppendResult) -> Response:
+    """The receipt as stored, so that a replay is answered alike."""
+    assert result.receipt is not None, "refused results are raised"
+    caller = make_caller(request.principal)
+    access = request.resources.database.connect_as(caller, request.deadline)
+    stored = store_links.read_links(access, result.receipt.event_id)
+    receipt = InsertReceipt.model_validate(
+        {
+            **vars(result.receipt),
+            "edges": stored.edges if stored else [],
+            "degraded": stored.links["degraded"] if stored else [],
+        }
+    )
+    return json_response(receipt, 201, {REPLAYED_HEADER: "true"} if result.is_replay else None)
+
+
+ROUTES = {
+    "POST /api/v1/insert": Route(
+        post_insert,
+        "write",
+        {201: InsertReceipt},
+        body=InsertRequest,
+        headers=AppendHeaders,
+        response_headers={
+            REPLAYED_HEADER: "`true` when this event was already stored under the same key."
+        },
+        errors=(Forbidden, Conflict),
+    ),
+}

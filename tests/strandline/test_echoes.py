@@ -1,0 +1,109 @@
+"""Echoes: what counts as a repetition of what was given."""
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from strandline.chains import echoes
+from strandline.chains.echoes import ECHO_WINDOW, GivenText, SaidText, find_echoes, triples
+
+NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+TEXT = "The red buoy at pier seven needs a new lamp before winter."
+SAID = SaidText(uuid.uuid4(), 7, "*", NOW, TEXT)
+GIVEN = GivenText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
+
+
+def test_what_was_given_is_an_echo() -> None:
+    (decision,) = find_echoes([SAID], [GIVEN]).values()
+    assert (decision.event_id, decision.kind, decision.at_seq) == (SAID.event_id, "echo", 7)
+    assert decision.body == {"share": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("THE RED BUOY, at pier seven - needs a new lamp; before winter!", 1.0),
+        (f"You told me: {TEXT} Shall I order one?", 0.5882),
+        ("\uff34he red buoy at pier seven", 1.0),
+        # three of six triples: no more than half
+        ("the red buoy at pier nine is green", None),
+        ("lamp new a needs seven pier at buoy red the", None),
+        ("I am allergic to peanuts, and have been since school.", None),
+        ("red buoy at pier seven", None),  # three triples
+        ("the red", None),
+        ("", None),
+    ],
+)
+def test_an_echo_shares_more_than_half_of_its_triples(text: str, share: float | None) -> None:
+    found = find_echoes([replace(SAID, text=text)], [GIVEN])
+    assert [decision.body["share"] for decision in found.values()] == [share] * (share is not None)
+
+
+def test_it_may_be_put_together_from_several_answers() -> None:
+    halves = [
+        replace(GIVEN, text="The red buoy at pier seven"),
+        replace(GIVEN, text="pier seven needs a new lamp before winter"),
+    ]
+    assert find_echoes([SAID], halves)
+    assert not find_echoes([SAID], halves[:1])
+
+
+@pytest.mark.parametrize(
+    ("at", "is_echo"),
+    [
+        (NOW + SECOND, False),
+        (NOW, True),
+        (NOW - ECHO_WINDOW + SECOND, True),
+        (NOW - ECHO_WINDOW, False),
+        (NOW - ECHO_WINDOW - SECOND, False),
+    ],
+)
+def test_a_recall_echoes_for_a_day(at: datetime, is_echo: bool) -> None:
+    longer_ago = NOW - timedelta(days=9)
+    given = replace(GIVEN, times=[longer_ago, at])
+    assert bool(find_echoes([SAID], [given])) is is_echo
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "said_by", "is_echo"),
+    [
+        ("*", "*", True),
+        ("*", "user:alice", True),
+        ("user:alice", "*", True),
+        ("user:alice", "user:alice", True),
+        ("user:bob", "user:alice", False),
+    ],
+)
+def test_what_another_user_was_given_is_no_echo(asked_by: str, said_by: str, is_echo: bool) -> None:
+    found = find_echoes([replace(SAID, writer=said_by)], [replace(GIVEN, writer=asked_by)])
+    assert bool(found) is is_echo
+
+
+def test_no_event_is_its_own_echo() -> None:
+    assert not find_echoes([SAID], [replace(GIVEN, event_id=SAID.event_id)])
+
+
+def test_triples_are_of_words_and_each_counts_once() -> None:
+    assert len(triples("a b c d")) == 2
+    assert len(triples("a b c a b c a b c")) == 3
+    assert triples("Größe, élan vital") == triples("GRÖSSE ÉLAN VITAL") != set()
+    assert not find_echoes([replace(SAID, text="a b c " * 9)], [replace(GIVEN, text="a b c " * 9)])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "test"),
+    [
+        ("MIN_SHARE", 0.4, ("the red buoy at pier nine is green", None)),
+        ("MIN_TRIPLES", 1, ("red buoy at pier seven", None)),
+    ],
+)
+def test_a_wider_rule_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: float, test: tuple[str, float | None]
+) -> None:
+    """Planted."""
+    monkeypatch.setattr(echoes, name, value)
+    with pytest.raises(AssertionError):
+        test_an_echo_shares_more_than_half_of_its_triples(*test)
