@@ -25,10 +25,11 @@ def make_link_finder(
     options: LinkOptions,
     *,
     vector_timeout: float,
+    min_known: float | None,
     deadline: float,
 ) -> Callable[[EventDraft], Links]:
     """What finds the links of a draft, for `append`. `vector_timeout` is in seconds, `deadline` in
-    time.monotonic() seconds. It raises Unavailable."""
+    time.monotonic() seconds; `min_known` is the deployment's threshold. It raises Unavailable."""
 
     def find_links(draft: EventDraft) -> Links:
         found = Links(options.model_dump(mode="json"))
@@ -45,6 +46,7 @@ def make_link_finder(
             now=datetime.now(UTC),
             vector_timeout=vector_timeout,
             filters={},
+            min_known=min_known,
         )
         own_ids = {edge.event_id for edge in draft.request.edges}
         related = (e for e in _select(result, options) if e.candidate.event_id not in own_ids)

@@ -23,13 +23,14 @@ def post_insert(request: Request) -> Response:
     key = idempotency_key(request)
     body = request.parse_json()
     options = validate(InsertRequest, check_storable(body)).recall
-    resources = request.resources
+    resources, settings = request.resources, get_settings()
     finder = make_link_finder(
         resources.database,
         resources.embedder,
         request.principal.tenant,
         options,
-        vector_timeout=get_settings().query_vector_seconds,
+        vector_timeout=settings.query_vector_seconds,
+        min_known=settings.tuning.min_known,
         deadline=request.deadline,
     )
     found: list[Links] = []
