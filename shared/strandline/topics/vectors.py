@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 
 class MeanVector(NamedTuple):
-    """The mean of event vectors, and of how many."""
+    """The mean of event vectors."""
 
     values: tuple[float, ...]
-    count: int
+    weight: int
+    """Of how many event vectors."""
 
     @property
     def norm(self) -> float:
@@ -20,12 +21,12 @@ class MeanVector(NamedTuple):
 
 
 def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
-    """The mean of means, each weighted by its count, in half precision; None of nothing. The order
+    """The mean of means, each weighted by its number of events, in half precision; None of nothing. The order
     of `parts` matters to the last bit."""
-    total = sum(part.count for part in parts)
+    total = sum(part.weight for part in parts)
     if not total:
         return None
-    weights = [part.count / total for part in parts]
+    weights = [part.weight / total for part in parts]
     columns = zip(*(part.values for part in parts), strict=True)
     return MeanVector(round_to_half([math.sumprod(weights, column) for column in columns]), total)
 
