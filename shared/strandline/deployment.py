@@ -166,6 +166,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/scopes/{scope_id}/events",
             "POST /api/v1/recall",
             "POST /api/v1/context",
+            "POST /api/v1/references/query",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",
             "GET /api/v1/sessions",

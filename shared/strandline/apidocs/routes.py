@@ -25,6 +25,7 @@ from strandline.recall import routes as recall_routes
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
+from strandline.topics import routes_read as topics_routes_read
 
 _PAGE = Path(__file__).parent / "page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
@@ -116,6 +117,7 @@ def _document() -> str:
         **sessions_routes_write.ROUTES,
         **sessions_routes_read.ROUTES,
         **context_routes.ROUTES,
+        **topics_routes_read.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

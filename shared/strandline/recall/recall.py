@@ -84,7 +84,23 @@ def search(
     """Find and score the visible events that may answer a question, in `scopes` or everywhere.
     Without a query vector within `vector_timeout` seconds it searches by words alone and says so in
     `degraded`."""
-    vector, degraded = embed_query(embedder, question, vector_timeout)
+    vector = embed_query(embedder, question, vector_timeout)
+    return search_by(access, embedder, question, vector, now=now, filters=filters, scopes=scopes)
+
+
+def search_by(
+    access: TenantDb,
+    embedder: Embedder,
+    question: str,
+    embedded: tuple[list[float] | None, list[str]],
+    *,
+    now: datetime,
+    filters: Mapping[str, Any],
+    scopes: Sequence[UUID] | None = None,
+) -> Search:
+    """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
+    part of `snapshot_transaction`."""
+    vector, degraded = embedded
     space = embedder.space if vector else None
     result = store.search_candidates(
         access,
