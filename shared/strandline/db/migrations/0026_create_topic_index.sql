@@ -78,6 +78,7 @@ create table topic_nodes (
     content_hash bytea not null,
     chain_id uuid,  -- no foreign key: a snapshot outlives chains that are dropped and folded again
     chain_version int,
+    chain_hash bytea,  -- of the chain version's content: shows whether that is folded again, the same
     topic text,
     summary text,  -- null for the leaf of a rejected chain
     started_at timestamptz not null,
@@ -281,18 +282,19 @@ reset role;
 
 grant create on schema public to strandline_planner;
 
--- Tenants and since when a build of them is due: as soon as 20 chain versions wait, or once the oldest
--- has waited for 15 minutes. By the rows of scopes that wait, not by tenants.
-create function builds_due() returns table (tenant_id text, due_at timestamptz)
+-- Tenants, since when a build of them is due, and how many scopes wait for it: due as soon as 20 chain
+-- versions wait, or once the oldest has waited for 15 minutes. By the rows of scopes that wait, not by
+-- tenants.
+create function builds_due() returns table (tenant_id text, due_at timestamptz, scopes bigint)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select w.tenant_id, least(min(w.oldest_at) + interval '15 minutes',
-        case when sum(w.waiting) >= 20 then max(w.newest_at) end)
+        case when sum(w.waiting) >= 20 then max(w.newest_at) end), count(*)
     from topic_work w group by w.tenant_id
 $$;
 
-create function tenants_to_build(p_now timestamptz) returns table (tenant_id text)
+create function tenants_to_build(p_now timestamptz) returns table (tenant_id text, scopes bigint)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select d.tenant_id from builds_due() d where d.due_at <= p_now order by 1
+    select d.tenant_id, d.scopes from builds_due() d where d.due_at <= p_now order by 1
 $$;
 
 -- When the builder has something to do next, in any tenant; what is a day late waits for the morning.
@@ -310,11 +312,14 @@ begin
     foreach signature in array array['builds_due()', 'tenants_to_build(timestamptz)',
         'next_build(interval, timestamptz)'] loop
         execute format('revoke execute on function %s from public', signature);
-        execute format('alter function %s owner to strandline_planner', signature);
     end loop;
     foreach signature in array array['tenants_to_build(timestamptz)',
         'next_build(interval, timestamptz)'] loop
         execute format('grant execute on function %s to strandline_app', signature);
+    end loop;
+    foreach signature in array array['builds_due()', 'tenants_to_build(timestamptz)',
+        'next_build(interval, timestamptz)'] loop
+        execute format('alter function %s owner to strandline_planner', signature);
     end loop;
 end $$;
 revoke create on schema public from strandline_planner;
