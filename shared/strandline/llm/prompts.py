@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, Summary, TopicPart
 
-type TaskName = Literal["continues", "summarise", "merge", "topic", "entities"]
+type TaskName = Literal["continues", "summarise", "merge", "topic", "entities", "overview"]
 
 PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "continues": 2,
@@ -17,6 +17,7 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "merge": 1,
     "topic": 1,
     "entities": 1,
+    "overview": 1,
 }
 """The version in use of each prompt. A prompt that was used is never edited but gets a new version:
 results are stored with the version that they came from."""
@@ -98,6 +99,27 @@ def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptDa
         _wrap_in_tag(tag, [_to_json_line({"summary": text, "importance": summary.importance})]),
         text,
     )
+
+
+def render_parts(tag: str, parts: Sequence[TopicPart], limits: PromptLimits) -> PromptData:
+    """Render parts of a topic tree as one JSON object a line. If the text is too long, the longest
+    summaries are cut first."""
+    summaries = [part.summary or "" for part in parts]
+    max_characters = _fair_length([len(text) for text in summaries], limits.total_characters // 2)
+    lines = [
+        _to_json_line(
+            {
+                "from": part.started_at.isoformat(timespec="minutes"),
+                "to": part.last_event_at.isoformat(timespec="minutes"),
+                "events": part.event_count,
+                "topic": part.topic,
+                "summary": text[:max_characters],
+            }
+        )
+        for part, text in zip(parts, summaries, strict=True)
+    ]
+    texts = [f"{part.topic or ''}\n{part.summary or ''}" for part in parts]
+    return PromptData(_wrap_in_tag(tag, lines), "\n".join(texts))
 
 
 def _render_event(event: PromptEvent, participants: Collection[str], max_characters: int) -> str:

@@ -57,6 +57,26 @@ class Entities(BaseModel):
     entities: list[Entity] = Field(max_length=100)
 
 
+@dataclass(frozen=True)
+class TopicPart:
+    """A part of a topic tree as a model gets it: a chain, or what is below an inner node."""
+
+    topic: str | None
+    summary: str | None
+    """None: the chain was rejected."""
+    started_at: datetime
+    last_event_at: datetime
+    event_count: int
+
+
+class Overview(BaseModel):
+    """What several parts of a topic tree speak of together, and a heading for it, if there is
+    one."""
+
+    summary: str = Field(min_length=1, max_length=1000)
+    topic: str | None = Field(min_length=1, max_length=200)
+
+
 class LanguageModel(Protocol):
     """The tasks of a model. Implementations are the deterministic heuristic model and the plain
     model; providers are called through `LlmTasks`."""
@@ -82,6 +102,10 @@ class LanguageModel(Protocol):
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """The people and things named in a run."""
+        ...
+
+    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+        """What these parts of a topic tree speak of together."""
         ...
 
 

@@ -21,8 +21,8 @@ class MeanVector(NamedTuple):
 
 
 def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
-    """The mean of means, each weighted by its number of events, in half precision; None of nothing. The order
-    of `parts` matters to the last bit."""
+    """The mean of means, each by its weight, in half precision; None of nothing. The order of
+    `parts` matters to the last bit."""
     total = sum(part.weight for part in parts)
     if not total:
         return None

@@ -2,8 +2,16 @@
 
 from collections.abc import Sequence
 
-from strandline.llm.heuristic import cohesion, digest, names
-from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topic
+from strandline.llm.heuristic import cohesion, digest, names, overview
+from strandline.llm.types import (
+    Continues,
+    Entities,
+    Overview,
+    PromptEvent,
+    Summary,
+    Topic,
+    TopicPart,
+)
 
 
 class HeuristicModel:
@@ -37,3 +45,7 @@ class HeuristicModel:
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Who and what is named, most mentioned first, each once under its longest name."""
         return Entities(entities=names.extract_entities(events))
+
+    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+        """What the parts are about, those of most events first, and from when to when."""
+        return overview.describe_parts(parts)
