@@ -14,6 +14,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "merge": {"summary": "The launch moved twice.", "importance": 0.8},
     "topic": {"topic": "The launch"},
     "entities": {"entities": [{"name": "Mara", "kind": "person"}]},
+    "walk": {"numbers": [1]},
     "overview": {"summary": "The launch, and who moved it.", "topic": "The launch"},
 }
 _TASKS = {
@@ -23,6 +24,7 @@ _TASKS = {
     "name the topic": "topic",
     "list who and what is named": "entities",
     "describe a group of related topics": "overview",
+    "choose where to look": "walk",
 }
 
 

@@ -182,6 +182,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/recall",
             "POST /api/v1/context",
             "POST /api/v1/references/query",
+            "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",
             "GET /api/v1/sessions",

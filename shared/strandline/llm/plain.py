@@ -13,6 +13,8 @@ from strandline.llm.types import (
     Summary,
     Topic,
     TopicPart,
+    WalkChoice,
+    WalkOption,
 )
 
 _MAX_CHARACTERS = 240
@@ -57,3 +59,8 @@ class PlainModel:
         start = min(part.started_at for part in parts).date()
         end = max(part.last_event_at for part in parts).date()
         return Overview(summary=f"{count} events, {start} to {end}.", topic=None)
+
+    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+        """Always the first, if there is one."""
+        del question
+        return WalkChoice(numbers=[1] if options else [])

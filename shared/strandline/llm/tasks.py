@@ -29,6 +29,9 @@ from strandline.llm.types import (
     TaskContext,
     Topic,
     TopicPart,
+    WalkChoice,
+    WalkOption,
+    make_choice_type,
 )
 from strandline.observability import logger
 
@@ -123,6 +126,17 @@ class LlmTasks:
         """What these parts of a topic tree speak of together."""
         render = partial(prompts.render_parts, "parts", parts, self._bounds)
         return self._run_task(task, "overview", Overview, render, lambda by: by.overview(parts))
+
+    def walk(
+        self, task: TaskContext, question: str, options: Sequence[WalkOption]
+    ) -> ModelResult[WalkChoice]:
+        """Which of these parts of a topic tree are likely to hold the answer to a question. An
+        answer with a number that was not shown is unusable."""
+        render = partial(prompts.render_walk, question, options, self._bounds)
+        choice_type = make_choice_type(len(options))
+        return self._run_task(
+            task, "walk", choice_type, render, lambda by: by.walk(question, options)
+        )
 
     def name_source(self, verb: TaskName) -> tuple[str, str]:
         """The names of the model and of the prompt that a task's answers come from at present,

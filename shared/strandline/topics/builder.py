@@ -155,9 +155,7 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
             if version is None:
                 raise Overtaken
             store_publish.write_trees(access, job_id, version)
-            reasons = [
-                {"scope_id": str(item.scope_id), "reason": item.reason} for item in failed
-            ]
+            reasons = [{"scope_id": str(item.scope_id), "reason": item.reason} for item in failed]
             snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
             store_publish.add_snapshot(access, snapshot)
             totals["snapshots_published"] += 1

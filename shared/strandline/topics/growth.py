@@ -300,9 +300,7 @@ class _Growth:
 
     def _describe_slot(self, slot: UUID, digest: bytes) -> Node:
         """The content of an inner slot, whose children have theirs; its summary is the model's."""
-        children = [
-            self.nodes[self.tree.node_ids[child]] for child in self.tree.children(slot)
-        ]
+        children = [self.nodes[self.tree.node_ids[child]] for child in self.tree.children(slot)]
         vector = self.tree.vector(slot)
         result = self._ask_overview(children)
         return Node(

@@ -1,16 +1,22 @@
 """HTTP routes that read the topic index."""
 
+import time
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
+from strandline.db.database import TenantDb
 from strandline.errors import Gone
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
+from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answers import repeat_answer
+from strandline.topics.provenance import trace_provenance
 from strandline.topics.references import answer_references, record_use
+from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.selection import Inquiry
+from strandline.topics.walk_model import ModelWalk
 
 
 def post_references(request: Request) -> Response:
@@ -33,7 +39,11 @@ def post_references(request: Request) -> Response:
         body.now or now,
         get_settings().query_vector_seconds,
     )
-    answer, used_events = answer_references(inquiry, now, None)
+    llm = request.resources.llm if body.walk == "model" else None
+    answer, used_events = answer_references(inquiry, now, _make_model_walk(request, body, access))
+    if llm is not None:
+        llm.store_call_records(access)
+        request.metrics |= llm.take_metrics()
     is_recorded = record_use(access, used_events, now)
     request.metrics |= {
         "SearchHits": len(answer.citations),
@@ -41,6 +51,32 @@ def post_references(request: Request) -> Response:
         "RecallsNotRecorded": int(not is_recorded),
     }
     return json_response(answer)
+
+
+def _make_model_walk(
+    request: Request, body: ReferencesRequest, access: TenantDb
+) -> ModelWalk | None:
+    """A walk by the language model, if the request wants one and one is configured."""
+    if body.walk == "beam" or not request.resources.llm.has_model:
+        return None
+    task = TaskContext(
+        tenant=access.caller.tenant,
+        # Not the scope's subject: these calls must not use up the rate of the scope's fold.
+        subject=request.principal.user or f"key:{request.principal.key_id}",
+        participants=access.caller.viewer,
+        deadline=min(request.deadline, time.monotonic() + body.time_limit),
+    )
+    return ModelWalk(request.resources.llm, task)
+
+
+def get_provenance(request: Request) -> Response:
+    """Trace an id: of an event to its chain, the topics above it in the active snapshot, the events
+    whose edges cite it and its vectors; of a chain, a topic (its slot or its node) or a snapshot
+    to what it rests on, down to the events."""
+    query = request.parse_query(ProvenanceQuery)
+    access = request.connect_reader(query.participants)
+    row_id = request.path_id("row_id")
+    return json_response(trace_provenance(access, row_id, query.limit, query.cursor))
 
 
 ROUTES = {
@@ -51,5 +87,8 @@ ROUTES = {
         query=ParticipantsQuery,
         body=ReferencesRequest,
         errors=(Gone,),
+    ),
+    "GET /api/v1/provenance/{row_id}": Route(
+        get_provenance, "read", {200: ProvenanceOut}, query=ProvenanceQuery
     ),
 }

@@ -1,7 +1,7 @@
 """Select what may be part of an answer to a references question."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -150,14 +150,20 @@ def select_by_beam(inquiry: Inquiry, hits: Hits) -> Selection:
 
 
 def assemble(
-    hits: Hits, slot_by_event: Mapping[UUID, UUID], event_ids: Sequence[UUID]
+    hits: Hits,
+    slot_by_event: Mapping[UUID, UUID],
+    event_ids: Sequence[UUID],
+    scope_by_event: Mapping[UUID, UUID] | None = None,
 ) -> Selection:
-    """The selection of these events, each below its slot or in the fresh tail."""
-    tail, scope_of = set(hits.tail), _scopes_of(hits)
+    """The selection of these events, each below its slot or in the fresh tail. `scope_by_event` has
+    the scopes of those that no search found."""
+    tail = set(hits.tail)
+    scopes = {e: candidate.scope_id for e, candidate in hits.search.candidates.items()}
+    scopes |= scope_by_event or {}
     events = [
         PlannedEvent(
             event_id=event_id,
-            scope_id=scope_of(event_id),
+            scope_id=scopes[event_id],
             slot=slot_by_event.get(event_id),
             relevance=_round(hits.relevance.get(event_id)),
             text_bytes=None,
@@ -175,16 +181,6 @@ def assemble(
         hits.search,
         degraded=list(hits.search.degraded),
     )
-
-
-def _scopes_of(hits: Hits) -> Callable[[UUID], UUID]:
-    by_leaf = {e: node.scope_id for node in hits.forest.nodes.values() for e in node.event_ids}
-
-    def scope_of(event_id: UUID) -> UUID:
-        candidate = hits.search.candidates.get(event_id)
-        return candidate.scope_id if candidate else by_leaf[event_id]
-
-    return scope_of
 
 
 def plan_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> PlannedNode:

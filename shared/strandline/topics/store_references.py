@@ -1,5 +1,5 @@
-"""SQL of the references query: the pinned snapshot and its trees, which leaf holds an event, and the
-fresh tail.
+"""SQL of the references query: the pinned snapshot and its trees, which leaf holds an event, and
+the fresh tail.
 
 A tree of a version is read by `topic_tree`, whose rows hold for an interval of versions: every
 statement here takes the version that the query pinned; 0 is that of a tenant without a snapshot.
@@ -88,7 +88,8 @@ def pin_snapshot(
             select scope_id, participants, last_seq, last_recorded_at from scopes
             where tenant_id = current_tenant() and (select scope_ids from view) is null)
         select pin.version, pin.snapshot_id, pin.published_at, pin.configuration, s.scope_id,
-            s.participants, s.last_seq, s.last_recorded_at, s.cutoff, s.root_slot, s.root_id, s.similarity
+            s.participants, s.last_seq, s.last_recorded_at, s.cutoff, s.root_slot, s.root_id,
+            s.similarity
         from (select 1) one left join pin on true
         left join lateral (
             select v.*, tree.cutoff, tree.root_slot, tree.root_id, tree.similarity
@@ -111,7 +112,9 @@ def pin_snapshot(
     head = read.rows[0]
     if head.version is None:
         return None, read
-    assert head.snapshot_id and head.published_at and head.configuration is not None
+    assert head.snapshot_id
+    assert head.published_at
+    assert head.configuration is not None
     return Snapshot(head.version, head.snapshot_id, head.published_at, head.configuration), read
 
 
@@ -188,6 +191,7 @@ def list_children(
     without one the newest."""
     return access.fetch(
         PlacedNode,
+        ""  # noqa: S608
         """
         select t.scope_id, t.slot, t.parent_slot, t.node_id, t.is_leaf, n.last_event_at,
             case when n.space = %(space)s
@@ -314,6 +318,7 @@ def list_tail(
     leaf holds. A scope is its id, its cutoff (0 without a tree) and its mark."""
     return access.fetch(
         ScopeEvent,
+        ""  # noqa: S608
         """
         select e.event_id, e.scope_id, e.seq
         from unnest(%(scope_ids)s::uuid[], %(cutoffs)s::bigint[], %(marks)s::bigint[])
@@ -347,6 +352,7 @@ def list_leaf_events(access: TenantDb, version: int, scope_id: UUID) -> Sequence
     """All events under leaves of a scope's tree, in order; an event as often as a leaf holds it."""
     return access.fetch(
         ScopeEvent,
+        ""  # noqa: S608
         """
         select e.event_id, e.scope_id, e.seq
         from topic_tree t

@@ -37,8 +37,8 @@ def publish(
     cutoff: Cutoff = find_cutoff,
     space: str = "minilm-l6-v2-int8/384",
 ) -> int:
-    """Publish a snapshot of all scopes of a tenant with their chain versions up to a position (None:
-    all); gives its version."""
+    """Publish a snapshot of all scopes of a tenant with their chain versions up to a position
+    (None: all); gives its version."""
     with psycopg.connect(base.admin_url, row_factory=dict_row) as db:
         db.execute("select pg_advisory_xact_lock(26)")
         row = db.execute(
@@ -211,8 +211,17 @@ class _Scope:
             if stored.get(slot) != row:
                 self.db.execute(
                     "insert into topic_tree values (%s, %s, %s, %s, %s, %s, %s, %s, %s, null)",
-                    [self.tenant, self.scope["scope_id"], self.scope["participants"], slot]
-                    + [row.parent_slot, row.node_id, row.is_leaf, row.chain_version, self.version],
+                    [
+                        self.tenant,
+                        self.scope["scope_id"],
+                        self.scope["participants"],
+                        slot,
+                        row.parent_slot,
+                        row.node_id,
+                        row.is_leaf,
+                        row.chain_version,
+                        self.version,
+                    ],
                 )
 
     def _add_scope(
@@ -234,9 +243,20 @@ class _Scope:
         self.db.execute(
             "insert into snapshot_scopes values (%s, %s, %s, %s, null, %s, %s, %s, 0, %s, %s, %s,"
             " %s, %s)",
-            [self.tenant, self.scope["scope_id"], self.scope["participants"], self.version]
-            + [tree.root, root["node_id"], cutoff(seqs, self.scope["last_seq"])]
-            + [tree.slots_numbered, self.space, len(tree.leaf_slots()), len(rows), len(seqs)],
+            [
+                self.tenant,
+                self.scope["scope_id"],
+                self.scope["participants"],
+                self.version,
+                tree.root,
+                root["node_id"],
+                cutoff(seqs, self.scope["last_seq"]),
+                tree.slots_numbered,
+                self.space,
+                len(tree.leaf_slots()),
+                len(rows),
+                len(seqs),
+            ],
         )
 
 

@@ -11,7 +11,11 @@ from strandline.llm.types import (
     Summary,
     Topic,
     TopicPart,
+    WalkChoice,
+    WalkOption,
 )
+
+_MAX_CHOICES = 8
 
 
 class HeuristicModel:
@@ -49,3 +53,9 @@ class HeuristicModel:
     def overview(self, parts: Sequence[TopicPart]) -> Overview:
         """What the parts are about, those of most events first, and from when to when."""
         return overview.describe_parts(parts)
+
+    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+        """The parts with the best scores."""
+        del question
+        numbers = sorted(range(len(options)), key=lambda n: (-options[n].score, n))
+        return WalkChoice(numbers=[n + 1 for n in numbers[:_MAX_CHOICES]])
