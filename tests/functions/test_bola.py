@@ -159,6 +159,7 @@ def world(gateway: Gateway) -> World:
     samples = {
         "event_id": [is_(event["event_id"], _uuid)],
         "scope_id": [is_(event["scope_id"], _uuid)],
+        "row_id": [is_(event["event_id"], _uuid)],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),

@@ -67,8 +67,8 @@ def walk_beam(
     stops: list[UUID] = []
     level, late = children[None], False
     for number in range(depth):
-        late = late or (number > 0 and is_late())
         level = sorted(level, key=lambda slot: (-forest.score(slot), slot))[:width]
+        late = is_late()
         if late or number + 1 == depth:
             stops += level
             break
