@@ -45,6 +45,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.log import routes_write as log_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
+    from strandline.topics import routes_read as topics_routes_read
 
     served = {
         "ingest": set(log_routes_write.ROUTES) | set(sessions_routes_write.ROUTES),
@@ -54,7 +55,7 @@ def test_the_table_and_the_routes_agree() -> None:
             | routes_usage.ROUTES
             | status_routes.ROUTES
         )
-        | set(sessions_routes_read.ROUTES | context_routes.ROUTES),
+        | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)

@@ -27,6 +27,7 @@ SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answe
 PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py", 15),
+    ("references", "tests/prove/test_references.py", 14),
     ("isolation", "tests/strandline/store", 8),
     ("archive", "tests/prove/test_archive.py", 16),
     ("uploads", "tests/prove/test_uploads.py", 6),

@@ -87,7 +87,7 @@ class ModelWalk:
                 choices.is_late = inquiry.is_late and bool(level)
                 break
             contents = store_references.read_nodes(inquiry.access, [n.node_id for n in level])
-            level = [node for node in level if node.node_id in contents]
+            level = [node for node in level if _can_be_judged(contents.get(node.node_id))]
             chosen = self._ask(inquiry, hits, level, contents, choices)
             if chosen is None:
                 break
@@ -128,6 +128,11 @@ class ModelWalk:
 
     def _best(self, hits: Hits, level: Sequence[PlacedNode]) -> list[PlacedNode]:
         return sorted(level, key=lambda node: (-_score(hits, node), node.slot))[:_MAX_OPTIONS]
+
+
+def _can_be_judged(content: NodeContent | None) -> bool:
+    """Whether it says anything: the leaf of a rejected chain does not."""
+    return content is not None and bool(content.topic or content.summary)
 
 
 def _score(hits: Hits, node: PlacedNode) -> float:
