@@ -4,7 +4,6 @@ import importlib
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -293,16 +292,15 @@ def test_a_token_does_not_outlive_its_reader_snapshot_events_or_a_month(
             "update reference_answers set answered_at = answered_at + interval '31 days'",
         ),
         (
-            f"update events set erased_at = now() where event_id = '{talk[1]}'",
-            f"update events set erased_at = null where event_id = '{talk[1]}'",
+            "update events set erased_at = now() where seq = 2",
+            "update events set erased_at = null where seq = 2",
         ),
         (
             "set session_replication_role = replica; update snapshots set version = 99",
             "set session_replication_role = replica; update snapshots set version = 1",
         ),
     ):
-        for part in statement.split("; ") if "; " not in statement else [statement]:
-            scratch_db.rows(part)
+        scratch_db.rows(statement)
         assert status() == 410, statement
         scratch_db.rows(undo)
     assert status() == 200
@@ -403,5 +401,4 @@ def test_provenance_goes_from_an_event_up_and_from_a_topic_down(
         other = gateway.call("GET", f"/api/v1/provenance/{row_id}", key=gateway.key(user=BOB))
         assert other.status == 404, row_id
     publish(scratch_db)
-    now = datetime.now(UTC) + timedelta(0)
-    assert trace(root["node_id"])["snapshot_version"] == 2, now
+    assert trace(root["node_id"])["snapshot_version"] == 2

@@ -1,21 +1,25 @@
-"""Promises: an answer with its token repeats byte for byte while everything goes on; nobody sees what
-they were not part of; a pinned reader finds each event once; no model leads a walk elsewhere."""
+"""Promises: an answer with its token repeats byte for byte while everything goes on; nobody sees
+what they were not part of; a pinned reader finds each event once; no model leads a walk elsewhere."""
 
 import importlib
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from strandline.config import get_settings
-from strandline.db.database import Caller
+from strandline.db.database import Caller, TenantDb
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
+from strandline.topics import routes_read, store_tail
+from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
+from strandline.topics.store_tail import ScopeEvent
 from tests.context_block import read_outline
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.strandline.services.fold_fixtures import TOPICS, set_tuning
@@ -217,15 +221,18 @@ def test_a_cutoff_alone_without_a_look_at_the_leaves_is_noticed(
     run: Run, gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tail that is what lies past the cutoff shows events twice: leaves reach past it."""
-    from strandline.topics import store_references
-
     access = gateway.database.connect_as(Caller.background("acme"))
     publish(scratch_db, space=SPACE, cutoff=lambda seqs, last_seq: 0)
     assert find_faults(access) == []
-    original = store_references.list_tail
-    monkeypatch.setattr(
-        store_references, "list_tail", lambda a, version, *rest: original(a, 0, *rest)
-    )
+    original = store_tail.list_tail
+
+    def list_past_cutoff(
+        access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
+    ) -> Sequence[ScopeEvent]:
+        del version
+        return original(access, 0, scopes, limit)
+
+    monkeypatch.setattr(store_tail, "list_tail", list_past_cutoff)
     assert any(fault.endswith(": 2 times") for fault in find_faults(access))
     del run
 
@@ -247,23 +254,19 @@ def test_an_answer_that_is_selected_anew_is_noticed(
     run: Run, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token that is not looked at: the same question gets what there is now."""
-    from strandline.topics import routes_read
-
     publish(scratch_db, space=SPACE)
     run.ask()
     monkeypatch.setattr(
         routes_read,
         "repeat_answer",
-        lambda access, body, now: _ask_anew(run, body),  # pyright: ignore
+        lambda access, body, now: _ask_anew(run, body),
     )
     run.append()
     with pytest.raises(AssertionError):
         run.repeat()
 
 
-def _ask_anew(run: Run, body: Any) -> Any:
-    from strandline.topics.schemas_references import ReferencesOut
-
+def _ask_anew(run: Run, body: ReferencesRequest) -> ReferencesOut:
     fields = body.model_dump(mode="json", exclude={"read_token"}, exclude_none=True)
     answer = run.gateway.call("POST", PATH, fields, key=run.key).body
     return ReferencesOut.model_validate(answer)

@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.recall.recall import Search, embed_query, search_by
-from strandline.topics import store_references
+from strandline.topics import store_references, store_tail
 from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope, WalkChoice
 from strandline.topics.schemas_references import ReferencesRequest
 from strandline.topics.store_references import PinnedScope, PlacedNode, Query, Snapshot
@@ -212,7 +212,7 @@ def select_outline(inquiry: Inquiry) -> Selection:
         scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
         marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
         version = snapshot.version if snapshot else 0
-        tail = store_references.list_tail(access, version, marks, inquiry.max_events)
+        tail = store_tail.list_tail(access, version, marks, inquiry.max_events)
         nodes, is_late = _walk_breadth_first(inquiry, version, query, scopes)
     return Selection(
         snapshot,

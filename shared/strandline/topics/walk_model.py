@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import TaskContext, TopicPart, WalkOption
-from strandline.topics import store_references
+from strandline.topics import store_references, store_tail
 from strandline.topics.plan import WalkChoice
 from strandline.topics.selection import (
     Hits,
@@ -166,11 +166,7 @@ def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
 
     held = {node.slot for node in hits.forest.nodes.values() if node.event_ids}
     bare = {s: version for s, version in choices.leaf_versions.items() if s not in held}
-    extra = (
-        store_references.list_events_of_leaves(inquiry.access, bare, _MAX_LEAF_EVENTS)
-        if bare
-        else ()
-    )
+    extra = store_tail.list_events_of_leaves(inquiry.access, bare, _MAX_LEAF_EVENTS) if bare else ()
     best = [event_id for event_id in hits.event_ids if is_chosen(event_id)]
     rest = [event_id for event_id in hits.event_ids if not is_chosen(event_id)]
     nodes = {**choices.nodes, **{n.slot: n for n in root_nodes(hits.scopes)}, **hits.forest.nodes}

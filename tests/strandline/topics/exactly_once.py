@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from strandline.db.database import TenantDb
-from strandline.topics import store_references
+from strandline.topics import store_references, store_tail
 from strandline.topics.store_references import Query
 
 NOTHING = Query(None, "")
@@ -36,10 +36,8 @@ def _find(access: TenantDb, between_reads: Callable[[], object], *, marks_last: 
         if row.scope_id is None:
             continue
         mark = row.last_seq or 0
-        leaves = store_references.list_leaf_events(access, version, row.scope_id)
-        tail = store_references.list_tail(
-            access, version, [(row.scope_id, row.cutoff or 0, mark)], _ALL
-        )
+        leaves = store_tail.list_leaf_events(access, version, row.scope_id)
+        tail = store_tail.list_tail(access, version, [(row.scope_id, row.cutoff or 0, mark)], _ALL)
         seen[row.scope_id] = Counter(event.seq for event in (*leaves, *tail))
         between_reads()
     marks = {row.scope_id: row.last_seq or 0 for row in read.rows if row.scope_id}

@@ -39,7 +39,7 @@ def publish(
 ) -> int:
     """Publish a snapshot of all scopes of a tenant with their chain versions up to a position
     (None: all); gives its version."""
-    with psycopg.connect(base.admin_url, row_factory=dict_row) as db:
+    with psycopg.Connection[DictRow].connect(base.admin_url, row_factory=dict_row) as db:
         db.execute("select pg_advisory_xact_lock(26)")
         row = db.execute(
             "select coalesce(max(version), 0) + 1 as n from snapshots where tenant_id = %s",
