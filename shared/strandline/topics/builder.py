@@ -16,7 +16,8 @@ from strandline.errors import StrandlineError
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
 from strandline.topics import store_build, store_growth, store_publish
-from strandline.topics.growth import Builder, GrownTree, grow_scope
+from strandline.topics.contents import Builder
+from strandline.topics.growth import GrownTree, grow_scope
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_publish import NewSnapshot
 
@@ -56,7 +57,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
         store_build.capture_marks(lease.access, job_id, builder.space)
         store_build.fail_interrupted(lease.access, job_id, shard.shard)
     for scope in store_build.list_waiting(lease.access, job_id, shard.shard):
-        if builder.is_out_of_time():
+        if time.monotonic() > builder.end or lease.is_out_of_time():
             break
         _grow(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
@@ -81,7 +82,6 @@ def _make_shards(tenant: str, scopes: int) -> list[Shard]:
 
 def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Builder:
     space = resources.embedder.space
-    end = lease.deadline - _RESERVED_SECONDS
     return Builder(
         lease.access,
         resources.llm,
@@ -89,8 +89,8 @@ def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Build
         thresholds_for(space, get_settings().tuning).descend,
         lease.shard_lease.job_id,
         now,
-        lease.deadline - _RESERVED_SECONDS / 2,
-        lambda: time.monotonic() > end or lease.is_out_of_time(),
+        end=lease.deadline - _RESERVED_SECONDS,
+        model_end=lease.deadline - _RESERVED_SECONDS / 2,
     )
 
 
@@ -155,9 +155,7 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
             if version is None:
                 raise Overtaken
             store_publish.write_trees(access, job_id, version)
-            reasons = [
-                {"scope_id": str(item.scope_id), "reason": item.reason} for item in failed
-            ]
+            reasons = [{"scope_id": str(item.scope_id), "reason": item.reason} for item in failed]
             snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
             store_publish.add_snapshot(access, snapshot)
             totals["snapshots_published"] += 1
