@@ -84,7 +84,8 @@ JOBS = (
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=60),
-        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(archiver_spacing)s, %(now)s)",
+        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(snapshot_age)s,"
+        " %(archiver_spacing)s, %(now)s)",
     ),
     JobSpec(
         name="builder",

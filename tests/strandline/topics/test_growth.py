@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.topics import growth
-from tests.strandline.topics.outline import build, depths, read_tree
+from tests.strandline.topics.outline import build, depths, drop_index, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
 
@@ -16,7 +16,8 @@ ROWS = (
     " where tenant_id = %s and to_version is null order by slot"
 )
 CONTENTS = (
-    "select to_jsonb(n) - 'created_at' from topic_tree t join topic_nodes n using (tenant_id, node_id)"
+    "select to_jsonb(n) - 'created_at' from topic_tree t"
+    " join topic_nodes n using (tenant_id, node_id)"
     " where t.tenant_id = %s and to_version is null order by t.slot"
 )
 
@@ -50,16 +51,7 @@ def test_one_build_or_many(scratch_db: ScratchDatabase, gateway: Gateway, seed: 
         published += build(gateway)["snapshots_published"]
     assert published > 4
     rows, contents = scratch_db.rows(ROWS, "acme"), scratch_db.rows(CONTENTS, "acme")
-    for table in ("topic_builds", "reference_answers", "topic_tree", "snapshot_scopes"):
-        scratch_db.rows(f"delete from {table}")
-    scratch_db.rows(
-        "with gone as (delete from active_snapshot) delete from snapshots"
-    )
-    scratch_db.rows("delete from topic_nodes")
-    scratch_db.rows(
-        "insert into topic_work select tenant_id, scope_id, participants, 1, now(), now(), 1"
-        " from scopes"
-    )
+    drop_index(scratch_db)
     assert build(gateway)["snapshots_published"] == 1
     assert scratch_db.rows(ROWS, "acme") == rows
     assert scratch_db.rows(CONTENTS, "acme") == contents

@@ -23,7 +23,8 @@ TOPICS = ("the harbour", "sourdough bread", "the telescope", "the tax return", "
 
 _INSERT = """
 with given as (select %s::jsonb as doc),
-who as (select %s::text as tenant_id, %s::uuid as scope_id, %s::text[] as participants, %s::text as space),
+who as (select %s::text as tenant_id, %s::uuid as scope_id, %s::text[] as participants,
+    %s::text as space),
 event as (
     insert into events (tenant_id, event_id, scope_id, seq, participants, channel, role, type,
         origin, writer, content, occurred_at, recorded_at, cid)
@@ -32,7 +33,8 @@ event as (
     from given, who w, jsonb_to_recordset(doc -> 'events') e
         (event_id uuid, seq bigint, at timestamptz, origin text)),
 vector as (
-    insert into event_vectors (tenant_id, space, scope_id, event_id, participants, embedding, refusal)
+    insert into event_vectors (tenant_id, space, scope_id, event_id, participants, embedding,
+        refusal)
     select w.tenant_id, w.space, w.scope_id, e.event_id, w.participants, e.vector::halfvec,
         case when e.vector is null then 'refused' end
     from given, who w, jsonb_to_recordset(doc -> 'events') e (event_id uuid, vector text)),
@@ -46,13 +48,15 @@ chain as (
         (chain_id uuid, version int, at timestamptz)
     on conflict (tenant_id, chain_id) do update set version = excluded.version),
 link as (
-    insert into chain_events (tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)
+    insert into chain_events (tenant_id, event_id, chain_id, scope_id, participants, seq,
+        since_version)
     select w.tenant_id, e.event_id, e.chain_id, w.scope_id, w.participants, e.seq, e.version
     from given, who w, jsonb_to_recordset(doc -> 'events') e
         (event_id uuid, chain_id uuid, seq bigint, version int))
 insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
     created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
-    summary, entities, importance, density, quality, rejected, settings, models, content_hash, trust)
+    summary, entities, importance, density, quality, rejected, settings, models, content_hash,
+    trust)
 select w.tenant_id, c.chain_id, c.version, w.scope_id, w.participants, '', c.last_seq, 'break',
     c.first_seq, c.last_seq, c.event_count, c.at, c.at, c.topic, c.summary, '[]', 0.5, 0.5, 1,
     c.rejected, '{}', '{}', decode(c.hash, 'hex'), c.trust
