@@ -1,7 +1,6 @@
 """The builder job: grow the trees of the scopes with new chain versions, and publish them together
 as the tenant's next snapshot."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,16 +14,13 @@ from strandline.embeddings.spaces import thresholds_for
 from strandline.errors import StrandlineError
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
-from strandline.topics import store_build, store_growth, store_publish
+from strandline.topics import limits, store_build, store_growth, store_publish
 from strandline.topics.contents import Builder
 from strandline.topics.growth import GrownTree, grow_scope
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
-MAX_SHARDS = 16
-"""How many shards a tenant's build has at most."""
-SCOPES_PER_SHARD = 50
 _RESERVED_SECONDS = 60.0
 """With less time left than this no further scope is begun: the rest is for the end of a growth and
 for the publish."""
@@ -76,8 +72,7 @@ def finish(resources: JobResources, now: datetime) -> None:
 
 
 def _make_shards(tenant: str, scopes: int) -> list[Shard]:
-    shard_count = min(MAX_SHARDS, max(1, math.ceil(scopes / SCOPES_PER_SHARD)))
-    return [Shard(tenant, number) for number in range(shard_count)]
+    return [Shard(tenant, number) for number in range(limits.count_shards(scopes))]
 
 
 def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Builder:

@@ -1,6 +1,7 @@
 """Collect what no kept snapshot of the topic index needs. Runs in the archiver, under the builder's
 lease, so that no build is under way."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -54,11 +55,17 @@ def _collect(lease: Lease, before: datetime) -> dict[str, int]:
     scopes = _SCOPES_PER_COMMIT
     run("answers_removed", rows, lambda: store_collection.delete_answers(access, before, rows))
     run("builds_collected", scopes, lambda: store_collection.delete_unpublished(access, scopes))
-    if first_kept is not None and run(
-        "slots_collected",
-        rows,
-        lambda: store_collection.delete_ended_slots(access, first_kept, rows),
-    ):
+    if first_kept is None:
+        return totals
+    steps = {
+        "trees_collected": store_collection.delete_ended_trees,
+        "slots_collected": store_collection.delete_ended_slots,
+    }
+    is_done = all(
+        run(name, rows, functools.partial(step, access, first_kept, rows))
+        for name, step in steps.items()
+    )
+    if is_done:
         with lease.transaction():
             totals["snapshots_removed"] = store_collection.delete_snapshots(access, first_kept)
     return {name: count for name, count in totals.items() if count}

@@ -12,17 +12,13 @@ from uuid import UUID
 
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.errors import StrandlineError
-from strandline.topics import hashes, store_growth
+from strandline.topics import hashes, limits, store_growth
 from strandline.topics.contents import Builder, Contents
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
 from strandline.topics.vectors import MeanVector, mean
 
-MAX_VERSIONS = 2000
-"""How many chain versions of a scope a build takes in at most."""
-MAX_VERSIONS_WITH_MODEL = 200
-"""The same where a language model writes the summaries: it takes seconds for each."""
 VECTOR_PATIENCE = timedelta(hours=24)
 """How long a scope waits for the vectors of its events."""
 _PAGE = 100
@@ -102,7 +98,9 @@ class _Growth:
         """Insert the chain versions up to the mark: as many as are embedded, as a build takes, and
         as the time allows."""
         has_model = self.builder.llm.has_model
-        limit = self.position + (MAX_VERSIONS_WITH_MODEL if has_model else MAX_VERSIONS)
+        limit = self.position + (
+            limits.MAX_VERSIONS_WITH_MODEL if has_model else limits.MAX_VERSIONS
+        )
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_predecessor()
         while self.position < end and time.monotonic() < self.builder.end:

@@ -57,11 +57,24 @@ def delete_ended_slots(access: TenantDb, first_kept: int, limit: int) -> int:
     return len(rows)
 
 
+def delete_ended_trees(access: TenantDb, first_kept: int, limit: int) -> int:
+    """Delete up to `limit` rows of trees that no kept version has. Returns how many. In a
+    transaction, before their slots are deleted."""
+    return access.execute(
+        """
+        delete from snapshot_scopes t using (
+            select scope_id, from_version from snapshot_scopes
+            where to_version <= %(first_kept)s order by to_version limit %(limit)s) ended
+        where t.scope_id = ended.scope_id and t.from_version = ended.from_version
+        """,
+        {"first_kept": first_kept, "limit": limit},
+    )
+
+
 def delete_snapshots(access: TenantDb, first_kept: int) -> int:
     """Delete the versions before the first kept one, with what answers selected of them. Returns
-    how many. In a transaction, once their slots are deleted."""
+    how many. In a transaction, once their trees and slots are deleted."""
     params: dict[str, object] = {"first_kept": first_kept}
-    access.execute("delete from snapshot_scopes where to_version <= %(first_kept)s", params)
     access.execute("delete from reference_answers where version < %(first_kept)s", params)
     return access.execute("delete from snapshots where version < %(first_kept)s", params)
 

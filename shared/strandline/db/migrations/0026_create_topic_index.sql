@@ -167,6 +167,8 @@ create unique index snapshot_scopes_current on snapshot_scopes (tenant_id, scope
 create index snapshot_scopes_ended on snapshot_scopes (tenant_id, to_version)
     where to_version is not null;
 
+create index snapshot_scopes_root on snapshot_scopes (tenant_id, root_id);
+
 create table topic_tree (
     tenant_id text not null,
     scope_id uuid not null,
