@@ -84,7 +84,8 @@ JOBS = (
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=60),
-        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(archiver_spacing)s, %(now)s)",
+        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(snapshot_age)s,"
+        " %(archiver_spacing)s, %(now)s)",
     ),
     JobSpec(
         name="builder",
@@ -236,6 +237,11 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}/retry",
+            "GET /api/v1/admin/topics",
+            "GET /api/v1/admin/snapshots",
+            "GET /api/v1/admin/snapshots/{version}",
+            "GET /api/v1/admin/snapshots/{version}/difference",
+            "POST /api/v1/admin/snapshots/{version}/activate",
             "GET /openapi.json",
             "GET /",
             "GET /docs",

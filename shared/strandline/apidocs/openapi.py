@@ -81,6 +81,10 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "description": "A job's id; to start one, its name.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 64},
     },
+    "version": {
+        "description": "A snapshot's version.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "tenant": {
         "description": "A tenant's name.",
         "schema": {"type": "string", "pattern": TENANT_PATTERN},

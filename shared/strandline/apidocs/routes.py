@@ -25,6 +25,7 @@ from strandline.recall import routes as recall_routes
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
+from strandline.topics import routes_admin as topics_routes_admin
 from strandline.topics import routes_read as topics_routes_read
 
 _PAGE = Path(__file__).parent / "page"
@@ -123,6 +124,7 @@ def _document() -> str:
         **admin_routes.ROUTES,
         **routes_certificates.ROUTES,
         **jobs_routes.ROUTES,
+        **topics_routes_admin.ROUTES,
         **ROUTES,
     }
     security = openapi.security_alternatives(get_settings())

@@ -1,7 +1,6 @@
 """The builder job: grow the trees of the scopes with new chain versions, and publish them together
 as the tenant's next snapshot."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,15 +14,13 @@ from strandline.embeddings.spaces import thresholds_for
 from strandline.errors import StrandlineError
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
-from strandline.topics import store_build, store_growth, store_publish
-from strandline.topics.growth import Builder, GrownTree, grow_scope
+from strandline.topics import limits, store_build, store_growth, store_publish
+from strandline.topics.contents import Builder
+from strandline.topics.growth import GrownTree, grow_scope
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
-MAX_SHARDS = 16
-"""How many shards a tenant's build has at most."""
-SCOPES_PER_SHARD = 50
 _RESERVED_SECONDS = 60.0
 """With less time left than this no further scope is begun: the rest is for the end of a growth and
 for the publish."""
@@ -56,7 +53,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
         store_build.capture_marks(lease.access, job_id, builder.space)
         store_build.fail_interrupted(lease.access, job_id, shard.shard)
     for scope in store_build.list_waiting(lease.access, job_id, shard.shard):
-        if builder.is_out_of_time():
+        if time.monotonic() > builder.end or lease.is_out_of_time():
             break
         _grow(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
@@ -75,13 +72,11 @@ def finish(resources: JobResources, now: datetime) -> None:
 
 
 def _make_shards(tenant: str, scopes: int) -> list[Shard]:
-    shard_count = min(MAX_SHARDS, max(1, math.ceil(scopes / SCOPES_PER_SHARD)))
-    return [Shard(tenant, number) for number in range(shard_count)]
+    return [Shard(tenant, number) for number in range(limits.count_shards(scopes))]
 
 
 def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Builder:
     space = resources.embedder.space
-    end = lease.deadline - _RESERVED_SECONDS
     return Builder(
         lease.access,
         resources.llm,
@@ -89,8 +84,8 @@ def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Build
         thresholds_for(space, get_settings().tuning).descend,
         lease.shard_lease.job_id,
         now,
-        lease.deadline - _RESERVED_SECONDS / 2,
-        lambda: time.monotonic() > end or lease.is_out_of_time(),
+        end=lease.deadline - _RESERVED_SECONDS,
+        model_end=lease.deadline - _RESERVED_SECONDS / 2,
     )
 
 

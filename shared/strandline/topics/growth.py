@@ -1,30 +1,24 @@
 """The growth of one scope's tree in a build: take in chain versions in their order, renew what is
 above them, and say what changed."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
 from strandline.chains.decisions import Decision, give_up_vector
-from strandline.db.database import TenantDb
 from strandline.errors import StrandlineError
-from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
-from strandline.log.trust import least_trusted
-from strandline.topics import hashes, store_growth
+from strandline.topics import hashes, limits, store_growth
+from strandline.topics.contents import Builder, Contents
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
 from strandline.topics.vectors import MeanVector, mean
 
-MAX_VERSIONS = 2000
-"""How many chain versions of a scope a build takes in at most."""
-MAX_VERSIONS_WITH_MODEL = 200
-"""The same where a language model writes the summaries: it takes seconds for each."""
 VECTOR_PATIENCE = timedelta(hours=24)
 """How long a scope waits for the vectors of its events."""
 _PAGE = 100
@@ -35,21 +29,6 @@ class ChainsChanged(StrandlineError):
     """The scope's chains were dropped while its tree grew. The next build grows it again."""
 
     code = "chains_changed"
-
-
-@dataclass(frozen=True)
-class Builder:
-    """What scopes are grown with."""
-
-    access: TenantDb
-    llm: LlmTasks
-    space: str
-    descend_cosine: float
-    job_id: UUID
-    now: datetime
-    deadline: float
-    """In time.monotonic() seconds: a model that answers later is not waited for."""
-    is_out_of_time: Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -93,8 +72,6 @@ class _Growth:
     scope: BuildScope
     published: ScopeTree
     is_foreign: bool
-    nodes: dict[UUID, Node] = field(default_factory=dict[UUID, Node])
-    """Contents that were read or are new, by id."""
     leaf_events: dict[UUID, Sequence[LeafEvent]] = field(
         default_factory=dict[UUID, Sequence[LeafEvent]]
     )
@@ -113,6 +90,7 @@ class _Growth:
         settings = TreeSettings(make_slot, builder.descend_cosine)
         rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
+        self.contents = Contents(builder, scope)
         self.tree = Tree(settings, self._load_vectors, rows, slots)
         self.position = 0 if self.is_foreign else self.published.position or 0
 
@@ -120,10 +98,12 @@ class _Growth:
         """Insert the chain versions up to the mark: as many as are embedded, as a build takes, and
         as the time allows."""
         has_model = self.builder.llm.has_model
-        limit = self.position + (MAX_VERSIONS_WITH_MODEL if has_model else MAX_VERSIONS)
+        limit = self.position + (
+            limits.MAX_VERSIONS_WITH_MODEL if has_model else limits.MAX_VERSIONS
+        )
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_predecessor()
-        while self.position < end and not self.builder.is_out_of_time():
+        while self.position < end and time.monotonic() < self.builder.end:
             page = self._read_page(min(_PAGE, end - self.position))
             ready = list(takewhile(self._is_ready, page))
             for version, events in self._with_events(ready):
@@ -137,15 +117,18 @@ class _Growth:
         """Renew the inner nodes above what changed, and compare the tree with the published
         one."""
         if self.position == 0:  # nothing is ready: what is published stays
-            return self._make_grown([], [], [], 0)
-        new_inner_nodes, summaries = self._renew_inner_nodes()
+            return self._make_grown([], [], [], [])
+        new_inner_nodes = self.contents.renew_inner_nodes(self.tree)
         rows, base = self.tree.rows(), {row.slot: row for row in self.base_rows}
         changed = [row for row in rows if base.get(row.slot) != row]
         present = {row.slot for row in rows}
         gone = [slot for slot in base if slot not in present]
-        leaves = [self.nodes[row.node_id] for row in changed if row.is_leaf]
+        leaves = [self.contents.nodes[row.node_id] for row in changed if row.is_leaf]
         new_leaves = [leaf for leaf in leaves if leaf.chain_id in self.leaf_events]
-        return self._make_grown(changed, gone, [*new_leaves, *new_inner_nodes], summaries)
+        return self._make_grown(changed, gone, new_leaves, new_inner_nodes)
+
+    def _load_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
+        return self.contents.load_vectors(self.tree, slots)
 
     def _find_predecessor(self) -> UUID | None:
         if self.position == 0:
@@ -204,7 +187,7 @@ class _Growth:
             raise ChainsChanged
         vector = mean([vector for event in events if (vector := event.vector)])
         node = self._make_leaf(version, events, vector)
-        self.nodes[node.node_id] = node
+        self.contents.nodes[node.node_id] = node
         self.leaf_events[version.chain_id] = events
         for event in events:
             if not event.has_row and not event.is_given_up:
@@ -245,128 +228,30 @@ class _Growth:
             models=version.models,
         )
 
-    def _load_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
-        node_ids = {slot: self.tree.node_ids[slot] for slot in slots}
-        self._read_nodes(node_ids.values())
-        return {
-            slot: vector
-            for slot, node_id in node_ids.items()
-            if (vector := self.nodes[node_id].vector)
-        }
-
-    def _read_nodes(self, node_ids: Collection[UUID]) -> None:
-        missing = {node_id for node_id in node_ids if node_id not in self.nodes}
-        self.nodes |= store_growth.read_nodes(self.builder.access, missing)
-
-    def _renew_inner_nodes(self) -> tuple[list[Node], int]:
-        """Give every changed inner slot its content, from below. A content that is stored already
-        is used again, and no model is asked. Returns the new nodes, and how many summaries were
-        written."""
-        tree, slots = self.tree, self.tree.changed_inner_slots()
-        self._read_nodes(
-            [
-                tree.node_ids[child]
-                for slot in slots
-                for child in tree.children(slot)
-                if child in tree.node_ids
-            ]
-        )
-        digests = self._hash_inner_slots(slots)
-        ids = {slot: hashes.to_uuid(digest) for slot, digest in digests.items()}
-        self._read_nodes(ids.values())
-        new_nodes: list[Node] = []
-        for slot in slots:
-            if ids[slot] not in self.nodes:
-                node = self._describe_slot(slot, digests[slot])
-                self.nodes[node.node_id] = node
-                new_nodes.append(node)
-            tree.set_content(slot, ids[slot])
-        return new_nodes, len(new_nodes)
-
-    def _hash_inner_slots(self, slots: Sequence[UUID]) -> dict[UUID, bytes]:
-        builder, scope_id, digests = self.builder, self.scope.scope_id, dict[UUID, bytes]()
-        source = builder.llm.name_source("overview")
-        for slot in slots:
-            children = [
-                digests[child]
-                if child in digests
-                else self.nodes[self.tree.node_ids[child]].content_hash
-                for child in self.tree.children(slot)
-            ]
-            digests[slot] = hashes.hash_inner(
-                builder.access.caller.tenant, scope_id, builder.space, source, children
-            )
-        return digests
-
-    def _describe_slot(self, slot: UUID, digest: bytes) -> Node:
-        """The content of an inner slot, whose children have theirs; its summary is the model's."""
-        children = [self.nodes[self.tree.node_ids[child]] for child in self.tree.children(slot)]
-        vector = self.tree.vector(slot)
-        result = self._ask_overview(children)
-        return Node(
-            node_id=hashes.to_uuid(digest),
-            kind="inner",
-            content_hash=digest,
-            chain_id=None,
-            chain_version=None,
-            chain_hash=None,
-            topic=result.value.topic,
-            summary=result.value.summary,
-            started_at=min(child.started_at for child in children),
-            last_event_at=max(child.last_event_at for child in children),
-            event_count=sum(child.event_count for child in children),
-            leaf_count=sum(child.leaf_count for child in children),
-            trust=least_trusted(child.trust for child in children),
-            packed=pack_vector(vector),
-            vector_count=vector.weight if vector else 0,
-            models={
-                "summary": {
-                    "model": result.model,
-                    "prompt": result.prompt,
-                    "fell_back": result.fallback_reason,
-                }
-            },
-        )
-
-    def _ask_overview(self, children: Sequence[Node]) -> ModelResult[Overview]:
-        builder, scope = self.builder, self.scope
-        task = TaskContext(
-            tenant=builder.access.caller.tenant,
-            subject=str(scope.scope_id),
-            participants=tuple(scope.participants),
-            scope_id=str(scope.scope_id),
-            job=str(builder.job_id),
-            deadline=builder.deadline,
-        )
-        parts = [
-            TopicPart(
-                child.topic,
-                child.summary,
-                child.started_at,
-                child.last_event_at,
-                child.event_count,
-            )
-            for child in children
-        ]
-        return builder.llm.overview(task, parts)
-
     def _make_grown(
-        self, changed: Sequence[TreeRow], gone: Sequence[UUID], nodes: Sequence[Node], count: int
+        self,
+        changed: Sequence[TreeRow],
+        gone: Sequence[UUID],
+        new_leaves: Sequence[Node],
+        new_inner_nodes: Sequence[Node],
     ) -> GrownTree:
+        stage: dict[str, Any] = {"position": self.position, "is_cut": self.is_cut}
         is_changed = bool(changed or gone)
-        stage: dict[str, Any] = {
-            "position": self.position,
-            "is_cut": self.is_cut,
-        }
         if is_changed:
             stage |= self._stage_tree(changed, gone)
-        new_slots = {node.chain_id for node in nodes}
-        events = [e for slot in new_slots if slot for e in self.leaf_events.get(slot, ())]
-        give_ups = list(self.give_ups.values())
-        return GrownTree(stage, is_changed, nodes, events, give_ups, count, self.leaf_count)
+        slots = [leaf.chain_id for leaf in new_leaves if leaf.chain_id]
+        return GrownTree(
+            stage,
+            is_changed,
+            [*new_leaves, *new_inner_nodes],
+            [event for slot in slots for event in self.leaf_events[slot]],
+            list(self.give_ups.values()),
+            len(new_inner_nodes),
+            self.leaf_count,
+        )
 
     def _stage_tree(self, changed: Sequence[TreeRow], gone: Sequence[UUID]) -> dict[str, Any]:
-        root = self.nodes[self.tree.node_ids[self.tree.root]]
+        root = self.contents.nodes[self.tree.node_ids[self.tree.root]]
         return {
             "scope": {
                 "root_slot": str(self.tree.root),

@@ -241,8 +241,8 @@ def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
 
 def settle_work(access: TenantDb, job_id: UUID, now: datetime) -> None:
     """Take the chain versions that a build took in off the list of what waits, and enter what it
-    left. What it left although it was ready waits from now. In a transaction, after the publish;
-    rows are locked in the order of their scopes."""
+    left. What it left although it was ready waits from now. The staged trees are deleted. In a
+    transaction, after the publish; rows are locked in the order of their scopes."""
     params: dict[str, object] = {"job_id": job_id, "now": now}
     for statement in _SETTLE_STATEMENTS:
         access.execute(statement, params)
@@ -273,4 +273,5 @@ _SETTLE_STATEMENTS = (
     order by s.scope_id
     on conflict do nothing
     """,
+    "update topic_build_scopes set tree = null where job_id = %(job_id)s and tree is not null",
 )

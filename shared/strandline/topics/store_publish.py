@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.database import TenantDb
 
-_STAGED: LiteralString = """
+_VALIDATE = """
     with recursive grown as materialized (
         select tenant_id, scope_id, participants, tree, (tree -> 'scope' ->> 'cutoff')::bigint
             as cutoff
@@ -33,8 +33,75 @@ _STAGED: LiteralString = """
         select * from new_rows
         union all
         select * from kept),
+    reached as (
+        select scope_id, slot from slots where parent_slot is null
+        union
+        select s.scope_id, s.slot from reached r join slots s
+            on s.scope_id = r.scope_id and s.parent_slot = r.slot),
+    child_counts as (
+        select scope_id, parent_slot, count(*) as n from slots group by scope_id, parent_slot),
+    shape as (
+        select s.scope_id, count(*) as slots, count(distinct s.slot) as different,
+            count(*) filter (where s.parent_slot is null) as roots,
+            count(*) filter (where s.is_leaf) as leaves,
+            bool_and(s.is_leaf or c.n between 1 and 16) as is_filled,
+            bool_and(not s.is_leaf or c.n is null) as is_ended
+        from slots s
+        left join child_counts c on c.scope_id = s.scope_id and c.parent_slot = s.slot
+        group by s.scope_id),
+    contents as (
+        select s.scope_id, bool_and(n.node_id is not null and n.scope_id = s.scope_id
+                and (n.kind = 'leaf') = s.is_leaf
+                and (not s.is_leaf or n.chain_id = s.slot
+                    and n.chain_version = s.chain_version)) as is_own,
+            sum(n.event_count) filter (where s.is_leaf) as events
+        from slots s left join topic_nodes n on n.node_id = s.node_id
+        group by s.scope_id),
+    covered as (
+        select s.scope_id, count(*) as links, count(distinct te.event_id) as events,
+            count(distinct e.seq) filter (where e.seq <= g.cutoff) as up_to_cutoff,
+            bool_and(te.scope_id = s.scope_id and e.scope_id is not distinct from s.scope_id
+                and e.seq is not distinct from te.seq) as is_own
+        from slots s
+        join grown g on g.scope_id = s.scope_id
+        join topic_events te on te.chain_id = s.slot and te.since_version <= s.chain_version
+        left join events e on e.event_id = te.event_id
+        where s.is_leaf
+        group by s.scope_id),
+    verdicts as (
+        select g.scope_id, case
+            when shape.roots <> 1 or root.node_id is null then 'not_one_root'
+            when shape.different <> shape.slots
+                or (select count(*) from reached r where r.scope_id = g.scope_id)
+                    <> shape.slots then 'slot_not_reached'
+            when (shape.is_filled and shape.is_ended) is not true then 'wrong_child_count'
+            when contents.is_own is not true then 'wrong_content'
+            when covered.is_own is not true then 'mixed_scopes'
+            when covered.links <> covered.events then 'event_under_two_leaves'
+            when covered.up_to_cutoff <> g.cutoff then 'event_under_no_leaf'
+            when (g.tree -> 'scope' ->> 'leaf_count')::bigint <> shape.leaves
+                or (g.tree -> 'scope' ->> 'node_count')::bigint <> shape.slots
+                or (g.tree -> 'scope' ->> 'event_count')::bigint <> covered.events
+                or contents.events <> covered.events
+                or (root.leaf_count, root.event_count) <> (shape.leaves, covered.events)
+                then 'wrong_counts'
+            end as reason
+        from grown g
+        left join shape using (scope_id)
+        left join contents using (scope_id)
+        left join covered using (scope_id)
+        left join lateral (
+            select n.* from slots s join topic_nodes n on n.node_id = s.node_id
+            where s.scope_id = g.scope_id and s.parent_slot is null
+                and s.slot = (g.tree -> 'scope' ->> 'root_slot')::uuid
+                and s.node_id = (g.tree -> 'scope' ->> 'root_id')::uuid) root on true)
+    update topic_build_scopes b set state = 'failed', reason = v.reason, tree = null
+    from verdicts v
+    where b.job_id = %(job_id)s and b.scope_id = v.scope_id and v.reason is not null
+    returning b.scope_id, b.reason
 """
-"""The trees of a build as they would be published: what it changed, and what stays of the base."""
+"""`slots` are the trees as they would be published: what the build changed, and what stays of the
+base."""
 
 
 @dataclass(frozen=True)
@@ -51,74 +118,7 @@ def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
     agree. Marks those that do not pass as failed, and returns them. In a transaction."""
     return access.fetch(
         InvalidTree,
-        _STAGED
-        + """
-        reached as (
-            select scope_id, slot from slots where parent_slot is null
-            union
-            select s.scope_id, s.slot from reached r join slots s
-                on s.scope_id = r.scope_id and s.parent_slot = r.slot),
-        shape as (
-            select s.scope_id, count(*) as slots, count(distinct s.slot) as different,
-                count(*) filter (where s.parent_slot is null) as roots,
-                count(*) filter (where s.is_leaf) as leaves,
-                bool_and(s.is_leaf or children.n between 1 and 16) as is_filled,
-                bool_and(not s.is_leaf or children.n = 0) as is_ended
-            from slots s
-            cross join lateral (select count(*) as n from slots c
-                where c.scope_id = s.scope_id and c.parent_slot = s.slot) children
-            group by s.scope_id),
-        contents as (
-            select s.scope_id, bool_and(n.node_id is not null and n.scope_id = s.scope_id
-                    and (n.kind = 'leaf') = s.is_leaf
-                    and (not s.is_leaf or n.chain_id = s.slot
-                        and n.chain_version = s.chain_version)) as is_own,
-                sum(n.event_count) filter (where s.is_leaf) as events
-            from slots s left join topic_nodes n on n.node_id = s.node_id
-            group by s.scope_id),
-        covered as (
-            select s.scope_id, count(*) as links, count(distinct te.event_id) as events,
-                count(distinct e.seq) filter (where e.seq <= g.cutoff) as up_to_cutoff,
-                bool_and(te.scope_id = s.scope_id and e.scope_id is not distinct from s.scope_id
-                    and e.seq is not distinct from te.seq) as is_own
-            from slots s
-            join grown g on g.scope_id = s.scope_id
-            join topic_events te on te.chain_id = s.slot and te.since_version <= s.chain_version
-            left join events e on e.event_id = te.event_id
-            where s.is_leaf
-            group by s.scope_id),
-        verdicts as (
-            select g.scope_id, case
-                when shape.roots <> 1 or root.node_id is null then 'not_one_root'
-                when shape.different <> shape.slots
-                    or (select count(*) from reached r where r.scope_id = g.scope_id)
-                        <> shape.slots then 'slot_not_reached'
-                when not (shape.is_filled and shape.is_ended) then 'wrong_child_count'
-                when not contents.is_own then 'wrong_content'
-                when covered.is_own is not true then 'mixed_scopes'
-                when covered.links <> covered.events then 'event_under_two_leaves'
-                when covered.up_to_cutoff <> g.cutoff then 'event_under_no_leaf'
-                when (g.tree -> 'scope' ->> 'leaf_count')::bigint <> shape.leaves
-                    or (g.tree -> 'scope' ->> 'node_count')::bigint <> shape.slots
-                    or (g.tree -> 'scope' ->> 'event_count')::bigint <> covered.events
-                    or contents.events <> covered.events
-                    or (root.leaf_count, root.event_count) <> (shape.leaves, covered.events)
-                    then 'wrong_counts'
-                end as reason
-            from grown g
-            left join shape using (scope_id)
-            left join contents using (scope_id)
-            left join covered using (scope_id)
-            left join lateral (
-                select n.* from slots s join topic_nodes n on n.node_id = s.node_id
-                where s.scope_id = g.scope_id and s.parent_slot is null
-                    and s.slot = (g.tree -> 'scope' ->> 'root_slot')::uuid
-                    and s.node_id = (g.tree -> 'scope' ->> 'root_id')::uuid) root on true)
-        update topic_build_scopes b set state = 'failed', reason = v.reason, tree = null
-        from verdicts v
-        where b.job_id = %(job_id)s and b.scope_id = v.scope_id and v.reason is not null
-        returning b.scope_id, b.reason
-        """,
+        _VALIDATE,
         {"job_id": job_id},
     )
 

@@ -110,3 +110,19 @@ def depths(rows: Sequence[tuple[Any, ...]]) -> dict[Any, int]:
 def in_hours(count: int) -> datetime:
     """A moment of the conversations that are made up."""
     return START + timedelta(hours=count)
+
+
+def drop_index(base: ScratchDatabase) -> None:
+    """Delete every row of the topic index, and have all chain versions wait."""
+    for statement in (
+        "delete from topic_builds",
+        "delete from topic_tree",
+        "delete from snapshot_scopes",
+        "with gone as (delete from active_snapshot) delete from snapshots",
+        "delete from topic_nodes",
+        "delete from topic_events",
+        "delete from topic_work",
+        "insert into topic_work select tenant_id, scope_id, participants, count(*), now(), now(),"
+        " max(position) from chain_versions group by tenant_id, scope_id, participants",
+    ):
+        base.rows(statement)

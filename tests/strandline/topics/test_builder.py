@@ -6,7 +6,7 @@ from tests.support import Gateway, ScratchDatabase
 
 def test_a_conversation_becomes_a_tree(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     key = gateway.key()
-    count = say_corpus(gateway, key, "vet")
+    count = say_corpus(gateway, key, "vet", limit=60)
     fold_all(gateway, scratch_db)
     totals = build(gateway)
     assert (totals["jobs_done"], totals["snapshots_published"]) == (1, 1)

@@ -167,6 +167,8 @@ create unique index snapshot_scopes_current on snapshot_scopes (tenant_id, scope
 create index snapshot_scopes_ended on snapshot_scopes (tenant_id, to_version)
     where to_version is not null;
 
+create index snapshot_scopes_root on snapshot_scopes (tenant_id, root_id);
+
 create table topic_tree (
     tenant_id text not null,
     scope_id uuid not null,
@@ -213,6 +215,8 @@ create table topic_build_scopes (
     foreign key (tenant_id, job_id) references topic_builds on delete cascade,
     foreign key (tenant_id, scope_id) references scopes
 );
+
+create index topic_build_scopes_staged on topic_build_scopes (tenant_id, job_id) where tree is not null;
 
 -- answers ------------------------------------------------------------------------------------------
 
@@ -267,7 +271,10 @@ grant update (state, reason, tree) on topic_build_scopes to strandline_app;
 create policy planner_reads on topic_work for select to strandline_planner using (true);
 create policy planner_reads on snapshots for select to strandline_planner using (true);
 create policy planner_reads on active_snapshot for select to strandline_planner using (true);
-grant select on topic_work, snapshots, active_snapshot to strandline_planner;
+create policy planner_reads on topic_build_scopes for select to strandline_planner using (true);
+create policy planner_reads on reference_answers for select to strandline_planner using (true);
+grant select on topic_work, snapshots, active_snapshot, topic_build_scopes, reference_answers
+    to strandline_planner;
 
 set local role strandline_guard;
 grant execute on function refuse_erased_event to strandline_owner;
@@ -305,20 +312,100 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     from builds_due() d
 $$;
 
+-- Since when the archiver has something of the topic index to collect in a tenant: a snapshot that is
+-- not active is old enough, an answer is, or a build ended that was not published. By the oldest of each
+-- tenant.
+create function collections_due(p_age interval) returns table (tenant_id text, due_at timestamptz)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select a.tenant_id, (
+        select s.published_at + p_age from snapshots s
+        where s.tenant_id = a.tenant_id and s.version < a.version
+        order by s.version limit 1)
+    from active_snapshot a
+    union all
+    select t.tenant_id, (
+        select r.answered_at + p_age from reference_answers r
+        where r.tenant_id = t.tenant_id order by r.answered_at limit 1)
+    from active_snapshot t
+    union all
+    select b.tenant_id, max(j.finished_at)
+    from topic_build_scopes b join jobs j using (tenant_id, job_id)
+    where b.tree is not null and j.state in ('done', 'failed') group by b.tenant_id
+$$;
+
+-- Tenants where chains are cold, where payloads are marked to be removed, where uncited ones may have
+-- appeared since the last pass, which was in an earlier period, or where something of the topic index is
+-- to be collected. Beside the function without an age, which the previous release calls.
+create function tenants_to_archive(
+    p_now timestamptz, p_period interval, p_grace interval, p_snapshot_age interval)
+returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select t.tenant_id from tenants t
+    left join blob_scans p on p.tenant_id = t.tenant_id
+    where p.tenant_id is null or p.position <> ''
+        or p.ended_at < period_start(p_now, p_period)
+            and p.ended_at < uncited_blobs_removable_at(t.tenant_id, p_grace)
+        or exists (select from blob_removals r where r.tenant_id = t.tenant_id
+            and coalesce(r.removing_until, r.marked_at + interval '15 minutes') <= p_now)
+        or exists (select from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now)
+        or t.tenant_id in (select d.tenant_id from collections_due(p_snapshot_age) d
+            where d.due_at <= p_now)
+    order by 1
+$$;
+
+-- When the archiver has something to do next, in any tenant; what is a day late waits for the morning.
+-- What ripens in a period is looked for once the period is over, so that all callers in it get the
+-- same answer.
+create function next_archive(p_grace interval, p_period interval, p_snapshot_age interval,
+    p_spacing interval, p_now timestamptz)
+returns timestamptz
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select min(coalesce(next_retry_at(due.at, p_spacing, p_now),
+        sweep_day_start(p_now) + interval '1 day'))
+    from (
+        select unnest(array[overdue.cold_at, upcoming.cold_at]) as at from tenants t
+        left join lateral (
+            select c.cold_at from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at <= p_now
+            order by c.cold_at desc limit 1) overdue on true
+        left join lateral (
+            select c.cold_at from chains c
+            where c.tenant_id = t.tenant_id and c.status = 'active' and c.cold_at > p_now
+            order by c.cold_at limit 1) upcoming on true
+        union all
+        select coalesce(r.removing_until, r.marked_at + interval '15 minutes') from blob_removals r
+        union all
+        select period_start(removable.at, p_period) + p_period from tenants t
+        left join blob_scans p on p.tenant_id = t.tenant_id
+        cross join lateral uncited_blobs_removable_at(t.tenant_id, p_grace) removable (at)
+        where coalesce(p.ended_at, '-infinity') < removable.at or p.position <> ''
+        union all
+        select period_start(d.due_at, p_period) + p_period from collections_due(p_snapshot_age) d
+    ) due
+    where due.at is not null
+$$;
+
 do $$
 declare
     signature text;
 begin
     foreach signature in array array['builds_due()', 'tenants_to_build(timestamptz)',
-        'next_build(interval, timestamptz)'] loop
+        'next_build(interval, timestamptz)', 'collections_due(interval)',
+        'tenants_to_archive(timestamptz, interval, interval, interval)',
+        'next_archive(interval, interval, interval, interval, timestamptz)'] loop
         execute format('revoke execute on function %s from public', signature);
     end loop;
     foreach signature in array array['tenants_to_build(timestamptz)',
-        'next_build(interval, timestamptz)'] loop
+        'next_build(interval, timestamptz)',
+        'tenants_to_archive(timestamptz, interval, interval, interval)',
+        'next_archive(interval, interval, interval, interval, timestamptz)'] loop
         execute format('grant execute on function %s to strandline_app', signature);
     end loop;
     foreach signature in array array['builds_due()', 'tenants_to_build(timestamptz)',
-        'next_build(interval, timestamptz)'] loop
+        'next_build(interval, timestamptz)', 'collections_due(interval)',
+        'tenants_to_archive(timestamptz, interval, interval, interval)',
+        'next_archive(interval, interval, interval, interval, timestamptz)'] loop
         execute format('alter function %s owner to strandline_planner', signature);
     end loop;
 end $$;
