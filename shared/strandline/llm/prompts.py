@@ -127,8 +127,8 @@ def render_parts(tag: str, parts: Sequence[TopicPart], limits: PromptLimits) -> 
 
 def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimits) -> PromptData:
     """Render a question and numbered parts of a topic tree, as one JSON object a line. Ids of
-    whoever is not a participant of a part's scope are not shown. If the text is too long, the longest
-    summaries are cut first."""
+    whoever is not a participant of a part's scope are not shown. If the text is too long, the
+    longest summaries are cut first."""
     asked_for = question[: limits.event_characters]
     texts = [_mask(option.part.summary or "", option.participants) for option in options]
     max_characters = min(

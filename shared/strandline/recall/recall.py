@@ -92,7 +92,7 @@ def search_by(
     access: TenantDb,
     embedder: Embedder,
     question: str,
-    embedded: tuple[list[float] | None, list[str]],
+    query_vector: tuple[list[float] | None, list[str]],
     *,
     now: datetime,
     filters: Mapping[str, Any],
@@ -100,7 +100,7 @@ def search_by(
 ) -> Search:
     """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
     part of `snapshot_transaction`."""
-    vector, degraded = embedded
+    vector, degraded = query_vector
     space = embedder.space if vector else None
     result = store.search_candidates(
         access,

@@ -39,7 +39,7 @@ class _TreeBuilder:
         texts: Texts,
     ) -> None:
         self._outline, self._nodes, self._events, self._texts = outline, nodes, events, texts
-        self._planned = {event.event_id: event for event in outline.plan.events}
+        self._plan_by_event = {event.event_id: event for event in outline.plan.events}
 
     def build_scopes(self) -> list[ReferenceScope]:
         scopes = (self._build_scope(scope) for scope in self._outline.plan.scopes)
@@ -66,8 +66,8 @@ class _TreeBuilder:
         )
         events = self._build_events(self._outline.events_below[node.slot])
         topics = [self._build_topic(child) for child in below]
-        cited = [event.event_id for event in events]
-        cited += [event_id for topic in topics for event_id in topic.citations]
+        event_ids = [event.event_id for event in events]
+        event_ids += [event_id for topic in topics for event_id in topic.citations]
         return ReferenceTopic(
             kind="leaf" if node.is_leaf else "inner",
             slot=node.slot,
@@ -83,13 +83,13 @@ class _TreeBuilder:
             relevance=node.relevance,
             similarity=node.similarity,
             models=content.models,
-            citations=(cited or [i for i in [node.first_event] if i])[:_MAX_CITATIONS],
+            citations=(event_ids or [i for i in [node.first_event] if i])[:_MAX_CITATIONS],
             topics=topics,
             events=events,
         )
 
-    def _build_events(self, planned: Sequence[PlannedEvent]) -> list[ReferenceEvent]:
-        in_order = self._outline.in_order_of_time(event.event_id for event in planned)
+    def _build_events(self, plan_events: Sequence[PlannedEvent]) -> list[ReferenceEvent]:
+        in_order = self._outline.in_order_of_time(event.event_id for event in plan_events)
         return [self._build_event(event_id) for event_id in in_order]
 
     def _build_event(self, event_id: UUID) -> ReferenceEvent:
@@ -105,5 +105,5 @@ class _TreeBuilder:
             occurred_at=event.occurred_at or event.recorded_at,
             text=event.content if is_whole else line.shown_text if event.content else None,
             name=event.file_name,
-            relevance=self._planned[event_id].relevance,
+            relevance=self._plan_by_event[event_id].relevance,
         )

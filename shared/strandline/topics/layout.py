@@ -27,7 +27,7 @@ _MIN_SHOWN_BYTES = 60
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Material:
     """What may be shown, each part in the order in which it is wanted."""
 
     events: Sequence[PlannedEvent]
@@ -40,7 +40,7 @@ class Wanted:
 class Layout:
     """A selection that grows."""
 
-    wanted: Wanted
+    material: Material
     texts: Texts
     budget: int
     events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
@@ -48,52 +48,52 @@ class Layout:
     """Slots with a line."""
     summaries: set[UUID] = field(default_factory=set[UUID])
     """Slots with a summary."""
-    shortened: int = 0
+    shortened_count: int = 0
 
     def __post_init__(self) -> None:
         max_bytes = self.budget * BYTES_PER_TOKEN
         self._max_bytes = max_bytes
-        self._used = outline.frame_bytes()
+        self._bytes = outline.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
         self._event_lines: dict[UUID, Line[EventSource]] = {
             event.event_id: event_line(self.texts.events[event.event_id], max_bytes)
-            for event in self.wanted.events
+            for event in self.material.events
         }
         self._topic_lines: dict[UUID, Line[TopicSource]] = {
-            slot: topic_line(self.texts.topics[slot], max_bytes) for slot in self.wanted.nodes
+            slot: topic_line(self.texts.topics[slot], max_bytes) for slot in self.material.nodes
         }
 
     def fill(self) -> None:
         """Select."""
-        if self.wanted.has_question:
+        if self.material.has_question:
             self._fill_events(_EVENTS_SHARE)
             self._fill_summaries(self._topics_of_events())
         else:
             self._fill_events(_TAIL_SHARE)
-            self._fill_summaries(list(self.wanted.nodes))
+            self._fill_summaries(list(self.material.nodes))
         self._fill_events(1.0, shorten=True)
-        if self.wanted.has_question:
+        if self.material.has_question:
             self._fill_summaries(self._topics_of_events())
 
     # events --------------------------------------------------------------------------------------
 
     def _fill_events(self, share: float, *, shorten: bool = False) -> None:
         limit = int(self._max_bytes * share)
-        while len(self.events) < len(self.wanted.events):
-            event = self.wanted.events[len(self.events)]
+        while len(self.events) < len(self.material.events):
+            event = self.material.events[len(self.events)]
             line, depth = self._event_lines[event.event_id], self._depth(event.slot) + 1
             above = self._bytes_above(event)
-            room = limit - self._used - above
-            needed = outline.event_bytes(line, depth)
-            if needed > room:
-                room -= needed - size(line.shown_text)
+            room = limit - self._bytes - above
+            cost = outline.event_bytes(line, depth)
+            if cost > room:
+                room -= cost - size(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
                 event = event.model_copy(update={"text_bytes": room})
-                needed = outline.event_bytes(line, depth)
-            self._used += above + needed
-            self.shortened += line.is_shortened
+                cost = outline.event_bytes(line, depth)
+            self._bytes += above + cost
+            self.shortened_count += line.is_shortened
             self._add_parts(event)
             self.events.append(event)
 
@@ -123,13 +123,13 @@ class Layout:
         below: dict[UUID, set[UUID]] = {}
         for event in self.events:
             slot = event.slot
-            while slot is not None and (parent := self.wanted.nodes[slot].parent) is not None:
+            while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
                 below.setdefault(parent, set()).add(slot)
                 slot = parent
         joins = [slot for slot, children in below.items() if len(children) > 1]
         joins.sort(
             key=lambda slot: (
-                -(self.wanted.nodes[slot].relevance or 0.0),
+                -(self.material.nodes[slot].relevance or 0.0),
                 -self._depth(slot),
                 slot,
             )
@@ -142,34 +142,34 @@ class Layout:
         for slot in slots:
             if slot in self.summaries or not self._is_reached(slot):
                 continue
-            line, node = self._topic_lines[slot], self.wanted.nodes[slot]
+            line, node = self._topic_lines[slot], self.material.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
                 text = drop_sentences(line.text, line.source.participants, texts)
-            needed = size(text) + 1 + size("…")
+            cost = size(text) + 1 + size("…")
             if slot not in self.headings:
-                needed += outline.heading_bytes(line, self._depth(slot))
+                cost += outline.heading_bytes(line, self._depth(slot))
             if ("scope", node.scope_id) not in self._parts:
-                needed += outline.scope_bytes(self.texts.participants[node.scope_id])
-            if self._used + needed > self._max_bytes:
-                if self.wanted.has_question:
+                cost += outline.scope_bytes(self.texts.participants[node.scope_id])
+            if self._bytes + cost > self._max_bytes:
+                if self.material.has_question:
                     continue
                 return
-            self._used += needed
+            self._bytes += cost
             self._parts.add(("scope", node.scope_id))
             self.headings.add(slot)
             self.summaries.add(slot)
-            self.shortened += line.is_shortened
+            self.shortened_count += line.is_shortened
 
     def _is_reached(self, slot: UUID) -> bool:
         """Whether what is above is shown: in an outline without a question nothing hangs in the
         air."""
-        parent = self.wanted.nodes[slot].parent
-        return self.wanted.has_question or parent is None or parent in self.headings
+        parent = self.material.nodes[slot].parent
+        return self.material.has_question or parent is None or parent in self.headings
 
     def _depth(self, slot: UUID | None) -> int:
         depth = 0
-        while slot is not None and (parent := self.wanted.nodes[slot].parent) is not None:
+        while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
             depth, slot = depth + 1, parent
         return depth
 
@@ -182,10 +182,10 @@ class Layout:
             current: UUID | None = slot
             while current is not None and current not in slots:
                 slots.add(current)
-                current = self.wanted.nodes[current].parent
+                current = self.material.nodes[current].parent
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
-            self.wanted.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
+            self.material.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
             for slot in in_order
         ]
 
@@ -199,7 +199,7 @@ class Layout:
             self.summaries.discard(slot)
         else:
             return False
-        if self.wanted.has_question:
+        if self.material.has_question:
             self.headings = {event.slot for event in self.events if event.slot} | {
                 slot for slot in self.headings if self._holds_event(slot)
             }
@@ -211,5 +211,5 @@ class Layout:
             while current is not None:
                 if current == slot:
                     return True
-                current = self.wanted.nodes[current].parent
+                current = self.material.nodes[current].parent
         return False

@@ -141,10 +141,12 @@ class Outline:
         has_line = node.is_leaf or bool(events) or bool(line.shown_text)
         lines: list[str] = []
         if has_line:
-            cited = [] if self._has_events(node) or not node.first_event else [node.first_event]
-            citations = "".join(f"[{self._number(event_id)}]" for event_id in cited)
-            shown = " ".join(filter(None, [line.start, line.shown_text, citations]))
-            lines.append(f"{_INDENT * depth}{shown}")
+            citation_ids = (
+                [] if self._has_events(node) or not node.first_event else [node.first_event]
+            )
+            citations = "".join(f"[{self._number(event_id)}]" for event_id in citation_ids)
+            line_text = " ".join(filter(None, [line.start, line.shown_text, citations]))
+            lines.append(f"{_INDENT * depth}{line_text}")
             depth += 1
         lines += self._render_events([event.event_id for event in events], depth)
         for child in sorted(self.nodes_below[node.slot], key=lambda n: self.first_time(n.slot)):

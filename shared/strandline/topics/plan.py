@@ -104,5 +104,5 @@ class Plan(_Part):
     @property
     def event_ids(self) -> Sequence[UUID]:
         """The events that it shows or cites."""
-        cited = [node.first_event for node in self.nodes if node.first_event]
-        return list(dict.fromkeys([*(event.event_id for event in self.events), *cited]))
+        first_events = [node.first_event for node in self.nodes if node.first_event]
+        return list(dict.fromkeys([*(event.event_id for event in self.events), *first_events]))

@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 from strandline.observability import logger
 from strandline.topics import answers, store_references
 from strandline.topics.answers import Contents
-from strandline.topics.layout import Layout, Wanted
+from strandline.topics.layout import Layout, Material
 from strandline.topics.outline import BYTES_PER_TOKEN, Outline, group_by
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
@@ -85,8 +85,8 @@ def _lay_out(inquiry: Inquiry, selection: Selection, contents: Contents, now: da
         selection.events,
         keeps_summaries=request.format == "json",
     )
-    wanted = Wanted(selection.events, selection.nodes, request.query is not None)
-    layout = Layout(wanted, texts, request.budget)
+    material = Material(selection.events, selection.nodes, request.query is not None)
+    layout = Layout(material, texts, request.budget)
     layout.fill()
     while True:
         plan = _to_plan(inquiry, selection, layout, now)
@@ -116,7 +116,7 @@ def _to_plan(inquiry: Inquiry, selection: Selection, layout: Layout, now: dateti
             events=len(selection.events) - len(layout.events),
             topics=0 if has_question else len(selection.nodes) - len(nodes),
             summaries=sum(not node.has_summary for node in with_text),
-            shortened=layout.shortened,
+            shortened=layout.shortened_count,
             width=selection.cut_by_width,
             time=selection.is_late,
         ),
@@ -146,8 +146,8 @@ def _cite(access: TenantDb, plan: Plan, contents: Contents) -> Contents:
     missing = [i for i in plan.event_ids if i not in contents.events]
     if not missing:
         return contents
-    cited = answers.read_contents(access, [], missing, contents.participants)
-    return Contents(contents.nodes, {**contents.events, **cited.events}, contents.participants)
+    citations = answers.read_contents(access, [], missing, contents.participants)
+    return Contents(contents.nodes, {**contents.events, **citations.events}, contents.participants)
 
 
 def record_use(access: TenantDb, event_ids: Sequence[UUID], now: datetime) -> bool:

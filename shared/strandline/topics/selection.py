@@ -49,7 +49,7 @@ class Selection:
             for scope_id, row in sorted(self.scopes.items())
         ]
 
-    def used_events(self, shown: Sequence[PlannedEvent]) -> list[UUID]:
+    def used_events(self, events: Sequence[PlannedEvent]) -> list[UUID]:
         """The best of the shown events that hold words of the question or are compared with it by
         meaning."""
         if self.search is None:
@@ -57,7 +57,7 @@ class Selection:
         candidates = self.search.candidates
         return [
             event.event_id
-            for event in shown[:_MAX_USED_EVENTS]
+            for event in events[:_MAX_USED_EVENTS]
             if (row := candidates.get(event.event_id)) and (row.word_bits or row.cosine is not None)
         ]
 
@@ -102,8 +102,10 @@ class Hits:
     @property
     def tail(self) -> list[UUID]:
         """The events that no leaf holds."""
-        held = {event for node in self.forest.nodes.values() for event in node.event_ids}
-        return [event for event in self.event_ids if event not in held]
+        events_in_leaves = {
+            event for node in self.forest.nodes.values() for event in node.event_ids
+        }
+        return [event for event in self.event_ids if event not in events_in_leaves]
 
 
 def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
@@ -112,11 +114,11 @@ def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
     request, access = inquiry.request, inquiry.access
     assert request.query is not None
     timeout = min(inquiry.vector_timeout, request.time_limit)
-    embedded = embed_query(inquiry.embedder, request.query, timeout)
-    query = Query(embedded[0], inquiry.embedder.space)
+    query_vector = embed_query(inquiry.embedder, request.query, timeout)
+    query = Query(query_vector[0], inquiry.embedder.space)
     with access.snapshot_transaction():
         search = search_by(
-            access, inquiry.embedder, request.query, embedded, now=inquiry.now, filters={}
+            access, inquiry.embedder, request.query, query_vector, now=inquiry.now, filters={}
         )
         best = search.select(request.min_relevance)[: inquiry.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))

@@ -163,15 +163,9 @@ def list_chain_events(
 
 
 def list_topic_events(
-    access: TenantDb,
-    version: int,
-    scope_id: UUID,
-    slot: UUID,
-    after: tuple[UUID, int],
-    limit: int,
+    access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
 ) -> Sequence[BelowEvent]:
-    """The events below a slot, leaf by leaf in order of their chains' ids, after a chain and a
-    seq."""
+    """The events below a slot, leaf by leaf by their chains' ids, after a chain and a seq."""
     return access.fetch(
         BelowEvent,
         "with recursive"  # noqa: S608

@@ -65,6 +65,44 @@ class Query:
         return {"vector": text, "space": self.space}
 
 
+_PIN: LiteralString = """
+    with view as materialized (
+        select coalesce(%(scope_ids)s::uuid[], scopes_in_view()) as scope_ids),
+    pin as materialized (
+        select s.version, s.snapshot_id, s.published_at, s.configuration
+        from active_snapshot a
+        join snapshots s on s.tenant_id = a.tenant_id and s.version = a.version
+        where a.tenant_id = current_tenant()),
+    in_view as (
+        select scope_id, participants, last_seq, last_recorded_at from scopes
+        where tenant_id = current_tenant()
+            and scope_id = any ((select scope_ids from view)::uuid[])
+        union all
+        select scope_id, participants, last_seq, last_recorded_at from scopes
+        where tenant_id = current_tenant() and (select scope_ids from view) is null)
+    select pin.version, pin.snapshot_id, pin.published_at, pin.configuration, s.scope_id,
+        s.participants, s.last_seq, s.last_recorded_at, s.cutoff, s.root_slot, s.root_id,
+        s.similarity
+    from (select 1) one left join pin on true
+    left join lateral (
+        select v.*, tree.cutoff, tree.root_slot, tree.root_id, tree.similarity
+        from in_view v
+        left join lateral (
+            select t.cutoff, t.root_slot, t.root_id,
+                case when n.space = %(space)s
+                    then 1 - (n.embedding <=> %(vector)s::halfvec) end as similarity
+            from snapshot_scopes t
+            join topic_nodes n on n.tenant_id = t.tenant_id and n.node_id = t.root_id
+            where t.tenant_id = current_tenant() and t.scope_id = v.scope_id
+                and t.from_version <= pin.version
+                and (t.to_version is null or t.to_version > pin.version)) tree on true
+        order by tree.similarity desc nulls last, v.last_recorded_at desc, v.scope_id
+        limit %(limit)s) s on true
+    order by s.similarity desc nulls last, s.last_recorded_at desc, s.scope_id
+    """
+"""The first row also tells the snapshot."""
+
+
 def pin_snapshot(
     access: TenantDb, query: Query, scope_ids: Sequence[UUID] | None, limit: int
 ) -> tuple[Snapshot | None, SnapshotRead[PinnedScope]]:
@@ -72,41 +110,7 @@ def pin_snapshot(
     to the query, without one the newest, at most `limit`."""
     read = access.read_snapshot(
         PinnedScope,
-        """
-        with view as materialized (
-            select coalesce(%(scope_ids)s::uuid[], scopes_in_view()) as scope_ids),
-        pin as materialized (
-            select s.version, s.snapshot_id, s.published_at, s.configuration
-            from active_snapshot a
-            join snapshots s on s.tenant_id = a.tenant_id and s.version = a.version
-            where a.tenant_id = current_tenant()),
-        in_view as (
-            select scope_id, participants, last_seq, last_recorded_at from scopes
-            where tenant_id = current_tenant()
-                and scope_id = any ((select scope_ids from view)::uuid[])
-            union all
-            select scope_id, participants, last_seq, last_recorded_at from scopes
-            where tenant_id = current_tenant() and (select scope_ids from view) is null)
-        select pin.version, pin.snapshot_id, pin.published_at, pin.configuration, s.scope_id,
-            s.participants, s.last_seq, s.last_recorded_at, s.cutoff, s.root_slot, s.root_id,
-            s.similarity
-        from (select 1) one left join pin on true
-        left join lateral (
-            select v.*, tree.cutoff, tree.root_slot, tree.root_id, tree.similarity
-            from in_view v
-            left join lateral (
-                select t.cutoff, t.root_slot, t.root_id,
-                    case when n.space = %(space)s
-                        then 1 - (n.embedding <=> %(vector)s::halfvec) end as similarity
-                from snapshot_scopes t
-                join topic_nodes n on n.tenant_id = t.tenant_id and n.node_id = t.root_id
-                where t.tenant_id = current_tenant() and t.scope_id = v.scope_id
-                    and t.from_version <= pin.version
-                    and (t.to_version is null or t.to_version > pin.version)) tree on true
-            order by tree.similarity desc nulls last, v.last_recorded_at desc, v.scope_id
-            limit %(limit)s) s on true
-        order by s.similarity desc nulls last, s.last_recorded_at desc, s.scope_id
-        """,
+        _PIN,
         {"scope_ids": _optional_list(scope_ids), "limit": limit, **query.parameters},
     )
     head = read.rows[0]

@@ -88,15 +88,15 @@ class ModelWalk:
                 break
             contents = store_references.read_nodes(inquiry.access, [n.node_id for n in level])
             level = [node for node in level if _can_be_judged(contents.get(node.node_id))]
-            chosen = self._ask(inquiry, hits, level, contents, choices)
-            if chosen is None:
+            choice = self._ask(inquiry, hits, level, contents, choices)
+            if choice is None:
                 break
-            for node in chosen:
+            for node in choice:
                 version_of_chain = contents[node.node_id].chain_version
                 if node.is_leaf and version_of_chain is not None:
                     choices.leaf_versions[node.slot] = version_of_chain
-            inner = [node for node in chosen if not node.is_leaf]
-            choices.slots += [node.slot for node in chosen]
+            inner = [node for node in choice if not node.is_leaf]
+            choices.slots += [node.slot for node in choice]
             level = self._children(inquiry, hits, version, inner) if inner else ()
         return choices
 
@@ -156,21 +156,21 @@ def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
     """What was found below chosen slots and in the fresh tail, then the first events of chosen
     leaves without any, then the rest."""
     walk = walk_beam(hits.forest, depth=inquiry.request.depth, width=inquiry.request.width)
-    chosen, tail = set(choices.slots), set(hits.tail)
+    chosen_slots, tail = set(choices.slots), set(hits.tail)
 
     def is_chosen(event_id: UUID) -> bool:
         slot = walk.slot_by_event.get(event_id)
         return event_id in tail or (
-            slot is not None and bool(chosen.intersection(hits.forest.path(slot)))
+            slot is not None and bool(chosen_slots.intersection(hits.forest.path(slot)))
         )
 
-    held = {node.slot for node in hits.forest.nodes.values() if node.event_ids}
-    bare = {s: version for s, version in choices.leaf_versions.items() if s not in held}
+    slots_with_hits = {node.slot for node in hits.forest.nodes.values() if node.event_ids}
+    bare = {s: version for s, version in choices.leaf_versions.items() if s not in slots_with_hits}
     extra = store_tail.list_events_of_leaves(inquiry.access, bare, _MAX_LEAF_EVENTS) if bare else ()
     best = [event_id for event_id in hits.event_ids if is_chosen(event_id)]
     rest = [event_id for event_id in hits.event_ids if not is_chosen(event_id)]
     nodes = {**choices.nodes, **{n.slot: n for n in root_nodes(hits.scopes)}, **hits.forest.nodes}
-    merged = Hits(
+    all_hits = Hits(
         hits.search,
         hits.query,
         hits.event_ids,
@@ -180,10 +180,10 @@ def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
         hits.scopes,
         Forest(nodes, hits.relevance),
     )
-    found = [event.event_id for event in extra if event.event_id not in hits.relevance]
+    leaf_events = [event.event_id for event in extra if event.event_id not in hits.relevance]
     return assemble(
-        merged,
+        all_hits,
         {**walk.slot_by_event, **{event.event_id: event.slot for event in extra}},
-        [*best, *found, *rest][: inquiry.max_events],
+        [*best, *leaf_events, *rest][: inquiry.max_events],
         scope_by_event={event.event_id: event.scope_id for event in extra},
     )
