@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from strandline.config import get_settings
+from strandline.llm.provider import ModelReply, ModelRequest
+from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
 from strandline.topics import store_answers
 from tests.context_block import read_outline
@@ -329,6 +332,62 @@ def test_what_is_stored_of_an_answer_holds_no_text(
     (stored,) = scratch_db.rows("select selection from reference_answers")
     text = json.dumps(stored[0]).lower()
     assert not any(word in text for word in ("buoy", "paint", "alice", "sourdough"))
+
+
+# walks by a model --------------------------------------------------------------------------------
+
+
+def test_without_a_model_the_beam_walks_and_the_answer_says_so(
+    gateway: Gateway, key: str, talk: list[str]
+) -> None:
+    answer = ask(gateway, key, query=QUESTION, walk="model")
+    assert (answer["walk"]["by"], answer["degraded"]) == ("beam", ["no_model"])
+    assert leaf_ids(answer) == talk[:12]
+
+
+class Chooser:
+    """A model that chooses the topics with a word in them, and fails when it is told to."""
+
+    name, output_mode = "chooser:1", "json_schema"
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.prompts: list[str] = []
+
+    def ask(
+        self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
+    ) -> ModelReply:
+        """The numbers of the lines that hold the word."""
+        del mode, is_proven, timeout
+        self.prompts.append(request.data)
+        lines = [json.loads(line) for line in request.data.splitlines() if line.startswith("{")]
+        parts = [line for line in lines if "number" in line]
+        numbers = [line["number"] for line in parts if self.word in json.dumps(line)]
+        return ModelReply(json.dumps({"numbers": numbers}), 1, 1)
+
+
+def test_what_the_model_chose_comes_first(
+    gateway: Gateway, key: str, talk: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service: Resources = importlib.import_module("functions.query.handler").resources
+    model = Chooser("sourdough")
+    monkeypatch.setitem(service.__dict__, "llm", LlmTasks(service.database, get_settings(), model))
+    answer = ask(gateway, key, query=QUESTION, walk="model", limit=16, budget=8000)
+    assert answer["walk"] == {
+        "by": "model", "model": "chooser:1", "prompt": "walk/1", "rounds": 1,
+    }  # fmt: skip
+    assert QUESTION in model.prompts[0]
+    assert set(leaf_ids(answer) + tail_ids(answer)) == set(talk)
+    narrow = ask(gateway, key, query=QUESTION, walk="model", budget=330)
+    leaves = [topic for topic in all_topics(narrow) if topic["kind"] == "leaf"]
+    assert "sourdough starter" in [leaf["topic"] for leaf in leaves]
+    by_beam = ask(gateway, key, query=QUESTION, budget=330)
+    leaves = [topic for topic in all_topics(by_beam) if topic["kind"] == "leaf"]
+    assert "harbour buoy" in [leaf["topic"] for leaf in leaves]
+    body = {"query": QUESTION, "walk": "model", "budget": 330}
+    token = {"read_token": narrow["read_token"]}
+    assert gateway.call("POST", PATH, {**body, **token}, key=key).body == narrow
+    assert len(model.prompts) == 2
 
 
 # statements --------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Promises: an answer with its token repeats byte for byte while everything goes on; nobody sees
-what they were not part of; a pinned reader finds each event once; no model leads a walk elsewhere."""
+what they were not part of; a pinned reader finds each event once; no model leads a walk out of
+view."""
 
 import importlib
 import json
