@@ -166,7 +166,7 @@ class Run:
             " union select event_id, participants from events where tenant_id = %s",
             *[self.tenant] * 3,
         )
-        for row_id, participants in self.dice.sample(ids, min(30, len(ids))):
+        for row_id, participants in self.dice.sample(ids, min(10, len(ids))):
             for listeners in LISTENERS:
                 query = {"participants": list(listeners)}
                 path = f"/api/v1/provenance/{row_id}"
