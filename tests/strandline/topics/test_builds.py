@@ -77,7 +77,9 @@ def test_a_failed_scope_keeps_its_root_and_cutoff(
         ([{"scope_id": str(worlds[0].scope_id), "reason": "ValueError"}],)
     ]
     assert scratch_db.rows("select scope_id, waiting from topic_work") == [(worlds[0].scope_id, 5)]
-    monkeypatch.undo()
+    key = gateway.key("acme", rights=["admin"])
+    state = gateway.call("GET", "/api/v1/admin/topics", key=key).body
+    assert state["failed_scopes"] == [{"scope_id": str(worlds[0].scope_id), "reason": "ValueError"}]
 
 
 def test_a_scope_that_ends_its_worker_stops_no_other(

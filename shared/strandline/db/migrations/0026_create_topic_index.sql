@@ -14,10 +14,15 @@ alter table chain_versions add column position bigint;
 
 do $$
 declare
+    all_tenants text[];
     one_tenant text;
     missing bigint;
 begin
-    for one_tenant in select tenant_id from tenants loop
+    -- as the planner: the owner's own role sees no tenant
+    set local role strandline_planner;
+    all_tenants := array(select tenant_id from tenants order by 1);
+    reset role;
+    foreach one_tenant in array all_tenants loop
         perform set_config('strandline.tenant', one_tenant, true),
             set_config('strandline.viewer', '{}', true);
         update chain_versions v set position = numbered.position
@@ -46,6 +51,24 @@ create table topic_work (
     primary key (tenant_id, scope_id),
     foreign key (tenant_id, scope_id) references scopes
 );
+
+do $$
+declare
+    all_tenants text[];
+    one_tenant text;
+begin
+    set local role strandline_planner;
+    all_tenants := array(select tenant_id from tenants order by 1);
+    reset role;
+    foreach one_tenant in array all_tenants loop
+        perform set_config('strandline.tenant', one_tenant, true),
+            set_config('strandline.viewer', '{}', true);
+        insert into topic_work
+            (tenant_id, scope_id, participants, waiting, oldest_at, newest_at, last_position)
+        select tenant_id, scope_id, participants, count(*), now(), now(), max(position)
+        from chain_versions group by tenant_id, scope_id, participants;
+    end loop;
+end $$;
 
 create function number_chain_version() returns trigger
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
