@@ -71,7 +71,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
             lease.access, job_id, shard.shard
         )
     _publish_if_last(builder, lease, totals)
-    counters = {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
+    counters = {metric: totals[key] for key, metric in _METRICS.items()}
     lease.tally.counters.update(counters)
     lease.tally.counters.update(builder.llm.take_metrics())
     return {key: count for key, count in totals.items() if count}

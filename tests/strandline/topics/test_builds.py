@@ -222,14 +222,14 @@ def test_an_overtaken_build_changes_nothing(
             assert race(scratch_db, overtakers.pop(0), 1)
         return validate(access, job_id)
 
-    monkeypatch.setattr(store_publish, "validate_trees", overtake)
-    build(gateway)
+    with monkeypatch.context() as planted:
+        planted.setattr(store_publish, "validate_trees", overtake)
+        build(gateway)
     assert scratch_db.rows(
         "select state, reason from jobs where kind = 'builder' order by created_at desc limit 1"
     ) == [("failed", "overtaken")]
     assert [row[:8] for row in read_tree(scratch_db)] == before
     assert scratch_db.rows("select waiting from topic_work") == [(5,)]
-    monkeypatch.undo()
     assert build(gateway)["snapshots_published"] == 1
 
 
