@@ -45,6 +45,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.log import routes_write as log_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
+    from strandline.topics import routes_admin as topics_routes_admin
     from strandline.topics import routes_read as topics_routes_read
 
     served = {
@@ -59,6 +60,7 @@ def test_the_table_and_the_routes_agree() -> None:
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)
+        | set(topics_routes_admin.ROUTES)
         | set(apidocs_routes.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
@@ -129,6 +131,7 @@ def test_public_names_are_explained() -> None:
         ("worker", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("sweeper", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("archiver", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("builder", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("scheduler", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("migrate", ("jwt", "cryptography", "boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],

@@ -142,10 +142,10 @@ def test_what_a_failed_build_left_is_collected(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(store_publish, "validate_trees", fail)
-    build(gateway)
+    with monkeypatch.context() as planted:
+        planted.setattr(store_publish, "validate_trees", fail)
+        build(gateway)
     assert scratch_db.rows("select count(*) from topic_nodes") > before
-    monkeypatch.undo()
     assert gateway.run_job("archiver")["builds_collected"] == 1
     assert scratch_db.rows("select count(*) from topic_nodes") == before
     assert gateway.run_job("archiver") == {}, "nothing is due"

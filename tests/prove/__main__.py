@@ -31,6 +31,7 @@ PARALLEL = (
     ("isolation", "tests/strandline/store", 8),
     ("archive", "tests/prove/test_archive.py", 16),
     ("uploads", "tests/prove/test_uploads.py", 6),
+    ("builder", "tests/prove/test_builder_killed.py", 20),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),

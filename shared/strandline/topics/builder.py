@@ -26,6 +26,15 @@ _RESERVED_SECONDS = 60.0
 for the publish."""
 
 
+_METRICS = {
+    "snapshots_published": "SnapshotsPublished",
+    "scopes_grown": "TreesGrown",
+    "scopes_failed": "TreesFailed",
+    "summaries": "TreeSummaries",
+}
+"""The metrics of a shard's counts."""
+
+
 class Overtaken(StrandlineError):
     """Another version was published since the build began, so that it cannot be."""
 
@@ -57,12 +66,14 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
             break
         _grow(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
-    lease.tally.counters.update(builder.llm.take_metrics())
     with lease.transaction():
         totals["scopes_postponed"] += store_build.postpone_waiting(
             lease.access, job_id, shard.shard
         )
     _publish_if_last(builder, lease, totals)
+    counters = {metric: totals[key] for key, metric in _METRICS.items()}
+    lease.tally.counters.update(counters)
+    lease.tally.counters.update(builder.llm.take_metrics())
     return {key: count for key, count in totals.items() if count}
 
 

@@ -48,7 +48,8 @@ def activate_snapshot(request: Request) -> Response:
 
 
 def get_state(request: Request) -> Response:
-    """What waits for the next build of the topic index, when it is due, and what it would do."""
+    """What waits for the next build of the topic index. Says when it is due, and what it would
+    do."""
     return json_response(snapshots.describe_state(_connect(request), _now()))
 
 

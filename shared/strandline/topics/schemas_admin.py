@@ -141,3 +141,5 @@ class TopicIndexState(ResponseModel):
     next_build: NextBuild
     scopes: list[WaitingScopeOut]
     """The scopes that wait longest, at most 100."""
+    failed_scopes: list[FailedScope]
+    """The scopes that failed in the newest build, at most 100; they wait for the next one."""

@@ -14,6 +14,7 @@ from strandline.topics import limits, store_publish, store_snapshots
 from strandline.topics.schemas_admin import (
     DifferencePage,
     DifferenceQuery,
+    FailedScope,
     NextBuild,
     NodeChange,
     SnapshotDetail,
@@ -152,6 +153,10 @@ def describe_state(access: TenantDb, now: datetime) -> TopicIndexState:
                 position=row.position,
             )
             for row in scopes
+        ],
+        failed_scopes=[
+            FailedScope(scope_id=row.scope_id, reason=row.reason)
+            for row in store_snapshots.list_failures(access, _MAX_SCOPES)
         ],
     )
 

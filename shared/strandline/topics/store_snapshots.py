@@ -239,6 +239,28 @@ def read_waiting(access: TenantDb, max_versions: int) -> Waiting:
 
 
 @dataclass(frozen=True)
+class ScopeFailure:
+    """A scope whose tree the newest build could not grow."""
+
+    scope_id: UUID
+    reason: str
+
+
+def list_failures(access: TenantDb, limit: int) -> Sequence[ScopeFailure]:
+    """The scopes that failed in the newest build, by id."""
+    return access.fetch(
+        ScopeFailure,
+        """
+        select s.scope_id, s.reason from topic_build_scopes s
+        where s.state = 'failed' and s.job_id = (
+            select b.job_id from topic_builds b order by b.begun_at desc, b.job_id desc limit 1)
+        order by s.scope_id limit %(limit)s
+        """,
+        {"limit": limit},
+    )
+
+
+@dataclass(frozen=True)
 class WaitingScope:
     """A scope that waits for a build."""
 

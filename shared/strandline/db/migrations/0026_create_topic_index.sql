@@ -14,10 +14,15 @@ alter table chain_versions add column position bigint;
 
 do $$
 declare
+    all_tenants text[];
     one_tenant text;
     missing bigint;
 begin
-    for one_tenant in select tenant_id from tenants loop
+    -- as the planner: the owner's own role sees no tenant
+    set local role strandline_planner;
+    all_tenants := array(select tenant_id from tenants order by 1);
+    reset role;
+    foreach one_tenant in array all_tenants loop
         perform set_config('strandline.tenant', one_tenant, true),
             set_config('strandline.viewer', '{}', true);
         update chain_versions v set position = numbered.position
@@ -47,6 +52,24 @@ create table topic_work (
     foreign key (tenant_id, scope_id) references scopes
 );
 
+do $$
+declare
+    all_tenants text[];
+    one_tenant text;
+begin
+    set local role strandline_planner;
+    all_tenants := array(select tenant_id from tenants order by 1);
+    reset role;
+    foreach one_tenant in array all_tenants loop
+        perform set_config('strandline.tenant', one_tenant, true),
+            set_config('strandline.viewer', '{}', true);
+        insert into topic_work
+            (tenant_id, scope_id, participants, waiting, oldest_at, newest_at, last_position)
+        select tenant_id, scope_id, participants, count(*), now(), now(), max(position)
+        from chain_versions group by tenant_id, scope_id, participants;
+    end loop;
+end $$;
+
 create function number_chain_version() returns trigger
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -54,16 +77,25 @@ begin
         select v.position from chain_versions v
         where v.tenant_id = new.tenant_id and v.scope_id = new.scope_id and v.position is not null
         order by v.position desc limit 1), 0);
+    return new;
+end $$;
+create trigger number_chain_version before insert on chain_versions
+for each row execute function number_chain_version();
+
+create function add_topic_work() returns trigger
+language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+begin
     insert into topic_work as w
         (tenant_id, scope_id, participants, waiting, oldest_at, newest_at, last_position)
     values (new.tenant_id, new.scope_id, new.participants, 1, now(), now(), new.position)
     on conflict (tenant_id, scope_id) do update
         set waiting = w.waiting + 1, newest_at = excluded.newest_at,
             last_position = excluded.last_position;
-    return new;
+    return null;
 end $$;
-create trigger number_chain_version before insert on chain_versions
-for each row execute function number_chain_version();
+-- At commit: its own policies do not stand in for those of chain_versions.
+create constraint trigger add_topic_work after insert on chain_versions
+deferrable initially deferred for each row execute function add_topic_work();
 
 -- nodes --------------------------------------------------------------------------------------------
 
@@ -160,7 +192,7 @@ create table snapshot_scopes (
     event_count int not null,
     primary key (tenant_id, scope_id, from_version),
     foreign key (tenant_id, scope_id) references scopes,
-    foreign key (tenant_id, root_id) references topic_nodes
+    foreign key (tenant_id, root_id) references topic_nodes deferrable initially deferred
 );
 create unique index snapshot_scopes_current on snapshot_scopes (tenant_id, scope_id)
     where to_version is null;
@@ -182,7 +214,7 @@ create table topic_tree (
     to_version bigint,
     primary key (tenant_id, scope_id, slot, from_version),
     foreign key (tenant_id, scope_id) references scopes,
-    foreign key (tenant_id, node_id) references topic_nodes
+    foreign key (tenant_id, node_id) references topic_nodes deferrable initially deferred
 );
 create index topic_tree_children on topic_tree (tenant_id, scope_id, parent_slot, from_version);
 create index topic_tree_node on topic_tree (tenant_id, node_id);
