@@ -285,6 +285,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "topic/1": "9ce640d46f988982",
         "entities/1": "40737198588ca1db",
         "overview/1": "27a38c1ed34ddc9c",
+        "walk/1": "4221a9bcb9102c51",
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)
