@@ -117,6 +117,8 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
     )
+    failed_trees = job_metric(resources, "TreesFailed", "builder", "Sum")
+    yield AlarmSpec("failed-trees", "Topic trees could not be grown.", failed_trees, 1)
     group = {"ScheduleGroup": resources.schedules}
     names = ("TargetErrorCount", "InvocationDroppedCount")
     failed_starts = [aws_metric("AWS/Scheduler", name, group) for name in names]

@@ -1,5 +1,6 @@
 """Chains as tests need them: written as the fold writes them, over events that are there."""
 
+import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -64,7 +65,7 @@ def add_chain(
         "rejected": "too thin" if more.get("status") == "rejected" else None,
         "settings": {},
         "models": {"summarise": _MODEL},
-        "content_hash": b"",
+        "content_hash": hashlib.sha256(f"{made} {earlier}".encode()).digest(),
         "status": "active",
         "formed_at": now,
         "strength": 1.0,

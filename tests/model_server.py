@@ -14,6 +14,8 @@ RIGHT: dict[str, dict[str, Any]] = {
     "merge": {"summary": "The launch moved twice.", "importance": 0.8},
     "topic": {"topic": "The launch"},
     "entities": {"entities": [{"name": "Mara", "kind": "person"}]},
+    "walk": {"numbers": [1]},
+    "overview": {"summary": "The launch, and who moved it.", "topic": "The launch"},
 }
 _TASKS = {
     "whether a conversation's topic goes on": "continues",
@@ -21,6 +23,8 @@ _TASKS = {
     "join two summaries": "merge",
     "name the topic": "topic",
     "list who and what is named": "entities",
+    "describe a group of related topics": "overview",
+    "choose where to look": "walk",
 }
 
 

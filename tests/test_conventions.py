@@ -46,6 +46,8 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
+    from strandline.topics import routes_admin as topics_routes_admin
+    from strandline.topics import routes_read as topics_routes_read
 
     served = {
         "ingest": set(log_routes_write.ROUTES) | set(sessions_routes_write.ROUTES),
@@ -56,10 +58,11 @@ def test_the_table_and_the_routes_agree() -> None:
             | routes_usage.ROUTES
             | status_routes.ROUTES
         )
-        | set(sessions_routes_read.ROUTES | context_routes.ROUTES),
+        | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)
+        | set(topics_routes_admin.ROUTES)
         | set(apidocs_routes.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
@@ -130,6 +133,7 @@ def test_public_names_are_explained() -> None:
         ("worker", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("sweeper", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
         ("archiver", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
+        ("builder", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("scheduler", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
         ("migrate", ("jwt", "cryptography", "boto3", "openai", "onnxruntime", "numpy", "moto")),
     ],

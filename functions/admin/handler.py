@@ -10,9 +10,14 @@ from strandline.apidocs import routes as apidocs_routes
 from strandline.http.app import serve
 from strandline.jobs import routes as jobs_routes
 from strandline.resources import Resources
+from strandline.topics import routes_admin as topics_routes_admin
 
 ROUTES = (
-    admin_routes.ROUTES | routes_certificates.ROUTES | jobs_routes.ROUTES | apidocs_routes.ROUTES
+    admin_routes.ROUTES
+    | routes_certificates.ROUTES
+    | jobs_routes.ROUTES
+    | topics_routes_admin.ROUTES
+    | apidocs_routes.ROUTES
 )
 
 resources = Resources(load_auth=True)

@@ -1,11 +1,11 @@
-"""Runs the archiver: it archives cold chains and removes payloads that no event cites."""
+"""Runs the archiver: cold chains, uncited payloads, old snapshots."""
 
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from strandline.background import archiver
 from strandline.background.job_handler import run_step
-from strandline.chains import archive
 from strandline.resources import Resources
 
 resources = Resources()
@@ -13,4 +13,4 @@ resources = Resources()
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Perform one step of a run of the state machine."""
-    return run_step(archive, resources, event, context)
+    return run_step(archiver, resources, event, context)

@@ -95,6 +95,9 @@ class ServiceSettings(QuotaSettings):
     blob_grace_seconds: int = Field(default=86_400, ge=3600, le=2_592_000)
     """How old a payload that no event cites must be before it is removed, in seconds. An append
     stores its payload first and has half a minute to cite it."""
+    snapshot_days: int = Field(default=30, ge=1, le=3650)
+    """How long a snapshot of the topic index is kept once another is active, in days. An answer's
+    token is valid no longer."""
     job_queue_url: str = ""
     """The SQS queue of run requests. Without it no request can start a job, and jobs wait for the
     daily sweep."""

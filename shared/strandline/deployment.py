@@ -13,7 +13,7 @@ type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model"]
-type JobName = Literal["archiver", "sweeper"]
+type JobName = Literal["archiver", "builder", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -84,7 +84,23 @@ JOBS = (
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=60),
-        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(archiver_spacing)s, %(now)s)",
+        next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(snapshot_age)s,"
+        " %(archiver_spacing)s, %(now)s)",
+    ),
+    JobSpec(
+        name="builder",
+        memory=1769,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue", "model"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/_jobs/*",),
+            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+        },
+        reserved_concurrency=20,
+        min_spacing=timedelta(minutes=5),
+        next_due="next_build(%(builder_spacing)s, %(now)s)",
     ),
     JobSpec(
         name="sweeper",
@@ -170,6 +186,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/recall",
             "POST /api/v1/insert",
             "POST /api/v1/context",
+            "POST /api/v1/references/query",
+            "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",
             "GET /api/v1/sessions",
@@ -223,6 +241,11 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}",
             "POST /api/v1/admin/jobs/{job}/retry",
+            "GET /api/v1/admin/topics",
+            "GET /api/v1/admin/snapshots",
+            "GET /api/v1/admin/snapshots/{version}",
+            "GET /api/v1/admin/snapshots/{version}/difference",
+            "POST /api/v1/admin/snapshots/{version}/activate",
             "GET /openapi.json",
             "GET /",
             "GET /docs",

@@ -8,6 +8,7 @@ StrandlineError
 ├── NotFound                 404  absent, or another tenant's: the same answer for both
 ├── Conflict                 409  a key used again with another request
 │   └── StateConflict        409  it exists already, or has ended
+├── Gone                     410  an answer that can not be given again
 ├── TooLarge                 413  over a size limit
 ├── BatchRefused             424  another item of an atomic batch was refused
 ├── QuotaExceeded            429  the tenant used up a quota for now
@@ -90,6 +91,12 @@ class StateConflict(Conflict):
     """The current state does not allow the request: it exists already, or has ended."""
 
     code = "state_conflict"
+
+
+class Gone(StrandlineError):
+    """What this rested on is no longer there. Ask again without the token."""
+
+    code = "gone"
 
 
 class TooLarge(StrandlineError):

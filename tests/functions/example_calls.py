@@ -11,6 +11,8 @@ from urllib.parse import quote
 from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
 from strandline.jobs import store_runs
+from strandline.topics import store_publish, store_snapshots
+from strandline.topics.store_publish import NewSnapshot
 from tests.support import Gateway, Reply
 
 PAYLOAD = b"The buoy's chart, as bytes."
@@ -27,7 +29,19 @@ _SHOWN = {"text", "tokens", "known"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
 _FOUND = ("POST /api/v1/insert", "weight")
 """A score, too; elsewhere the caller's own."""
-_OPAQUE = {"mark", "read_token", "next_cursor", *_SCORES, *_USES, *_JUDGED, *_SHOWN, *_WARMTH}
+_OPAQUE = {
+    "age_seconds",
+    "active_age_seconds",
+    "stored_bytes",
+    "mark",
+    "read_token",
+    "next_cursor",
+    *_SCORES,
+    *_USES,
+    *_JUDGED,
+    *_SHOWN,
+    *_WARMTH,
+}
 
 
 class Story:
@@ -51,6 +65,8 @@ class Story:
         method, path = real.operation.split()
         for name, value in real.path.items():
             path = path.replace(f"{{{name}}}", quote(value))
+        if real.operation == "GET /api/v1/admin/topics":
+            self._publish_snapshots()
         if path.endswith("/context"):
             self._gateway.sweep()  # what was said meanwhile became a chain
         reply = self._gateway.call(
@@ -73,6 +89,16 @@ class Story:
         access = self._gateway.database.connect_as(Caller.background("acme"))
         with access.transaction():
             store_runs.expire_leases(access, None, datetime.now(UTC) + timedelta(days=1))
+
+    def _publish_snapshots(self) -> None:
+        """A build, and a version that changes nothing."""
+        self._gateway.run_job("builder", "acme")
+        access, now = self._gateway.database.connect_as(Caller.background("acme")), _now()
+        configuration = store_snapshots.list_newest(access, None, 1)[0].configuration
+        with access.transaction():
+            assert store_publish.activate_next(access, 1) == 2
+            snapshot = NewSnapshot(2, 1, None, None, now, 0, [], configuration)
+            store_publish.add_snapshot(access, snapshot)
 
     def _with_real_names(self, said: Any) -> Any:
         if isinstance(said, Mapping):
@@ -106,6 +132,10 @@ class Story:
             assert said.endswith("Z") or self._real.setdefault(said, real) == real, both
         else:
             assert said == real, both
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _put(upload: Mapping[str, Any]) -> None:

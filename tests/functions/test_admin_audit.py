@@ -214,6 +214,8 @@ def reads(receipt: Any) -> list[tuple[str, str, object]]:
         ("GET", f"/api/v1/scopes/{receipt['scope_id']}/events", None),
         ("POST", "/api/v1/recall", {"query": "harbour"}),
         ("POST", "/api/v1/context", {"query": "harbour"}),
+        ("POST", "/api/v1/references/query", {"query": "harbour"}),
+        ("GET", f"/api/v1/provenance/{receipt['event_id']}", None),
         ("GET", "/memories/list", None),
         ("GET", f"/memory/{receipt['cid']}", None),
         ("GET", f"/ipfs/{receipt['cid']}", None),
@@ -229,10 +231,10 @@ def test_an_admin_who_sees_all_leaves_a_row(
     for method, path, body in reads(receipt):
         gateway.call(method, path, body, key=boss.token)
     rows = trail(scratch_db)
-    assert [row[4] for row in rows] == ["done"] * 10 + ["not_found"]
+    assert [row[4] for row in rows] == ["done"] * 12 + ["not_found"]
     assert {row[:2] for row in rows} == {("acme", "acme")}
     assert rows[0][3] == {"event_id": receipt["event_id"]}
-    assert rows[8][3] == {"cid": receipt["cid"]}
+    assert rows[10][3] == {"cid": receipt["cid"]}
     told = str(scratch_db.rows("select a::text from audit_log a"))
     assert boss.key_id in told
     assert "harbour" not in told

@@ -407,6 +407,7 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", "/api/v1/insert", _event(hunt))
     hunt.send("POST", "/api/v1/recall", {"query": hunt.value("query")})
     hunt.send("POST", "/api/v1/context", {"query": hunt.value("question")})
+    hunt.send("POST", "/api/v1/references/query", {"query": hunt.value("question")})
     hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):

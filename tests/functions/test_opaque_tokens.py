@@ -42,6 +42,8 @@ def _words(gateway: Gateway, key: str) -> Iterator[tuple[str, str]]:
         ("GET", "/api/v1/admin/tenants/beta/audit", None, one),
         ("POST", "/api/v1/recall", {"query": "note"}, None),
         ("POST", "/api/v1/context", {"query": "note"}, None),
+        ("POST", "/api/v1/references/query", {"query": "note"}, None),
+        ("POST", "/api/v1/references/query", {}, None),
         ("GET", f"{SESSION}/context", None, None),
         ("GET", f"{SESSION}/context", None, {"query": "note"}),
         ("POST", f"{SESSION}/context/search", {"query": "note"}, None),

@@ -60,6 +60,7 @@ WORDS = [
     *_in_body(QUERY, "text") * 4,
     *_in_body(RECALL, "query"),
     *_in_body("/api/v1/context", "query"),
+    *_in_body("/api/v1/references/query", "query"),
     *_in_body(f"{CONTEXT}/search", "query"),
     *_in_query(CONTEXT, "query"),
 ]
@@ -68,6 +69,7 @@ NAMES = [
     *_in_body(QUERY, *_NARROW, "scope_id", "cursor"),
     *_in_body(RECALL, *_NARROW, query=WORD),
     *_in_body("/api/v1/context", "session_id", "scope_id", "now"),
+    *_in_body("/api/v1/references/query", "read_token", "now"),
     Sink("POST", QUERY, _participants),
     Sink("POST", QUERY, _metadata),
     Sink("POST", RECALL, _recalled_metadata),
@@ -85,6 +87,7 @@ NAMES = [
 """What is compared, contained, or a place in a list."""
 PATHS = (
     "/api/v1/sessions/{}", "/api/v1/sessions/{}/context", "/api/v1/events/{}", "/api/v1/scopes/{}",
+    "/api/v1/provenance/{}",
     "/api/v1/scopes/{}/events", "/memory/{}", "/ipfs/{}", "/file/{}", "/api/v1/admin/jobs/{}",
     "/api/v1/admin/tenants/{}", "/api/v1/admin/tenants/acme/keys/{}",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from strandline.tuning import DEFAULTS
 from tests.functions.example_calls import Story
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
 
@@ -191,7 +192,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
-    for job in ("archiver", "archiver", "sweeper"):
+    for job in ("archiver", "archiver", "builder", "sweeper"):
         front.run_job(job, "acme")
         # What nobody cites goes at the second look.
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
@@ -218,9 +219,12 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
     get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
-    for name in ("query", "worker", "sweeper"):
+    for name in ("query", "worker", "sweeper", "builder"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
+        if name == "builder":
+            _build_anew(base, front)
+            continue
         if name != "query":  # in a space without calibration every pair of messages is a question
             handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
         for n in range(8):
@@ -235,6 +239,14 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             base.rows("delete from model_rates")
             base.rows("delete from jobs")
             front.run_job("sweeper", "acme")
+
+
+def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
+    """A build of all trees, with a model."""
+    drop_index(base)
+    base.rows("delete from model_rates")
+    base.rows("delete from jobs")
+    assert front.run_job("builder", "acme")["summaries"]
 
 
 def _hint(base: ScratchDatabase) -> None:

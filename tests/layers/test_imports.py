@@ -33,6 +33,7 @@ UNWANTED: Mapping[str, set[str]] = {
     "worker": EVERYBODY,
     "admin": EVERYBODY | MODEL | {"snowballstemmer"},
     "archiver": EVERYBODY | MODEL,
+    "builder": EVERYBODY | MODEL,
     "sweeper": EVERYBODY,
     "scheduler": EVERYBODY
     | MODEL

@@ -71,6 +71,7 @@ def planned(answer: Answer, base: ScratchDatabase) -> None:
 EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "admin.json": lambda answer, _: body(answer)["keys"],
     "archiver.json": planned,
+    "builder.json": lambda answer, _: answer.payload["shards"] == 0,
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
     "ingest_batch.json": lambda answer, _: body(answer)["stored"],
     "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
@@ -95,7 +96,9 @@ def environment(
     told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
     with StateMachine(DEFINITION, aws.bucket) as machine:
         idle: Mapping[str, Any] = {"key": "", "shards": 0}
-        machine.serve(dict.fromkeys(("sweeper", "archiver"), lambda _event, _context: {**idle}))
+        machine.serve(
+            dict.fromkeys(("sweeper", "archiver", "builder"), lambda _event, _context: {**idle})
+        )
         yield told | {
             "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,

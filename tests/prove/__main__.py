@@ -27,9 +27,11 @@ SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answe
 PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py", 15),
+    ("references", "tests/prove/test_references.py", 14),
     ("isolation", "tests/strandline/store", 8),
     ("archive", "tests/prove/test_archive.py", 16),
     ("uploads", "tests/prove/test_uploads.py", 6),
+    ("builder", "tests/prove/test_builder_killed.py", 20),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),

@@ -39,6 +39,7 @@ JOB = "/api/v1/admin/jobs/{job}"
 READS = {
     "POST /api/v1/recall": {"query": "before"},
     "POST /api/v1/context": {"query": "before"},
+    "POST /api/v1/references/query": {"query": "before"},
     "POST /api/v1/events/query": {},
     f"POST {SESSION}/context/search": {"query": "before"},
 }

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from tests.context_block import read_block
+from tests.context_block import read_block, read_outline
 from tests.support import Gateway, ScratchDatabase
 
 TEXTS, LARGE = 20_000, 20
 MIB = 1024 * 1024
 _BATCH = 100
+_REFERENCES = "/api/v1/references/query"
 _AS_TEXT = {"format": "text", "budget": 8000}
 _USERS = 10
 _START = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
@@ -198,6 +199,7 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
     calls: tuple[tuple[str, str, Any, Any], ...] = (
         ("POST", "/api/v1/recall", {"query": query}, None),
         ("POST", "/api/v1/context", {"query": query, "budget": 8000}, None),
+        ("POST", _REFERENCES, {"query": query, "budget": 8000, "format": "text"}, None),
         ("POST", "/api/v1/events/query", {"text": query}, None),
         ("POST", f"{session}/context/search", {"query": query}, None),
         ("GET", f"{session}/context", None, {"query": query}),
@@ -207,6 +209,8 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
         assert reply.status < 500, f"{path} {query[:80]!r}: {reply.text[:300]}"
         if path == "/api/v1/context" and reply.status == 200:
             read_block(reply.body["text"])
+        if path == _REFERENCES and reply.status == 200:
+            read_outline(reply.body["text"])
 
 
 def test_every_text_is_folded_and_read(

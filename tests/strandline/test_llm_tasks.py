@@ -26,7 +26,14 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.prompts import PROMPT_VERSIONS
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, PromptEvent, Summary, TaskContext
+from strandline.llm.types import (
+    ModelResult,
+    PromptEvent,
+    Summary,
+    TaskContext,
+    TopicPart,
+    WalkOption,
+)
 from strandline.tenants import store_quotas
 from tests.model_server import (
     RIGHT,
@@ -47,6 +54,8 @@ TALK = [
     PromptEvent(1, "user:mara", "user", "message", "Mara here: we move the launch to Friday.", AT),
     PromptEvent(2, "agent:helper", "agent", "message", "Noted: the launch is on Friday.", AT),
 ]
+
+PARTS = [TopicPart("the launch", "The launch is on Friday.", AT, AT, 2)]
 
 
 def task(tenant: str = "acme", subject: str = str(SCOPE), **more: Any) -> TaskContext:
@@ -137,13 +146,15 @@ def test_every_task_goes_to_the_model(
         "merge": reasoner.merge(task(), earlier, earlier),
         "topic": reasoner.topic(task(), TALK),
         "entities": reasoner.entities(task(), TALK),
+        "overview": reasoner.overview(task(), PARTS),
+        "walk": reasoner.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
     }
     assert {verb: one.value.model_dump() for verb, one in done.items()} == RIGHT
     assert {(one.model, one.fallback_reason) for one in done.values()} == {("openai:tiny", None)}
     assert [one.prompt for one in done.values()] == [
         f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
     ]
-    assert len(provider.requests) == 5
+    assert len(provider.requests) == 7
     reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"
@@ -273,6 +284,8 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "merge/1": "a57bbeeb2fbd7dfe",
         "topic/1": "9ce640d46f988982",
         "entities/1": "40737198588ca1db",
+        "overview/1": "27a38c1ed34ddc9c",
+        "walk/1": "4221a9bcb9102c51",
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)

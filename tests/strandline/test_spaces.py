@@ -38,7 +38,12 @@ def test_every_space_has_its_thresholds_in_order() -> None:
 def test_a_tenant_goes_before() -> None:
     tuned = DEFAULTS.with_overrides({"similarity_low": 0.0, "similarity_merge": 0.9})
     known = CALIBRATED_THRESHOLDS[LocalEmbedder.space]
-    assert thresholds_for(LocalEmbedder.space, tuned) == (0.0, known.high, 0.9)
+    assert thresholds_for(LocalEmbedder.space, tuned) == (
+        0.0,
+        known.high,
+        0.9,
+        known.descend,
+    )
     assert thresholds_for(
         LocalEmbedder.space, DEFAULTS.with_overrides({"similarity_high": 0.5})
     ) == known._replace(high=0.5)

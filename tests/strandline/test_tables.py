@@ -57,7 +57,7 @@ from strandline.jobs.schemas import JobKind
 from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
-connection.execute.return_value.fetchone.return_value = (now, None, None)
+connection.execute.return_value.fetchone.return_value = (now, None, None, None)
 due = store_due.find_next_runs(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
 start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
@@ -116,7 +116,7 @@ def test_a_new_job_is_a_row(report: dict[str, Any]) -> None:
     assert report["run"] == "planted"
     assert "planted" in report["names"]
     assert report["kinds"][0] == "planted"
-    assert "`planted`, `archiver` or `sweeper`" in report["description"].lower()
+    assert "`planted`, `archiver`, `builder` or `sweeper`" in report["description"].lower()
     assert report["due"] == ["planted"]
     assert "planted_spacing" in report["due parameters"]
 

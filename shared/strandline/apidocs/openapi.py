@@ -48,6 +48,8 @@ _TAGS = {
     "events": "Append to the log, and read it back.",
     "recall": "Ask, and get back memories that cite their events.",
     "context": "What a prompt needs from memory, as one block of text.",
+    "references": "Questions to the topic index: from topics down to the events they rest on.",
+    "provenance": "What rests on an event, and the events that something rests on.",
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
@@ -79,6 +81,10 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "job": {
         "description": "A job's id; to start one, its name.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 64},
+    },
+    "version": {
+        "description": "A snapshot's version.",
+        "schema": {"type": "integer", "minimum": 1},
     },
     "tenant": {
         "description": "A tenant's name.",

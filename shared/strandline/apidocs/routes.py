@@ -26,6 +26,8 @@ from strandline.recall import routes_write as recall_routes_write
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
+from strandline.topics import routes_admin as topics_routes_admin
+from strandline.topics import routes_read as topics_routes_read
 
 _PAGE = Path(__file__).parent / "page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
@@ -118,11 +120,13 @@ def _document() -> str:
         **sessions_routes_write.ROUTES,
         **sessions_routes_read.ROUTES,
         **context_routes.ROUTES,
+        **topics_routes_read.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,
         **routes_certificates.ROUTES,
         **jobs_routes.ROUTES,
+        **topics_routes_admin.ROUTES,
         **ROUTES,
     }
     security = openapi.security_alternatives(get_settings())

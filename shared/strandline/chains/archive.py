@@ -15,12 +15,17 @@ _SHARD_LIST_RETENTION = timedelta(days=7)
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant that has cold chains, or payloads that are due for a scan. With
-    `tenant`, only that tenant, whether or not it has work."""
+    """List one shard per tenant that has cold chains, payloads that are due for a scan, or old
+    snapshots. With `tenant`, only that tenant, whether or not it has work."""
     if tenant is not None:
         return [Shard(tenant)]
-    grace = timedelta(seconds=get_settings().blob_grace_seconds)
-    tenants = store_archiving.list_tenants(resources.database.connection(), now, grace)
+    settings = get_settings()
+    tenants = store_archiving.list_tenants(
+        resources.database.connection(),
+        now,
+        timedelta(seconds=settings.blob_grace_seconds),
+        timedelta(days=settings.snapshot_days),
+    )
     return [Shard(tenant) for tenant in tenants]
 
 

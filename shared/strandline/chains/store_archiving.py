@@ -20,12 +20,17 @@ _REMOVAL_GRACE_SECONDS = 60
 removal. Twice what the longest append takes."""
 
 
-def list_tenants(connection: Connection, now: datetime, grace: timedelta) -> list[str]:
-    """Ids of the tenants with cold chains, with payloads marked for removal, or with payloads that
-    were not scanned in the current GARBAGE_PERIOD and may include uncited ones older than `grace`.
-    """
-    params = (now, GARBAGE_PERIOD, grace)
-    return list_tenant_ids(connection, "select * from tenants_to_archive(%s, %s, %s)", params)
+def list_tenants(
+    connection: Connection,
+    now: datetime,
+    grace: timedelta,
+    snapshot_age: timedelta = timedelta(days=30),
+) -> list[str]:
+    """Ids of the tenants with cold chains, with payloads marked for removal, with payloads that
+    were not scanned in the current GARBAGE_PERIOD and may include uncited ones older than `grace`,
+    or with snapshots of the topic index older than `snapshot_age`."""
+    params = (now, GARBAGE_PERIOD, grace, snapshot_age)
+    return list_tenant_ids(connection, "select * from tenants_to_archive(%s, %s, %s, %s)", params)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
-from strandline.context.lines import EventSource, TopicSource
+from strandline.context.lines import TopicSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
@@ -17,6 +17,7 @@ from strandline.context.schemas import (
     ContextTextRequest,
     CutOut,
 )
+from strandline.context.sources import to_source
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -129,9 +130,9 @@ def _write(
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_of_chains])))
     layout = lay_out(
         Sources(
-            recent=[_to_source(events[i], count) for i, count in recent.items() if i in events],
+            recent=[to_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[_to_topic(chain) for chain in found.chains if chain.event_ids],
-            events=[_to_source(events[i]) for i in _add_needed(best, events, before)],
+            events=[to_source(events[i]) for i in _add_needed(best, events, before)],
             is_known=bool(selected) if found.search else None,
             more_events=len(selected) - len(best),
         ),
@@ -203,24 +204,6 @@ def _is_question(event: HitEvent) -> bool:
 def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
-
-
-def _to_source(event: HitEvent, stands_for: int = 1) -> EventSource:
-    return EventSource(
-        event_id=event.event_id,
-        said_at=event.occurred_at or event.recorded_at,
-        place=(event.recorded_at, event.scope_id, event.seq),
-        speaker=event.speaker,
-        origin=event.origin,
-        text=event.content or _describe_payload(event),
-        stands_for=stands_for,
-    )
-
-
-def _describe_payload(event: HitEvent) -> str:
-    """What stands for the text of an event whose content is a payload."""
-    name = f'"{event.file_name}", ' if event.file_name else ""
-    return f"(a file: {name}{event.blob_size or 0:,} bytes)"
 
 
 def _to_topic(chain: MatchedChain) -> TopicSource:

@@ -130,7 +130,17 @@ class TenantDb:
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
     ) -> SnapshotRead[Row]:
         """Run a read in one database snapshot, in one round trip. Returns its rows with that
-        snapshot."""
+        snapshot; inside `snapshot_transaction`, of which it is a part, that of the transaction."""
+        if self._transaction_connection is not None:
+            connection = self._transaction_connection
+            context_result, result = run_pipeline(
+                connection,
+                (_SET_CONTEXT_RETURNING, self._context_params()),
+                (statement, params),
+            )
+            (context,) = parse_rows(connection, _ReadContext, context_result)
+            rows = parse_rows(connection, row_type, result)
+            return SnapshotRead(rows, context.pg_snapshot, context.now)
         connection = self._get_connection()
         with translate_errors(connection):
             try:
@@ -177,6 +187,23 @@ class TenantDb:
                 yield
             finally:
                 self._transaction_connection = outer
+
+    @contextmanager
+    def snapshot_transaction(self) -> Generator[None]:
+        """Run several reads in one database snapshot; not nested."""
+        assert self._transaction_connection is None
+        connection = self._get_connection()
+        with translate_errors(connection), connection.transaction():
+            self._transaction_connection = connection
+            try:
+                run_pipeline(
+                    connection,
+                    ("set transaction isolation level repeatable read read only", {}),
+                    (_SET_CONTEXT, self._context_params()),
+                )
+                yield
+            finally:
+                self._transaction_connection = None
 
     def _context_params(self) -> dict[str, str]:
         """The parameters of _SET_CONTEXT, in its order."""

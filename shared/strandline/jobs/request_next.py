@@ -38,6 +38,7 @@ def request_next_runs(
             period=GARBAGE_PERIOD,
             spacing=job_queue.spacing,
             now=now,
+            snapshot_age=timedelta(days=settings.snapshot_days),
         )
     except Exception as error:
         logger.warning("next runs not determined", extra={"error": describe_error(error)})

@@ -22,13 +22,15 @@ def find_next_runs(
     period: timedelta,
     spacing: Mapping[str, timedelta],
     now: datetime,
+    snapshot_age: timedelta = timedelta(days=30),
 ) -> dict[str, datetime]:
     """For each job, the earliest time at which work comes due; a job without work is left out.
     Overdue work comes due again after growing pauses, never before its job's `spacing`.
 
     With an embedding `space`, tenants that need a scan for it count as well. `heat` has the
     deployment's heat settings, `grace` is the minimum age of a payload that may be removed, and
-    payloads are scanned once per `period`.
+    payloads are scanned once per `period`. A snapshot of the topic index is collected at
+    `snapshot_age`.
     """
     with translate_errors(connection):
         row: tuple[Any, ...] | None = connection.execute(
@@ -38,6 +40,7 @@ def find_next_runs(
                 "heat": json.dumps(heat),
                 "blob_grace": grace,
                 "garbage_period": period,
+                "snapshot_age": snapshot_age,
                 "now": now,
                 **{f"{job.name}_spacing": spacing[job.name] for job in JOBS},
             },

@@ -19,6 +19,8 @@ _IDS = re.compile(
     re.IGNORECASE,
 )
 _MAX_FAULTS = 3
+_MAX_CHARACTERS = 1024 * 1024
+"""Of an answer: a longer one is not parsed."""
 
 
 def make_strict_schema(result: type[BaseModel]) -> dict[str, Any]:
@@ -56,6 +58,8 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     An answer with an id that `prompt_text`, the text that the model was given, does not contain is
     unusable; an entity that `prompt_text` does not name is left out. Raises UnusableOutput.
     """
+    if len(text) > _MAX_CHARACTERS:
+        raise UnusableOutput("it is too long")
     body = text.rpartition("</think>")[2]
     start, end = body.find("{"), body.rfind("}")
     try:

@@ -5,7 +5,17 @@ It answers where the heuristic model itself failed, so that one event never stop
 
 from collections.abc import Sequence
 
-from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topic
+from strandline.llm.types import (
+    Continues,
+    Entities,
+    Overview,
+    PromptEvent,
+    Summary,
+    Topic,
+    TopicPart,
+    WalkChoice,
+    WalkOption,
+)
 
 _MAX_CHARACTERS = 240
 
@@ -42,3 +52,15 @@ class PlainModel:
         """Always empty."""
         del events
         return Entities(entities=[])
+
+    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+        """How many events there are, and from when to when."""
+        count = sum(part.event_count for part in parts)
+        start = min(part.started_at for part in parts).date()
+        end = max(part.last_event_at for part in parts).date()
+        return Overview(summary=f"{count} events, {start} to {end}.", topic=None)
+
+    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+        """Always the first, if there is one."""
+        del question
+        return WalkChoice(numbers=[1] if options else [])

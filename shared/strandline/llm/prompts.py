@@ -3,13 +3,14 @@
 import functools
 import importlib.resources
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, Summary, TopicPart, WalkOption
 
-type TaskName = Literal["continues", "summarise", "merge", "topic", "entities"]
+type TaskName = Literal["continues", "summarise", "merge", "topic", "entities", "overview", "walk"]
 
 PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "continues": 2,
@@ -17,12 +18,15 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "merge": 1,
     "topic": 1,
     "entities": 1,
+    "overview": 1,
+    "walk": 1,
 }
 """The version in use of each prompt. A prompt that was used is never edited but gets a new version:
 results are stored with the version that they came from."""
 _DATA_PROMPT = "data.1"
 _MAX_EVENTS = 120
 _UNKNOWN_SPEAKER = "somebody else"
+_PARTICIPANT_ID = re.compile(r"\b(?:user|agent):[^\s,;()\"'<>]*[^\s,;()\"'<>.:!?]")
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,60 @@ def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptDa
     return PromptData(
         _wrap_in_tag(tag, [_to_json_line({"summary": text, "importance": summary.importance})]),
         text,
+    )
+
+
+def render_parts(tag: str, parts: Sequence[TopicPart], limits: PromptLimits) -> PromptData:
+    """Render parts of a topic tree as one JSON object a line. If the text is too long, the longest
+    summaries are cut first."""
+    summaries = [part.summary or "" for part in parts]
+    max_characters = _fair_length([len(text) for text in summaries], limits.total_characters // 2)
+    lines = [
+        _to_json_line(
+            {
+                "from": part.started_at.isoformat(timespec="minutes"),
+                "to": part.last_event_at.isoformat(timespec="minutes"),
+                "events": part.event_count,
+                "topic": part.topic,
+                "summary": text[:max_characters],
+            }
+        )
+        for part, text in zip(parts, summaries, strict=True)
+    ]
+    texts = [f"{part.topic or ''}\n{part.summary or ''}" for part in parts]
+    return PromptData(_wrap_in_tag(tag, lines), "\n".join(texts))
+
+
+def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimits) -> PromptData:
+    """Render a question and numbered parts of a topic tree, as one JSON object a line. Ids of
+    whoever is not a participant of a part's scope are not shown. If the text is too long, the
+    longest summaries are cut first."""
+    asked_for = question[: limits.event_characters]
+    texts = [_mask(option.part.summary or "", option.participants) for option in options]
+    max_characters = min(
+        limits.event_characters,
+        _fair_length([len(text) for text in texts], limits.total_characters // 2),
+    )
+    lines = [
+        _to_json_line(
+            {
+                "number": number,
+                "from": option.part.started_at.date().isoformat(),
+                "to": option.part.last_event_at.date().isoformat(),
+                "events": option.part.event_count,
+                "topic": _mask(option.part.topic or "", option.participants)[:200] or None,
+                "summary": text[:max_characters],
+            }
+        )
+        for number, (option, text) in enumerate(zip(options, texts, strict=True), 1)
+    ]
+    question_lines = _wrap_in_tag("question", [_to_json_line({"text": asked_for})])
+    return PromptData(f"{question_lines}\n{_wrap_in_tag('parts', lines)}", asked_for)
+
+
+def _mask(text: str, participants: Collection[str]) -> str:
+    return _PARTICIPANT_ID.sub(
+        lambda match: match[0] if match[0] in participants else _UNKNOWN_SPEAKER, text
     )
 
 

@@ -23,10 +23,15 @@ from strandline.llm.types import (
     Entities,
     LanguageModel,
     ModelResult,
+    Overview,
     PromptEvent,
     Summary,
     TaskContext,
     Topic,
+    TopicPart,
+    WalkChoice,
+    WalkOption,
+    make_choice_type,
 )
 from strandline.observability import logger
 
@@ -116,6 +121,29 @@ class LlmTasks:
         """The people and things named in a run."""
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
+
+    def overview(self, task: TaskContext, parts: Sequence[TopicPart]) -> ModelResult[Overview]:
+        """What these parts of a topic tree speak of together."""
+        render = partial(prompts.render_parts, "parts", parts, self._bounds)
+        return self._run_task(task, "overview", Overview, render, lambda by: by.overview(parts))
+
+    def walk(
+        self, task: TaskContext, question: str, options: Sequence[WalkOption]
+    ) -> ModelResult[WalkChoice]:
+        """Which of these parts of a topic tree are likely to hold the answer to a question. An
+        answer with a number that was not shown is unusable."""
+        render = partial(prompts.render_walk, question, options, self._bounds)
+        choice_type = make_choice_type(len(options))
+        return self._run_task(
+            task, "walk", choice_type, render, lambda by: by.walk(question, options)
+        )
+
+    def name_source(self, verb: TaskName) -> tuple[str, str]:
+        """The names of the model and of the prompt that a task's answers come from at present,
+        unless the model falls back."""
+        if self._provider is None:
+            return HeuristicModel.name, verb
+        return self._provider.name, prompts.load_prompt(verb).name
 
     def store_call_records(self, access: TenantDb) -> None:
         """Write the calls made for the caller's tenant, when its work is done; outside of any

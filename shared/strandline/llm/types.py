@@ -1,11 +1,12 @@
 """The language tasks: inputs, results, and the interface of a model."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_TOPIC_CHARACTERS = 200
 
@@ -59,6 +60,60 @@ class Entities(BaseModel):
     entities: list[Entity] = Field(max_length=100)
 
 
+@dataclass(frozen=True)
+class TopicPart:
+    """A part of a topic tree as a model gets it: a chain, or what is below an inner node."""
+
+    topic: str | None
+    summary: str | None
+    """None: the chain was rejected."""
+    started_at: datetime
+    last_event_at: datetime
+    event_count: int
+
+
+class Overview(BaseModel):
+    """What several parts of a topic tree speak of together, and a heading for it, if there is
+    one."""
+
+    summary: str = Field(min_length=1, max_length=1000)
+    topic: str | None = Field(min_length=1, max_length=200)
+
+
+@dataclass(frozen=True)
+class WalkOption:
+    """A part of a topic tree that a walk may follow; its number is its place in the list, from
+    1."""
+
+    part: TopicPart
+    participants: tuple[str, ...]
+    """Of its scope: nobody else is named by id."""
+    score: float
+    """How much speaks for it without a model."""
+
+
+class WalkChoice(BaseModel):
+    """The numbers of the parts to follow, the best first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    numbers: list[int]
+
+
+@functools.cache
+def make_choice_type(option_count: int) -> type[WalkChoice]:
+    """The type of a choice from so many parts: each number is one of theirs."""
+
+    class BoundedChoice(WalkChoice):
+        """Of one list of parts."""
+
+        numbers: list[Annotated[int, Field(strict=True, ge=1, le=option_count)]] = Field(
+            max_length=2 * option_count
+        )
+
+    return BoundedChoice
+
+
 class LanguageModel(Protocol):
     """The tasks of a model. Implementations are the deterministic heuristic model and the plain
     model; providers are called through `LlmTasks`."""
@@ -84,6 +139,14 @@ class LanguageModel(Protocol):
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """The people and things named in a run."""
+        ...
+
+    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+        """What these parts of a topic tree speak of together."""
+        ...
+
+    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+        """Which parts of a topic tree are likely to hold the answer to a question."""
         ...
 
 

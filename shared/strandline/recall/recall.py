@@ -108,7 +108,33 @@ def search(
     """Find and score the visible events that may answer a question, in `scopes` or everywhere.
     Without a query vector within `vector_timeout` seconds it searches by words alone and says so in
     `degraded`. `min_known` is the deployment's threshold, for tenants without one of their own."""
-    vector, degraded = embed_query(embedder, question, vector_timeout)
+    vector = embed_query(embedder, question, vector_timeout)
+    return search_by(
+        access,
+        embedder,
+        question,
+        vector,
+        now=now,
+        filters=filters,
+        min_known=min_known,
+        scopes=scopes,
+    )
+
+
+def search_by(
+    access: TenantDb,
+    embedder: Embedder,
+    question: str,
+    query_vector: tuple[list[float] | None, list[str]],
+    *,
+    now: datetime,
+    filters: Mapping[str, Any],
+    min_known: float | None,
+    scopes: Sequence[UUID] | None = None,
+) -> Search:
+    """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
+    part of `snapshot_transaction`."""
+    vector, degraded = query_vector
     space = embedder.space if vector else None
     result = store.search_candidates(
         access,

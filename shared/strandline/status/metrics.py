@@ -3,6 +3,7 @@
 from strandline.db.database import TenantDb
 from strandline.llm import store as llm_store
 from strandline.log import store_counts
+from strandline.status import store
 
 _METRICS = (
     ("strandline_events_total", "counter", "Events ever appended.", "events"),
@@ -45,6 +46,25 @@ _METRICS = (
         "Age of the oldest event not folded yet.",
         "unfolded_seconds",
     ),
+    ("strandline_snapshot_version", "gauge", "Active topic index version.", "snapshot_version"),
+    (
+        "strandline_snapshot_age_seconds",
+        "gauge",
+        "Age of the active topic index version.",
+        "snapshot_seconds",
+    ),
+    (
+        "strandline_chains_not_indexed",
+        "gauge",
+        "Chain versions that the topic index lacks.",
+        "chains_not_indexed",
+    ),
+    (
+        "strandline_oldest_not_indexed_age_seconds",
+        "gauge",
+        "How long the oldest chain version has waited for the topic index.",
+        "unindexed_seconds",
+    ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
     ("strandline_breakers_open", "gauge", "Models with an open circuit breaker.", "breakers_open"),
     ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
@@ -67,6 +87,7 @@ def render_metrics(access: TenantDb, space: str) -> str:
     )
     values: dict[str, float] = {
         **vars(store_counts.read_counters(access, space)),
+        **vars(store.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck,
         "oldest_due_seconds": due_work.seconds,

@@ -61,6 +61,43 @@ def test_every_migration_runs_as_a_role_without_superuser_rights(empty: ScratchD
     assert {"events", "scopes", "api_keys", "schema_migrations"} <= tables(empty)
 
 
+CHAINS = """
+insert into tenants (tenant_id) values ('acme'), ('globex');
+insert into scopes (tenant_id, scope_id, participants, last_seq)
+    select tenant_id, gen_random_uuid(), array['user:' || n], 40
+    from tenants, generate_series(1, 2) n;
+set session_replication_role = replica;
+insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
+    last_event_at, created_at, importance, density, accessed_at, cold_at, promote_until)
+select tenant_id, gen_random_uuid(), scope_id, participants, '', 1, 'active', now(), now(), 0, 0,
+    now(), now(), now() from scopes, generate_series(1, 3);
+insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
+    created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
+    summary, entities, importance, density, quality, settings, models, content_hash, trust)
+select tenant_id, chain_id, v, scope_id, participants, '', 10 * v + n, 'break', 1, 1, 1, now(),
+    now(), 'tides', 'The tide.', '[]', 0, 0, 1, '{}', '{}', '', 'user'
+from (select c.*, row_number() over (partition by scope_id) as n from chains c) c,
+    generate_series(1, 2) v;
+"""
+POSITIONS = """
+select count(*), count(distinct position), min(position), max(position), bool_and(in_order)
+from (select *, lead(created_at_seq) over (partition by scope_id order by position)
+    > created_at_seq is not false as in_order from chain_versions) v group by scope_id
+"""
+
+
+def test_chains_from_before_the_topic_index_get_their_positions(empty: ScratchDatabase) -> None:
+    """The owner sees the tenants though row-level security is forced on it, and every scope with
+    chains waits for a build."""
+    files = list_migrations()
+    run(empty, [file for file in files if file.number < 26])
+    empty.rows(CHAINS)
+    run(empty, files)
+    assert empty.rows(POSITIONS) == [(6, 6, 1, 6, True)] * 4
+    waiting = "select tenant_id, waiting, last_position, oldest_at <= now() from topic_work"
+    assert sorted(empty.rows(waiting)) == [("acme", 6, 6, True)] * 2 + [("globex", 6, 6, True)] * 2
+
+
 def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:
     assert run(empty)
     before = empty.rows("select * from schema_migrations order by number")

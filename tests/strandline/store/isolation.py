@@ -290,6 +290,8 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
         _speak(gateway, tenant, None, gateway.key(tenant))
     gateway.sweep()
     _close_lanes(base)
+    for tenant in TENANTS:
+        gateway.run_job("builder", tenant)
     for tenant in TENANTS:  # so that every scope has work waiting again
         for who in _scopes(None):
             reply = gateway.call(
@@ -307,6 +309,14 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " (tenant_id, decision_id, scope_id, participants, event_id, kind, body)"
             " select tenant_id, uuidv7(), scope_id, participants, event_id, 'idle', '{}'"
             " from events on conflict do nothing"
+        )
+        administrator.execute(
+            "insert into topic_work select tenant_id, scope_id, participants, 1, now(), now(), 1"
+            " from scopes on conflict do nothing"
+        )
+        administrator.execute(
+            "insert into reference_answers select tenant_id, uuidv7(), participants, 1, '',"
+            " '{}', now() from scopes"
         )
         administrator.execute(
             "insert into recalls (tenant_id, recall_id, chain_id, scope_id, participants,"

@@ -29,6 +29,8 @@ CITING = {
     "chain_events": "(tenant_id, event_id, chain_id, scope_id, participants, seq, since_version)"
     " select 'acme', {event}, chain_id, {scope}, {who}, 99, 1 from chains"
     " where tenant_id = 'acme' and scope_id = {scope} limit 1",
+    "topic_events": "(tenant_id, chain_id, event_id, scope_id, participants, seq, since_version)"
+    " values ('acme', gen_random_uuid(), {event}, {scope}, {who}, 99, 1)",
     "event_search": "(tenant_id, scope_id, event_id, piece, start_char, end_char, participants,"
     " words) values ('acme', {scope}, {event}, 99, 0, 1, {who}, '')",
     "event_search as the cited": "(tenant_id, scope_id, event_id, piece, start_char, end_char,"

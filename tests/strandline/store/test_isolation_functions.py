@@ -46,6 +46,10 @@ PROBED = (
     "tenants_to_archive",
     "next_sweep",
     "next_archive",
+    "builds_due",
+    "collections_due",
+    "tenants_to_build",
+    "next_build",
     "stored_blobs",
     "totals_of_run",
     "refuse_erased_event",
@@ -286,6 +290,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
         "select * from tenants_to_archive('infinity', '6 hours', '0')",
+        "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -299,6 +304,8 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
     for asked in (
         "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
+        "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
+        "select next_build('5 minutes', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -477,6 +484,8 @@ UNASKED = {
     # Moments, and nothing else: see their test above.
     "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
+    "tenants_to_build": "select * from tenants_to_build('infinity') where false",
+    "next_build": "select next_build('5 minutes', now()) where false",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",

@@ -2,8 +2,20 @@
 
 from collections.abc import Sequence
 
-from strandline.llm.heuristic import cohesion, digest, names
-from strandline.llm.types import Continues, Entities, PromptEvent, Summary, Topic
+from strandline.llm.heuristic import cohesion, digest, names, overview
+from strandline.llm.types import (
+    Continues,
+    Entities,
+    Overview,
+    PromptEvent,
+    Summary,
+    Topic,
+    TopicPart,
+    WalkChoice,
+    WalkOption,
+)
+
+_MAX_CHOICES = 8
 
 
 class HeuristicModel:
@@ -37,3 +49,13 @@ class HeuristicModel:
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Who and what is named, most mentioned first, each once under its longest name."""
         return Entities(entities=names.extract_entities(events))
+
+    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+        """What the parts are about, those of most events first, and from when to when."""
+        return overview.describe_parts(parts)
+
+    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+        """The parts with the best scores."""
+        del question
+        numbers = sorted(range(len(options)), key=lambda n: (-options[n].score, n))
+        return WalkChoice(numbers=[n + 1 for n in numbers[:_MAX_CHOICES]])

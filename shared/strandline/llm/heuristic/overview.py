@@ -1,0 +1,77 @@
+"""Describes parts of a topic tree together: what they are about, and from when to when."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from strandline.llm.types import Overview, TopicPart
+
+OVERVIEW_CHARACTERS = 240
+_MAX_NAMES = 6
+"""How many parts are named at most."""
+_NAME_CHARACTERS = 60
+"""The most characters of a part's name; a longer topic or summary is cut."""
+
+
+@dataclass
+class _Name:
+    """What one or more parts are about."""
+
+    text: str
+    is_topic: bool
+    event_count: int
+
+
+def describe_parts(parts: Sequence[TopicPart]) -> Overview:
+    """The names of the parts, those of most events first, and their dates, in at most
+    OVERVIEW_CHARACTERS. The topic is that of most events."""
+    names = _rank_names(parts)
+    dates = _describe_dates(parts)
+    if not names:
+        count = sum(part.event_count for part in parts)
+        return Overview(summary=f"{count} events without a topic ({dates})", topic=None)
+    shown = _choose_names(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
+    hidden_count = len(names) - len(shown)
+    more = f"; and {hidden_count} more" if hidden_count else ""
+    topic = next((name.text for name in names if name.is_topic), None)
+    return Overview(summary=f"{'; '.join(shown)}{more} ({dates})", topic=topic)
+
+
+def _rank_names(parts: Sequence[TopicPart]) -> list[_Name]:
+    """The different names of the parts, those of most events first; of equals, the earliest."""
+    names: dict[str, _Name] = {}
+    for part in sorted(parts, key=lambda part: (part.started_at, part.last_event_at)):
+        text = _shorten(part.topic or part.summary or "")
+        if text:
+            name = names.setdefault(text.casefold(), _Name(text, bool(part.topic), 0))
+            name.event_count += part.event_count
+    return sorted(names.values(), key=lambda name: -name.event_count)
+
+
+def _choose_names(names: Sequence[_Name], characters: int) -> list[str]:
+    """As many of the first names as fit, at least one."""
+    return list(_take_fitting(names[:_MAX_NAMES], characters)) or [names[0].text]
+
+
+def _take_fitting(names: Sequence[_Name], characters: int) -> Iterator[str]:
+    for name in names:
+        characters -= len(name.text) + 2
+        if characters < 0:
+            return
+        yield name.text
+
+
+def _describe_dates(parts: Sequence[TopicPart]) -> str:
+    """Dates in ISO 8601, in the zone of the times."""
+    start = min(part.started_at for part in parts).date().isoformat()
+    end = max(part.last_event_at for part in parts).date().isoformat()
+    return start if start == end else f"{start} to {end}"
+
+
+def _shorten(text: str) -> str:
+    """The text in one line of at most _NAME_CHARACTERS, cut at a word where it has words, without
+    a full stop at its end."""
+    line = " ".join(text.split())
+    if len(line) > _NAME_CHARACTERS:
+        head = line[: _NAME_CHARACTERS - 1]
+        return f"{head.rpartition(' ')[0] or head}…"
+    return line.removesuffix(".")

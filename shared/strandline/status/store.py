@@ -1,0 +1,42 @@
+"""SQL for the state of the topic index in a tenant's counters."""
+
+from dataclasses import dataclass
+
+from strandline.db.database import TenantDb
+
+
+@dataclass(frozen=True)
+class TopicIndexCounts:
+    """How far the topic index is."""
+
+    snapshot_version: int
+    """The active version; 0: none."""
+    snapshot_seconds: float
+    """Its age."""
+    chains_not_indexed: int
+    """Chain versions that wait for a build."""
+    unindexed_seconds: float
+    """How long the oldest of them has waited."""
+
+
+def read_topic_index(access: TenantDb) -> TopicIndexCounts:
+    """How far the caller's tenant's topic index is."""
+    (counts,) = access.fetch(
+        TopicIndexCounts,
+        """
+        select coalesce(max(s.version), 0) as snapshot_version,
+            greatest(0, coalesce(extract(epoch from now() - max(s.published_at)), 0))::float8
+                as snapshot_seconds,
+            w.versions as chains_not_indexed, w.seconds as unindexed_seconds
+        from (
+            select coalesce(sum(waiting), 0)::bigint as versions,
+                greatest(0, coalesce(extract(epoch from now() - min(oldest_at)), 0))::float8
+                    as seconds
+            from topic_work) w
+        left join active_snapshot a on true
+        left join snapshots s on s.tenant_id = a.tenant_id and s.version = a.version
+        group by w.versions, w.seconds
+        """,
+        {},
+    )
+    return counts

@@ -1,0 +1,233 @@
+"""Turn a plan into an answer, and give an earlier answer again.
+
+What an answer shows is stored as ids and numbers. Nodes and events never change, so that the same
+plan gives the same bytes as long as all of them are there.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import ValidationError
+from uuid_utils.compat import uuid7
+
+from strandline.context.lines import TopicSource
+from strandline.context.schemas import Citation
+from strandline.context.sources import to_source
+from strandline.db.database import TenantDb
+from strandline.errors import Gone, Invalid
+from strandline.observability import logger
+from strandline.recall.store import HitEvent, read_hits
+from strandline.sealing import UnsealError
+from strandline.topics import store_answers, store_references
+from strandline.topics.answer_tree import build_tree
+from strandline.topics.outline import Outline, Texts
+from strandline.topics.plan import LAYOUT_VERSION, Plan, PlannedEvent, PlannedNode
+from strandline.topics.schemas_references import (
+    ReferencesCut,
+    ReferencesOut,
+    ReferencesRequest,
+    SnapshotOut,
+    WalkOut,
+)
+from strandline.topics.store_answers import StoredAnswer
+from strandline.topics.store_references import NodeContent, Snapshot
+
+KEPT_DAYS = 30
+"""For how long an answer can be given again."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The texts of an answer."""
+
+    nodes: Mapping[UUID, NodeContent]
+    """By node id."""
+    events: Mapping[UUID, HitEvent]
+    participants: Mapping[UUID, Sequence[str]]
+    """Of each scope."""
+
+    def to_texts(
+        self,
+        nodes: Sequence[PlannedNode],
+        events: Sequence[PlannedEvent],
+        *,
+        keeps_summaries: bool,
+    ) -> Texts:
+        """The texts of these, for lines."""
+        return Texts(
+            {node.slot: _to_topic(node.slot, self.nodes[node.node_id]) for node in nodes},
+            {e.event_id: to_source(self.events[e.event_id]) for e in events},
+            self.participants,
+            keeps_summaries,
+        )
+
+
+def _to_topic(slot: UUID, node: NodeContent) -> TopicSource:
+    return TopicSource(
+        chain_id=slot,
+        started_at=node.started_at,
+        last_event_at=node.last_event_at,
+        topic=node.topic,
+        summary=node.summary or "",
+        trust=node.trust,
+        participants=node.participants,
+        event_ids=(),
+    )
+
+
+def read_contents(
+    access: TenantDb,
+    nodes: Sequence[UUID],
+    events: Sequence[UUID],
+    participants: Mapping[UUID, Sequence[str]],
+) -> Contents:
+    """The texts of those of these that are visible and still there."""
+    return Contents(
+        store_references.read_nodes(access, nodes),
+        read_hits(access, events) if events else {},
+        participants,
+    )
+
+
+def render(
+    plan: Plan,
+    contents: Contents,
+    snapshot: Snapshot | None,
+    request: ReferencesRequest,
+    token: str,
+) -> ReferencesOut:
+    """The answer of a plan, all of whose texts are there."""
+    is_text = request.format == "text"
+    texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
+    outline = Outline(plan, texts, request.budget)
+    return ReferencesOut(
+        tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
+        text=outline.text if is_text else None,
+        tokens=outline.tokens,
+        citations=[
+            Citation(n=n, event_id=i, source_event_key=_source_key(contents.events, i))
+            for i, n in outline.numbers.items()
+        ],
+        known=plan.known,
+        snapshot=snapshot and _to_snapshot_out(snapshot, plan.answered_at),
+        space=plan.space,
+        walk=WalkOut.model_validate(plan.walk.model_dump()),
+        cut=ReferencesCut.model_validate(plan.cut.model_dump()),
+        degraded=list(plan.degraded),
+        not_yet_embedded=plan.not_yet_embedded,
+        read_token=token,
+    )
+
+
+def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
+    event = events.get(event_id)
+    return event.source_event_key if event else None
+
+
+def _to_snapshot_out(snapshot: Snapshot, answered_at: datetime) -> SnapshotOut:
+    return SnapshotOut(
+        snapshot_id=snapshot.snapshot_id,
+        version=snapshot.version,
+        published_at=snapshot.published_at,
+        age_seconds=max(0.0, (answered_at - snapshot.published_at).total_seconds()),
+        configuration=snapshot.configuration,
+    )
+
+
+# repeat ------------------------------------------------------------------------------------------
+
+
+def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
+    """What identifies a question: all of the request but the token, and who asks."""
+    fields = request.model_dump(mode="json", exclude={"read_token", "participants"})
+    document = [fields, list(access.caller.viewer), access.caller.writer]
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()
+
+
+def store_answer(
+    access: TenantDb, plan: Plan, request: ReferencesRequest, mark: str
+) -> tuple[str, bool]:
+    """Store what an answer selected. Returns its token, and whether it could be stored: a failure
+    costs the repetition and nothing else."""
+    answer_id = uuid7()
+    fields = {
+        "v": 1,
+        "answer": str(answer_id),
+        "mark": mark,
+        "now": plan.answered_at.isoformat(),
+        "version": plan.version,
+        "space": plan.space,
+    }
+    token = access.sealer.seal("token", access.caller.tenant, fields)
+    answer = StoredAnswer(
+        answer_id,
+        plan.version or 0,
+        hash_question(access, request),
+        plan.model_dump(mode="json"),
+        plan.answered_at,
+    )
+    try:
+        store_answers.add_answer(access, answer)
+    except Exception as error:  # the answer is selected already
+        logger.warning("answer not stored", extra={"error": type(error).__name__})
+        return token, False
+    return token, True
+
+
+def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -> ReferencesOut:
+    """The answer of a token, to the byte.
+
+    Raises Invalid for a token that is none, or one of another question; Gone for an answer that was
+    given to others, is older than 30 days, or rests on a snapshot or an event that is gone.
+    """
+    token = request.read_token
+    assert token is not None
+    answer = store_answers.find_answer(access, _answer_id(access, token))
+    if answer is None or answer.answered_at + timedelta(days=KEPT_DAYS) <= now:
+        raise Gone
+    if answer.question_hash != hash_question(access, request):
+        raise Invalid(
+            "read_token: belongs to another question; send it with all that the question was asked "
+            "with, or ask without it",
+            field="read_token",
+        )
+    plan = _to_plan(answer.selection)
+    snapshot = store_answers.get_snapshot(access, answer.version) if answer.version else None
+    participants = store_answers.read_participants(access, [s.scope_id for s in plan.scopes])
+    contents = read_contents(access, plan.node_ids, plan.event_ids, participants)
+    if (
+        (answer.version and snapshot is None)
+        or not contents.nodes.keys() >= set(plan.node_ids)
+        or not contents.events.keys() >= set(plan.event_ids)
+        or len(participants) < len(plan.scopes)
+    ):
+        raise Gone
+    return render(plan, contents, snapshot, request, token)
+
+
+def _answer_id(access: TenantDb, token: str) -> UUID:
+    try:
+        document = cast("object", access.sealer.unseal("token", access.caller.tenant, token))
+        fields = cast("dict[str, Any]", document)
+        return UUID(fields["answer"])
+    except (UnsealError, KeyError, TypeError, ValueError, AttributeError):
+        raise Invalid(
+            "read_token: is not a token of an answer to this route; send it unchanged, or ask "
+            "without it",
+            field="read_token",
+        ) from None
+
+
+def _to_plan(selection: Mapping[str, Any]) -> Plan:
+    """A stored plan. Raises Gone for one that this release lays out differently."""
+    if selection.get("layout") != LAYOUT_VERSION:
+        raise Gone
+    try:
+        return Plan.model_validate(selection)
+    except ValidationError:
+        raise Gone from None

@@ -1,0 +1,188 @@
+"""The builder job: grow the trees of the scopes with new chain versions, and publish them together
+as the tenant's next snapshot."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from strandline.chains import store_decisions
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.embeddings.spaces import thresholds_for
+from strandline.errors import StrandlineError
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.observability import logger
+from strandline.topics import limits, store_build, store_growth, store_publish
+from strandline.topics.contents import Builder
+from strandline.topics.growth import GrownTree, grow_scope
+from strandline.topics.store_build import BuildScope
+from strandline.topics.store_publish import NewSnapshot
+
+name = "builder"
+_RESERVED_SECONDS = 60.0
+"""With less time left than this no further scope is begun: the rest is for the end of a growth and
+for the publish."""
+
+
+_METRICS = {
+    "snapshots_published": "SnapshotsPublished",
+    "scopes_grown": "TreesGrown",
+    "scopes_failed": "TreesFailed",
+    "summaries": "TreeSummaries",
+}
+"""The metrics of a shard's counts."""
+
+
+class Overtaken(StrandlineError):
+    """Another version was published since the build began, so that it cannot be."""
+
+    code = "overtaken"
+
+
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    """List the shards of the tenants where a build is due: one for every 50 scopes that wait, and
+    at most 16. With `tenant`, only that tenant, whether or not it has work."""
+    if tenant is not None:
+        access = resources.database.connect_as(Caller.background(tenant))
+        return _make_shards(tenant, store_build.count_waiting(access))
+    due_tenants = store_build.list_due_tenants(resources.database.connection(), now)
+    return [shard for due in due_tenants for shard in _make_shards(due.tenant_id, due.scopes)]
+
+
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    """Grow the trees of a shard's scopes, one after the other; a scope that fails stops no other.
+    The tenant's last shard publishes. Returns counts. Raises Overtaken."""
+    builder = _make_builder(resources, lease, now)
+    job_id, totals = builder.job_id, Counter[str]()
+    with lease.transaction():
+        store_build.lock_build(lease.access, job_id)
+        store_build.drop_overtaken(lease.access, job_id)
+        store_build.capture_marks(lease.access, job_id, builder.space)
+        store_build.fail_interrupted(lease.access, job_id, shard.shard)
+    for scope in store_build.list_waiting(lease.access, job_id, shard.shard):
+        if time.monotonic() > builder.end or lease.is_out_of_time():
+            break
+        _grow(builder, lease, scope, totals)
+    builder.llm.store_call_records(lease.access)
+    with lease.transaction():
+        totals["scopes_postponed"] += store_build.postpone_waiting(
+            lease.access, job_id, shard.shard
+        )
+    _publish_if_last(builder, lease, totals)
+    counters = {metric: totals[key] for key, metric in _METRICS.items()}
+    lease.tally.counters.update(counters)
+    lease.tally.counters.update(builder.llm.take_metrics())
+    return {key: count for key, count in totals.items() if count}
+
+
+def finish(resources: JobResources, now: datetime) -> None:
+    """Do nothing: the rows of a build that was not published are collected later."""
+    del resources, now
+
+
+def _make_shards(tenant: str, scopes: int) -> list[Shard]:
+    return [Shard(tenant, number) for number in range(limits.count_shards(scopes))]
+
+
+def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Builder:
+    space = resources.embedder.space
+    return Builder(
+        lease.access,
+        resources.llm,
+        space,
+        thresholds_for(space, get_settings().tuning).descend,
+        lease.shard_lease.job_id,
+        now,
+        end=lease.deadline - _RESERVED_SECONDS,
+        model_end=lease.deadline - _RESERVED_SECONDS / 2,
+    )
+
+
+def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str]) -> None:
+    """Grow one scope's tree and record how that ended. Raises LeaseLost."""
+    job_id, scope_id = builder.job_id, scope.scope_id
+    with lease.transaction():
+        store_build.begin_scope(lease.access, job_id, scope_id)
+    try:
+        grown = grow_scope(builder, scope)
+        with lease.transaction():
+            state = _store_growth(builder, scope, grown)
+    except LeaseLost:
+        raise
+    except Exception as error:  # the other scopes are still grown
+        reason = error_code(error)
+        logger.warning("tree not grown", extra={"scopes": [scope_id], "reason": reason})
+        with lease.transaction():
+            store_build.end_scope(lease.access, job_id, scope_id, "failed", reason=reason)
+        return
+    totals[f"scopes_{state}"] += 1
+    if grown is not None:
+        totals["versions_taken"] += grown.leaves
+        totals["summaries"] += grown.summaries
+
+
+def _store_growth(builder: Builder, scope: BuildScope, grown: GrownTree | None) -> str:
+    """Store what a scope's growth made, to be published with the rest. Returns its state. In a
+    transaction."""
+    access, state = builder.access, "unchanged"
+    if grown is not None and grown.is_changed:
+        state = "grown"
+        store_growth.add_nodes(
+            access, scope.scope_id, scope.participants, builder.space, grown.nodes
+        )
+        store_growth.add_events(access, scope.scope_id, scope.participants, grown.events)
+        store_decisions.add_new_decisions(
+            access, scope.scope_id, scope.participants, grown.give_ups
+        )
+    stage = None if grown is None else grown.stage
+    if not store_build.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
+        raise Overtaken
+    return state
+
+
+def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> None:
+    """Publish the build, unless another shard is still at work or it was published before. Raises
+    Overtaken, and nothing is changed then."""
+    access, job_id = lease.access, builder.job_id
+    with lease.transaction():
+        store_build.lock_build(access, job_id)
+        state = store_build.read_state(access, job_id)
+        if state.unfinished or state.published_version is not None:
+            return
+        store_publish.validate_trees(access, job_id)
+        outcomes = store_build.list_outcomes(access, job_id)
+        failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+        grown_count = sum(outcome.state == "grown" for outcome in outcomes)
+        totals["scopes_failed"] += len(failed)
+        if grown_count:
+            version = store_publish.activate_next(access, state.base_version)
+            if version is None:
+                raise Overtaken
+            store_publish.write_trees(access, job_id, version)
+            reasons = [{"scope_id": str(item.scope_id), "reason": item.reason} for item in failed]
+            snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
+            store_publish.add_snapshot(access, snapshot)
+            totals["snapshots_published"] += 1
+        store_build.settle_work(access, job_id, builder.now)
+
+
+def _make_snapshot(
+    builder: Builder,
+    version: int,
+    job_id: UUID,
+    grown_count: int,
+    reasons: Sequence[Mapping[str, str]],
+) -> NewSnapshot:
+    model, prompt = builder.llm.name_source("overview")
+    return NewSnapshot(
+        version=version,
+        base_version=version - 1,
+        repeats_version=None,
+        job_id=job_id,
+        published_at=builder.now,
+        scopes_changed=grown_count,
+        scopes_failed=reasons,
+        configuration={"space": builder.space, "model": model, "prompt": prompt},
+    )

@@ -1,0 +1,289 @@
+"""The growth of one scope's tree in a build: take in chain versions in their order, renew what is
+above them, and say what changed."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from strandline.chains.decisions import Decision, give_up_vector
+from strandline.errors import StrandlineError
+from strandline.topics import hashes, limits, store_growth
+from strandline.topics.contents import Builder, Contents
+from strandline.topics.store_build import BuildScope
+from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
+from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
+from strandline.topics.vectors import MeanVector, mean
+
+VECTOR_PATIENCE = timedelta(hours=24)
+"""How long a scope waits for the vectors of its events."""
+_PAGE = 100
+"""How many chain versions are read at a time, with the vectors of their events."""
+
+
+class ChainsChanged(StrandlineError):
+    """The scope's chains were dropped while its tree grew. The next build grows it again."""
+
+    code = "chains_changed"
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """A scope's tree after its growth, and what has to be stored for it."""
+
+    stage: Mapping[str, Any]
+    """Its row of snapshot_scopes and the changed rows of topic_tree, as topic_build_scopes keeps
+    them."""
+    is_changed: bool
+    nodes: Sequence[Node]
+    events: Sequence[LeafEvent]
+    give_ups: Sequence[Decision]
+    summaries: int
+    """How many summaries were written."""
+    leaves: int
+    """How many chain versions were taken in."""
+
+
+def grow_scope(builder: Builder, scope: BuildScope) -> GrownTree | None:
+    """Grow a scope's tree with its chain versions up to the build's mark. None while its chains are
+    being folded again: its published tree stays. Stores nothing. Must not be called in a
+    transaction. Raises ChainsChanged."""
+    published = store_growth.read_scope_tree(builder.access, scope.scope_id, scope.base_version)
+    if published is None or published.is_being_refolded:
+        return None
+    is_foreign = published.space != builder.space or published.stale_leaves > 0
+    if not is_foreign and scope.mark_position < (published.position or 0):
+        return None  # the mark was read while they were
+    growth = _Growth(builder, scope, published, is_foreign)
+    growth.take_versions()
+    return growth.finish()
+
+
+@dataclass
+class _Growth:
+    """The growth of one scope's tree. A tree of another space, or of other chains, is grown from
+    nothing."""
+
+    builder: Builder
+    scope: BuildScope
+    published: ScopeTree
+    is_foreign: bool
+    leaf_events: dict[UUID, Sequence[LeafEvent]] = field(
+        default_factory=dict[UUID, Sequence[LeafEvent]]
+    )
+    """The events of new leaves, by slot."""
+    give_ups: dict[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    position: int = 0
+    leaf_count: int = 0
+    is_cut: bool = False
+    """It stopped although the next chain version was ready."""
+
+    def __post_init__(self) -> None:
+        builder, scope = self.builder, self.scope
+        tenant = builder.access.caller.tenant
+        self.base_rows = store_growth.read_rows(builder.access, scope.scope_id, scope.base_version)
+        make_slot = partial(hashes.make_slot_id, tenant, scope.scope_id, builder.space)
+        settings = TreeSettings(make_slot, builder.descend_cosine)
+        rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
+        slots = 0 if self.is_foreign else self.published.slots or 0
+        self.contents = Contents(builder, scope)
+        self.tree = Tree(settings, self._load_vectors, rows, slots)
+        self.position = 0 if self.is_foreign else self.published.position or 0
+
+    def take_versions(self) -> None:
+        """Insert the chain versions up to the mark: as many as are embedded, as a build takes, and
+        as the time allows."""
+        has_model = self.builder.llm.has_model
+        limit = self.position + (
+            limits.MAX_VERSIONS_WITH_MODEL if has_model else limits.MAX_VERSIONS
+        )
+        end = min(limit, self.scope.mark_position)
+        predecessor = self._find_predecessor()
+        while self.position < end and time.monotonic() < self.builder.end:
+            page = self._read_page(min(_PAGE, end - self.position))
+            ready = list(takewhile(self._is_ready, page))
+            for version, events in self._with_events(ready):
+                self._insert(version, events, predecessor)
+                predecessor = version.chain_id
+            if len(ready) < len(page):
+                return
+        self.is_cut = self.position < self.scope.mark_position
+
+    def finish(self) -> GrownTree:
+        """Renew the inner nodes above what changed, and compare the tree with the published
+        one."""
+        if self.position == 0:  # nothing is ready: what is published stays
+            return self._make_grown([], [], [], [])
+        new_inner_nodes = self.contents.renew_inner_nodes(self.tree)
+        rows, base = self.tree.rows(), {row.slot: row for row in self.base_rows}
+        changed = [row for row in rows if base.get(row.slot) != row]
+        present = {row.slot for row in rows}
+        gone = [slot for slot in base if slot not in present]
+        leaves = [self.contents.nodes[row.node_id] for row in changed if row.is_leaf]
+        new_leaves = [leaf for leaf in leaves if leaf.chain_id in self.leaf_events]
+        return self._make_grown(changed, gone, new_leaves, new_inner_nodes)
+
+    def _load_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
+        return self.contents.load_vectors(self.tree, slots)
+
+    def _find_predecessor(self) -> UUID | None:
+        if self.position == 0:
+            return None
+        return store_growth.find_chain_at(self.builder.access, self.scope.scope_id, self.position)
+
+    def _read_page(self, limit: int) -> Sequence[NewVersion]:
+        """The next chain versions. Raises ChainsChanged where one of them is missing."""
+        page = store_growth.list_versions(
+            self.builder.access,
+            self.scope.scope_id,
+            self.builder.space,
+            self.position,
+            self.scope.mark_position,
+            limit,
+        )
+        if len(page) < limit or page[-1].position != self.position + limit:
+            raise ChainsChanged
+        return page
+
+    def _is_ready(self, version: NewVersion) -> bool:
+        """Whether the vectors of a version's events are known, or not waited for."""
+        since = self.scope.waiting_since
+        is_late = since is not None and self.builder.now - since > VECTOR_PATIENCE
+        return version.is_embedded or is_late
+
+    def _with_events(
+        self, versions: Sequence[NewVersion]
+    ) -> list[tuple[NewVersion, list[LeafEvent]]]:
+        """These versions, each with its events by seq."""
+        if not versions:
+            return []
+        chain_ids = {version.chain_id for version in versions}
+        rows = store_growth.list_events(
+            self.builder.access, self.scope.scope_id, self.builder.space, chain_ids
+        )
+        by_chain: dict[UUID, list[LeafEvent]] = {}
+        for row in rows:
+            by_chain.setdefault(row.chain_id, []).append(row)
+        return [
+            (
+                version,
+                [
+                    event
+                    for event in by_chain.get(version.chain_id, [])
+                    if event.since_version <= version.version
+                ],
+            )
+            for version in versions
+        ]
+
+    def _insert(
+        self, version: NewVersion, events: Sequence[LeafEvent], predecessor: UUID | None
+    ) -> None:
+        if not events:
+            raise ChainsChanged
+        vector = mean([vector for event in events if (vector := event.vector)])
+        node = self._make_leaf(version, events, vector)
+        self.contents.nodes[node.node_id] = node
+        self.leaf_events[version.chain_id] = events
+        for event in events:
+            if not event.has_row and not event.is_given_up:
+                decision = give_up_vector(event.event_id, self.scope.mark_seq, "late")
+                self.give_ups[event.event_id] = decision
+        leaf = NewLeaf(version.chain_id, version.version, node.node_id, vector, predecessor)
+        self.tree.insert(leaf)
+        self.position = version.position
+        self.leaf_count += 1
+
+    def _make_leaf(
+        self, version: NewVersion, events: Sequence[LeafEvent], vector: MeanVector | None
+    ) -> Node:
+        digest = hashes.hash_leaf(
+            self.builder.access.caller.tenant,
+            self.scope.scope_id,
+            version.content_hash,
+            self.builder.space,
+            vector,
+        )
+        is_listed = version.rejected is None
+        return Node(
+            node_id=hashes.to_uuid(digest),
+            kind="leaf",
+            content_hash=digest,
+            chain_id=version.chain_id,
+            chain_version=version.version,
+            chain_hash=version.content_hash,
+            topic=version.topic if is_listed else None,
+            summary=version.summary if is_listed else None,
+            started_at=version.started_at,
+            last_event_at=version.last_event_at,
+            event_count=len(events),
+            leaf_count=1,
+            trust=version.trust,
+            packed=pack_vector(vector),
+            vector_count=vector.weight if vector else 0,
+            models=version.models,
+        )
+
+    def _make_grown(
+        self,
+        changed: Sequence[TreeRow],
+        gone: Sequence[UUID],
+        new_leaves: Sequence[Node],
+        new_inner_nodes: Sequence[Node],
+    ) -> GrownTree:
+        stage: dict[str, Any] = {"position": self.position, "is_cut": self.is_cut}
+        is_changed = bool(changed or gone)
+        if is_changed:
+            stage |= self._stage_tree(changed, gone)
+        slots = [leaf.chain_id for leaf in new_leaves if leaf.chain_id]
+        return GrownTree(
+            stage,
+            is_changed,
+            [*new_leaves, *new_inner_nodes],
+            [event for slot in slots for event in self.leaf_events[slot]],
+            list(self.give_ups.values()),
+            len(new_inner_nodes),
+            self.leaf_count,
+        )
+
+    def _stage_tree(self, changed: Sequence[TreeRow], gone: Sequence[UUID]) -> dict[str, Any]:
+        root = self.contents.nodes[self.tree.node_ids[self.tree.root]]
+        return {
+            "scope": {
+                "root_slot": str(self.tree.root),
+                "root_id": str(root.node_id),
+                "cutoff": self._find_cutoff(),
+                "slots": self.tree.slots_numbered,
+                "space": self.builder.space,
+                "leaf_count": root.leaf_count,
+                "node_count": len(self.tree.node_ids),
+                "event_count": root.event_count,
+            },
+            "rows": [
+                {
+                    "slot": str(row.slot),
+                    "parent_slot": row.parent_slot and str(row.parent_slot),
+                    "node_id": str(row.node_id),
+                    "is_leaf": row.is_leaf,
+                    "chain_version": row.chain_version,
+                }
+                for row in changed
+            ],
+            "gone": [str(slot) for slot in gone],
+        }
+
+    def _find_cutoff(self) -> int:
+        """The greatest seq up to which every event is under a leaf."""
+        cutoff, seqs = 0, {e.seq for events in self.leaf_events.values() for e in events}
+        if not self.is_foreign and self.published.cutoff is not None:
+            cutoff = self.published.cutoff
+            seqs |= store_growth.list_seqs_after(
+                self.builder.access, self.scope.scope_id, self.scope.base_version, cutoff
+            )
+        while cutoff + 1 in seqs:
+            cutoff += 1
+        return cutoff

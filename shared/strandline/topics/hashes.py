@@ -1,0 +1,46 @@
+"""Ids of the topic index: hashes of content, and the ids that are made of them."""
+
+import hashlib
+import json
+import struct
+import uuid
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.topics.vectors import MeanVector
+
+
+def hash_leaf(
+    tenant: str, scope_id: UUID, chain_hash: bytes, space: str, vector: MeanVector | None
+) -> bytes:
+    """The content hash of a leaf: SHA-256 over its chain version's hash and its vector in this
+    space."""
+    values = None if vector is None else vector.values
+    packed = None if values is None else struct.pack(f"<{len(values)}e", *values).hex()
+    return _hash([tenant, str(scope_id), "leaf", chain_hash.hex(), space, packed])
+
+
+def hash_inner(
+    tenant: str, scope_id: UUID, space: str, source: tuple[str, str], children: Sequence[bytes]
+) -> bytes:
+    """The content hash of an inner node, over those of its children in order. `source` has the
+    names of the model and of the prompt that its summary comes from."""
+    model, prompt = source
+    fields = [tenant, str(scope_id), "inner", space, prompt, model]
+    return _hash([*fields, [child.hex() for child in children]])
+
+
+def make_slot_id(tenant: str, scope_id: UUID, space: str, number: int) -> UUID:
+    """The id of a scope's inner slot of this number."""
+    return to_uuid(_hash([tenant, str(scope_id), space, "slot", number]))
+
+
+def to_uuid(digest: bytes) -> UUID:
+    """A UUIDv8 (RFC 9562) of a hash."""
+    number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
+    return uuid.UUID(int=number | (8 << 76) | (2 << 62))
+
+
+def _hash(fields: Sequence[object]) -> bytes:
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

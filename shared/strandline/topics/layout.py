@@ -1,0 +1,215 @@
+"""Choose what an answer shows: as many events, topics and summaries as its token budget holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.context.lines import (
+    EventSource,
+    Line,
+    TopicSource,
+    drop_sentences,
+    event_line,
+    size,
+    topic_line,
+    words,
+)
+from strandline.topics import outline
+from strandline.topics.outline import BYTES_PER_TOKEN, Texts
+from strandline.topics.plan import PlannedEvent, PlannedNode
+
+_EVENTS_SHARE = 3 / 4
+"""The most of a budget that the events of a question take before the summaries above them."""
+_TAIL_SHARE = 1 / 2
+"""The same of the fresh tail, in an outline without a question."""
+_MIN_SHOWN_BYTES = 60
+"""Less of a text is not worth its line."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What may be shown, each part in the order in which it is wanted."""
+
+    events: Sequence[PlannedEvent]
+    nodes: Mapping[UUID, PlannedNode]
+    """All slots that events are below, and those above them; or of an outline, all."""
+    has_question: bool
+
+
+@dataclass
+class Layout:
+    """A selection that grows."""
+
+    material: Material
+    texts: Texts
+    budget: int
+    events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
+    headings: set[UUID] = field(default_factory=set[UUID])
+    """Slots with a line."""
+    summaries: set[UUID] = field(default_factory=set[UUID])
+    """Slots with a summary."""
+    shortened_count: int = 0
+
+    def __post_init__(self) -> None:
+        max_bytes = self.budget * BYTES_PER_TOKEN
+        self._max_bytes = max_bytes
+        self._bytes = outline.frame_bytes()
+        self._parts: set[tuple[str, UUID]] = set()
+        self._event_lines: dict[UUID, Line[EventSource]] = {
+            event.event_id: event_line(self.texts.events[event.event_id], max_bytes)
+            for event in self.material.events
+        }
+        self._topic_lines: dict[UUID, Line[TopicSource]] = {
+            slot: topic_line(self.texts.topics[slot], max_bytes) for slot in self.material.nodes
+        }
+
+    def fill(self) -> None:
+        """Select."""
+        if self.material.has_question:
+            self._fill_events(_EVENTS_SHARE)
+            self._fill_summaries(self._topics_of_events())
+        else:
+            self._fill_events(_TAIL_SHARE)
+            self._fill_summaries(list(self.material.nodes))
+        self._fill_events(1.0, shorten=True)
+        if self.material.has_question:
+            self._fill_summaries(self._topics_of_events())
+
+    # events --------------------------------------------------------------------------------------
+
+    def _fill_events(self, share: float, *, shorten: bool = False) -> None:
+        limit = int(self._max_bytes * share)
+        while len(self.events) < len(self.material.events):
+            event = self.material.events[len(self.events)]
+            line, depth = self._event_lines[event.event_id], self._depth(event.slot) + 1
+            above = self._bytes_above(event)
+            room = limit - self._bytes - above
+            cost = outline.event_bytes(line, depth)
+            if cost > room:
+                room -= cost - size(line.shown_text)
+                if not shorten or room < _MIN_SHOWN_BYTES:
+                    return
+                line.shorten(room)
+                event = event.model_copy(update={"text_bytes": room})
+                cost = outline.event_bytes(line, depth)
+            self._bytes += above + cost
+            self.shortened_count += line.is_shortened
+            self._add_parts(event)
+            self.events.append(event)
+
+    def _bytes_above(self, event: PlannedEvent) -> int:
+        """The headings that an event needs and that are not there yet."""
+        missing = 0
+        if ("scope", event.scope_id) not in self._parts:
+            missing += outline.scope_bytes(self.texts.participants[event.scope_id])
+        if event.slot is None:
+            missing += outline.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
+        elif event.slot not in self.headings:
+            missing += outline.heading_bytes(self._topic_lines[event.slot], self._depth(event.slot))
+        return missing
+
+    def _add_parts(self, event: PlannedEvent) -> None:
+        self._parts.add(("scope", event.scope_id))
+        if event.slot is None:
+            self._parts.add(("tail", event.scope_id))
+        else:
+            self.headings.add(event.slot)
+
+    # topics --------------------------------------------------------------------------------------
+
+    def _topics_of_events(self) -> list[UUID]:
+        """The slots above shown events: first those right above them, then further up where they
+        join two branches; the most relevant first."""
+        below: dict[UUID, set[UUID]] = {}
+        for event in self.events:
+            slot = event.slot
+            while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
+                below.setdefault(parent, set()).add(slot)
+                slot = parent
+        joins = [slot for slot, children in below.items() if len(children) > 1]
+        joins.sort(
+            key=lambda slot: (
+                -(self.material.nodes[slot].relevance or 0.0),
+                -self._depth(slot),
+                slot,
+            )
+        )
+        leaves = [event.slot for event in self.events if event.slot is not None]
+        return list(dict.fromkeys([*leaves, *joins]))
+
+    def _fill_summaries(self, slots: Sequence[UUID]) -> None:
+        texts = [words(self._event_lines[event.event_id].text) for event in self.events]
+        for slot in slots:
+            if slot in self.summaries or not self._is_reached(slot):
+                continue
+            line, node = self._topic_lines[slot], self.material.nodes[slot]
+            text = line.shown_text
+            if not self.texts.keeps_summaries:
+                text = drop_sentences(line.text, line.source.participants, texts)
+            cost = size(text) + 1 + size("…")
+            if slot not in self.headings:
+                cost += outline.heading_bytes(line, self._depth(slot))
+            if ("scope", node.scope_id) not in self._parts:
+                cost += outline.scope_bytes(self.texts.participants[node.scope_id])
+            if self._bytes + cost > self._max_bytes:
+                if self.material.has_question:
+                    continue
+                return
+            self._bytes += cost
+            self._parts.add(("scope", node.scope_id))
+            self.headings.add(slot)
+            self.summaries.add(slot)
+            self.shortened_count += line.is_shortened
+
+    def _is_reached(self, slot: UUID) -> bool:
+        """Whether what is above is shown: in an outline without a question nothing hangs in the
+        air."""
+        parent = self.material.nodes[slot].parent
+        return self.material.has_question or parent is None or parent in self.headings
+
+    def _depth(self, slot: UUID | None) -> int:
+        depth = 0
+        while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
+            depth, slot = depth + 1, parent
+        return depth
+
+    # result --------------------------------------------------------------------------------------
+
+    def shown_nodes(self) -> list[PlannedNode]:
+        """The slots that are shown and all above them, each after the one above it."""
+        slots = set[UUID]()
+        for slot in self.headings:
+            current: UUID | None = slot
+            while current is not None and current not in slots:
+                slots.add(current)
+                current = self.material.nodes[current].parent
+        in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
+        return [
+            self.material.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
+            for slot in in_order
+        ]
+
+    def drop_last(self) -> bool:
+        """Leave out the last event, or else a summary; False where nothing is left."""
+        if self.events:
+            self.events.pop()
+        elif self.headings:
+            slot = max(self.headings, key=lambda slot: (self._depth(slot), slot))
+            self.headings.remove(slot)
+            self.summaries.discard(slot)
+        else:
+            return False
+        if self.material.has_question:
+            self.headings = {event.slot for event in self.events if event.slot} | {
+                slot for slot in self.headings if self._holds_event(slot)
+            }
+        return True
+
+    def _holds_event(self, slot: UUID) -> bool:
+        for event in self.events:
+            current = event.slot
+            while current is not None:
+                if current == slot:
+                    return True
+                current = self.material.nodes[current].parent
+        return False

@@ -1,0 +1,197 @@
+"""Provenance: from a derived row down to its events, and from an event up to what rests on it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from strandline.db.database import TenantDb
+from strandline.errors import Malformed, NotFound
+from strandline.sealing import UnsealError
+from strandline.topics import store_provenance
+from strandline.topics.schemas_provenance import (
+    ProvenanceChain,
+    ProvenanceEdge,
+    ProvenanceEvent,
+    ProvenanceOut,
+    ProvenanceScope,
+    ProvenanceTopic,
+    ProvenanceVector,
+)
+from strandline.topics.store_provenance import BelowEvent, Origin
+
+_MAX_VERSIONS = 100
+_FIRST = UUID(int=0)
+
+
+class _Position(NamedTuple):
+    """Where a page ended, in a snapshot."""
+
+    version: int | None
+    row_id: UUID
+    seq: int
+
+
+class _Pages:
+    """The cursors of one row's list."""
+
+    def __init__(self, access: TenantDb, row_id: UUID) -> None:
+        self._access = access
+        self._list = ["provenance", str(row_id), *access.caller.viewer]
+
+    def encode(self, position: _Position) -> str:
+        fields = [self._list, position.version, str(position.row_id), position.seq]
+        return self._access.sealer.seal("cursor", self._access.caller.tenant, fields)
+
+    def decode(self, cursor: str) -> _Position:
+        """Raises Malformed."""
+        try:
+            document: object = self._access.sealer.unseal(
+                "cursor", self._access.caller.tenant, cursor
+            )
+            of_list, version, row_id, seq = cast("list[Any]", document)
+            if of_list != self._list or type(seq) is not int:
+                raise UnsealError
+            return _Position(version, UUID(row_id), seq)
+        except (UnsealError, ValueError, TypeError, AttributeError):
+            raise Malformed(
+                "cursor: is not one of this list: send next_cursor unchanged, or restart the list "
+                "without one",
+                field="cursor",
+            ) from None
+
+
+def trace_provenance(
+    access: TenantDb, row_id: UUID, limit: int, cursor: str | None
+) -> ProvenanceOut:
+    """What rests on a visible event, or what a chain, a topic or a snapshot rests on. Further pages
+    show the snapshot of the first. Raises NotFound, or Malformed for an invalid cursor."""
+    pages = _Pages(access, row_id)
+    after = pages.decode(cursor) if cursor is not None else None
+    origin = store_provenance.resolve(access, row_id)
+    if origin is None:
+        raise NotFound
+    start = after or _Position(origin.version, _FIRST, 0)
+    answer = _Trace(access, row_id, origin, start, limit).build()
+    if (position := answer[1]) is not None:
+        answer[0].next_cursor = pages.encode(position)
+    return answer[0]
+
+
+class _Trace:
+    def __init__(
+        self, access: TenantDb, row_id: UUID, origin: Origin, start: _Position, limit: int
+    ) -> None:
+        self._access, self._id, self._origin = access, row_id, origin
+        self._start, self._limit = start, limit
+
+    def build(self) -> tuple[ProvenanceOut, _Position | None]:
+        """The answer without its cursor, and where the next page begins."""
+        match self._origin.kind:
+            case "event":
+                return self._of_event()
+            case "chain":
+                return self._of_chain()
+            case "topic":
+                return self._of_topic()
+            case _:
+                return self._of_snapshot()
+
+    def _out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
+        names = ("topics", "chains", "events", "edges", "vectors", "scopes")
+        fields = {name: list(lists.get(name, ())) for name in names}
+        return ProvenanceOut.model_validate(
+            {
+                "kind": self._origin.kind,
+                "id": self._id,
+                "scope_id": self._origin.scope_id,
+                "snapshot_version": self._start.version,
+                "next_cursor": None,
+                **fields,
+            }
+        )
+
+    def _topics(self, slot: UUID | None, event_id: UUID | None) -> list[ProvenanceTopic]:
+        if self._start.version is None or self._origin.scope_id is None:
+            return []
+        path = store_provenance.list_path(
+            self._access,
+            self._start.version,
+            self._origin.scope_id,
+            slot=slot,
+            event_id=event_id,
+        )
+        return [
+            ProvenanceTopic(
+                kind="leaf" if row.is_leaf else "inner", slot=row.slot, node_id=row.node_id
+            )
+            for row in path
+        ]
+
+    def _chains(self, chain_id: UUID | None, event_id: UUID | None) -> list[ProvenanceChain]:
+        rows = store_provenance.list_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
+        return [ProvenanceChain.model_validate(vars(row)) for row in rows]
+
+    def _next(self, rows: Sequence[Any], row_id: str, seq: str | None = None) -> _Position | None:
+        """Where the next page begins, where there is one more row than the page has."""
+        if len(rows) <= self._limit:
+            return None
+        last = rows[self._limit - 1]
+        return _Position(
+            self._start.version, getattr(last, row_id), getattr(last, seq) if seq else 0
+        )
+
+    def _of_event(self) -> tuple[ProvenanceOut, _Position | None]:
+        scope_id = self._origin.scope_id
+        assert scope_id is not None
+        edges = store_provenance.list_citing_edges(
+            self._access, self._id, self._start.row_id, self._limit + 1
+        )
+        vectors = store_provenance.list_vectors(self._access, scope_id, self._id)
+        out = self._out(
+            topics=self._topics(None, self._id),
+            chains=self._chains(None, self._id),
+            edges=[ProvenanceEdge.model_validate(vars(row)) for row in edges[: self._limit]],
+            vectors=[ProvenanceVector.model_validate(vars(row)) for row in vectors],
+        )
+        return out, self._next(edges, "event_id")
+
+    def _of_chain(self) -> tuple[ProvenanceOut, _Position | None]:
+        rows = store_provenance.list_chain_events(
+            self._access, self._id, self._start.seq, self._limit + 1
+        )
+        out = self._out(
+            topics=self._topics(self._id, None),
+            chains=self._chains(self._id, None),
+            events=self._events(rows),
+        )
+        return out, self._next(rows, "chain_id", "seq")
+
+    def _of_topic(self) -> tuple[ProvenanceOut, _Position | None]:
+        slot, scope_id, version = self._origin.slot, self._origin.scope_id, self._start.version
+        assert slot
+        assert scope_id
+        assert version is not None
+        rows = store_provenance.list_topic_events(
+            self._access,
+            version,
+            scope_id,
+            slot,
+            (self._start.row_id, self._start.seq),
+            self._limit + 1,
+        )
+        out = self._out(topics=self._topics(slot, None), events=self._events(rows))
+        return out, self._next(rows, "chain_id", "seq")
+
+    def _events(self, rows: Sequence[BelowEvent]) -> list[ProvenanceEvent]:
+        return [ProvenanceEvent.model_validate(vars(row)) for row in rows[: self._limit]]
+
+    def _of_snapshot(self) -> tuple[ProvenanceOut, _Position | None]:
+        version = self._origin.version
+        assert version is not None
+        rows = store_provenance.list_trees(
+            self._access, version, self._start.row_id, self._limit + 1
+        )
+        scopes = [ProvenanceScope.model_validate(vars(row)) for row in rows[: self._limit]]
+        return self._out(scopes=scopes), self._next(rows, "scope_id")

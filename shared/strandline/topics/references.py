@@ -1,0 +1,170 @@
+"""Answer questions from the topic index: pin a snapshot, walk its trees, add the fresh tail."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.chains import store_recalls
+from strandline.db.database import TenantDb
+from strandline.observability import logger
+from strandline.topics import answers, store_references
+from strandline.topics.answers import Contents
+from strandline.topics.layout import Layout, Material
+from strandline.topics.outline import BYTES_PER_TOKEN, Outline, group_by
+from strandline.topics.plan import Cut, Plan, PlannedNode
+from strandline.topics.schemas_references import ReferencesOut
+from strandline.topics.selection import (
+    Hits,
+    Inquiry,
+    Selection,
+    find_hits,
+    select_by_beam,
+    select_outline,
+)
+
+type ModelWalk = Callable[[Inquiry, Hits], Selection]
+"""Selects with a language model."""
+
+
+def answer_references(
+    inquiry: Inquiry, now: datetime, model_walk: ModelWalk | None
+) -> tuple[ReferencesOut, Sequence[UUID]]:
+    """The answer to a question from the active snapshot and the fresh tail, or an outline of both.
+    Also returns the events that count as used. `now` is the server's time; `model_walk` is asked
+    where the request wants it."""
+    request = inquiry.request
+    if request.query is None:
+        selection = select_outline(inquiry)
+    elif request.walk == "model":
+        hits = find_hits(inquiry, with_roots=True)
+        if model_walk is None:
+            selection = select_by_beam(inquiry, hits)
+            selection.degraded.append("no_model")
+        else:
+            selection = model_walk(inquiry, hits)
+    else:
+        selection = select_by_beam(inquiry, find_hits(inquiry, with_roots=False))
+    contents = _read_contents(inquiry.access, selection)
+    plan = _lay_out(inquiry, selection, contents, now)
+    contents = _cite(inquiry.access, plan, contents)
+    token, is_stored = answers.store_answer(
+        inquiry.access, plan, request, selection.read.pg_snapshot
+    )
+    if not is_stored:
+        plan = plan.model_copy(update={"degraded": (*plan.degraded, "not_repeatable")})
+    answer = answers.render(plan, contents, selection.snapshot, request, token)
+    return answer, selection.used_events(plan.events)
+
+
+def _read_contents(access: TenantDb, selection: Selection) -> Contents:
+    """The texts of all that may be shown. What was erased meanwhile leaves the selection."""
+    contents = answers.read_contents(
+        access,
+        [node.node_id for node in selection.nodes.values()],
+        [event.event_id for event in selection.events],
+        {scope_id: row.participants or [] for scope_id, row in selection.scopes.items()},
+    )
+    selection.nodes = {
+        slot: node for slot, node in selection.nodes.items() if node.node_id in contents.nodes
+    }
+    selection.events = [
+        event
+        for event in selection.events
+        if event.event_id in contents.events
+        and (event.slot is None or event.slot in selection.nodes)
+    ]
+    return contents
+
+
+def _lay_out(inquiry: Inquiry, selection: Selection, contents: Contents, now: datetime) -> Plan:
+    request = inquiry.request
+    texts = contents.to_texts(
+        list(selection.nodes.values()),
+        selection.events,
+        keeps_summaries=request.format == "json",
+    )
+    material = Material(selection.events, selection.nodes, request.query is not None)
+    layout = Layout(material, texts, request.budget)
+    layout.fill()
+    while True:
+        plan = _to_plan(inquiry, selection, layout, now)
+        plan = plan.model_copy(update={"nodes": tuple(_with_first_events(inquiry.access, plan))})
+        outline = Outline(plan, texts, request.budget)
+        is_within = len(outline.text.encode()) <= request.budget * BYTES_PER_TOKEN
+        if is_within or not layout.drop_last():
+            return plan
+
+
+def _to_plan(inquiry: Inquiry, selection: Selection, layout: Layout, now: datetime) -> Plan:
+    search, nodes, events = selection.search, layout.shown_nodes(), layout.events
+    degraded = selection.degraded
+    if search is not None:
+        degraded = list(
+            dict.fromkeys([*search.note_floor(inquiry.request.min_relevance), *degraded])
+        )
+    if search is not None and not search.calibration.is_calibrated:
+        nodes = [node.model_copy(update={"relevance": None}) for node in nodes]
+        events = [event.model_copy(update={"relevance": None}) for event in events]
+    scope_ids = {node.scope_id for node in nodes} | {event.scope_id for event in events}
+    has_question = search is not None
+    with_text = [
+        n for n in nodes if layout.texts.topics[n.slot].summary and n.slot in layout.headings
+    ]
+    return Plan(
+        version=selection.snapshot.version if selection.snapshot else None,
+        answered_at=now,
+        known=search.known if search else None,
+        space=search.space if search else None,
+        degraded=tuple(degraded),
+        not_yet_embedded=search.not_yet_embedded if search else 0,
+        walk=selection.walk,
+        cut=Cut(
+            events=len(selection.events) - len(layout.events),
+            topics=0 if has_question else len(selection.nodes) - len(nodes),
+            summaries=sum(not node.has_summary for node in with_text),
+            shortened=layout.shortened_count,
+            width=selection.cut_by_width,
+            time=selection.is_late,
+        ),
+        scopes=tuple(s for s in selection.planned_scopes if s.scope_id in scope_ids),
+        nodes=tuple(nodes),
+        events=tuple(events),
+    )
+
+
+def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
+    """The nodes of a plan, those without a shown event below them with one that they rest on."""
+    below = group_by((node.parent, node) for node in plan.nodes)
+    slots_of_events = {event.slot for event in plan.events}
+
+    def has_events(node: PlannedNode) -> bool:
+        return node.slot in slots_of_events or any(map(has_events, below[node.slot]))
+
+    bare = [(node.scope_id, node.slot) for node in plan.nodes if not has_events(node)]
+    first_events = store_references.read_first_events(access, plan.version or 0, bare)
+    return [
+        node.model_copy(update={"first_event": first_events.get(node.slot)}) for node in plan.nodes
+    ]
+
+
+def _cite(access: TenantDb, plan: Plan, contents: Contents) -> Contents:
+    """The contents with those of the events that are only cited."""
+    missing = [i for i in plan.event_ids if i not in contents.events]
+    if not missing:
+        return contents
+    citations = answers.read_contents(access, [], missing, contents.participants)
+    return Contents(contents.nodes, {**contents.events, **citations.events}, contents.participants)
+
+
+def record_use(access: TenantDb, event_ids: Sequence[UUID], now: datetime) -> bool:
+    """Record that an answer contained these events, which keeps their chains warm. A failure here
+    does not affect the answer, which is already built; returns False if nothing was recorded."""
+    try:
+        if event_ids:
+            store_recalls.record_events(access, uuid7(), event_ids, now)
+    except Exception as error:  # without the record the chain only cools sooner
+        logger.warning("recall not recorded", extra={"error": type(error).__name__})
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Routes that show a tenant's topic index to its admins: ids, numbers and times, no memory."""
+
+from datetime import UTC, datetime
+
+from strandline.db.database import Caller, TenantDb
+from strandline.errors import NotFound, StateConflict
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.schemas import ListQuery
+from strandline.topics import snapshots
+from strandline.topics.schemas_admin import (
+    DifferencePage,
+    DifferenceQuery,
+    SnapshotDetail,
+    SnapshotOut,
+    SnapshotsPage,
+    TopicIndexState,
+)
+
+
+def list_snapshots(request: Request) -> Response:
+    """The tenant's snapshots of the topic index, newest first. One that is no longer active is kept
+    for 30 days."""
+    query = request.parse_query(ListQuery)
+    page = snapshots.list_snapshots(_connect(request), query.cursor, query.limit, _now())
+    return json_response(page)
+
+
+def get_snapshot(request: Request) -> Response:
+    """One snapshot, by its version."""
+    return json_response(snapshots.get_snapshot(_connect(request), _version(request), _now()))
+
+
+def compare_snapshots(request: Request) -> Response:
+    """What differs between two snapshots: the nodes that a version has and `from` has not, the
+    other way round, and those whose content or place is another."""
+    query = request.parse_query(DifferenceQuery)
+    return json_response(snapshots.compare(_connect(request), _version(request), query))
+
+
+def activate_snapshot(request: Request) -> Response:
+    """Make an older snapshot active again: a new version that repeats it is published. The next
+    build of a scope grows its tree from there."""
+    snapshot = snapshots.activate(
+        _connect(request), request.audit_context, _version(request), _now()
+    )
+    return json_response(snapshot, 201)
+
+
+def get_state(request: Request) -> Response:
+    """What waits for the next build of the topic index. Says when it is due, and what it would
+    do."""
+    return json_response(snapshots.describe_state(_connect(request), _now()))
+
+
+def _version(request: Request) -> int:
+    """The version in the path. Raises NotFound for text that is none."""
+    text = request.path_parameter("version")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise NotFound("There is no snapshot with this version; old ones are collected.")
+    return int(text)
+
+
+def _connect(request: Request) -> TenantDb:
+    """Connect on behalf of the whole tenant, whatever user the key is bound to."""
+    caller = Caller.background(request.principal.tenant)
+    return request.resources.database.connect_as(caller, request.deadline)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+_SNAPSHOT = "/api/v1/admin/snapshots/{version}"
+
+ROUTES = {
+    "GET /api/v1/admin/topics": Route(get_state, "admin", {200: TopicIndexState}),
+    "GET /api/v1/admin/snapshots": Route(
+        list_snapshots, "admin", {200: SnapshotsPage}, query=ListQuery
+    ),
+    f"GET {_SNAPSHOT}": Route(get_snapshot, "admin", {200: SnapshotDetail}),
+    f"GET {_SNAPSHOT}/difference": Route(
+        compare_snapshots, "admin", {200: DifferencePage}, query=DifferenceQuery
+    ),
+    f"POST {_SNAPSHOT}/activate": Route(
+        activate_snapshot,
+        "admin",
+        {201: SnapshotOut},
+        errors=(StateConflict,),
+        audits_in_transaction=True,
+    ),
+}

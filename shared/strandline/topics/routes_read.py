@@ -1,0 +1,95 @@
+"""HTTP routes that read the topic index."""
+
+import time
+from datetime import UTC, datetime
+
+from strandline.config import get_settings
+from strandline.db.database import TenantDb
+from strandline.errors import Gone
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.llm.types import TaskContext
+from strandline.schemas import ParticipantsQuery
+from strandline.topics.answers import repeat_answer
+from strandline.topics.provenance import trace_provenance
+from strandline.topics.references import answer_references, record_use
+from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
+from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
+from strandline.topics.selection import Inquiry
+from strandline.topics.walk_model import ModelWalk
+
+
+def post_references(request: Request) -> Response:
+    """Answer a question from the topic index: one tree from scopes over topics down to the events
+    that answer it, from the published snapshot and, for what is newer, the fresh tail, within
+    `budget` tokens. Without `query`, an outline of the topics from the roots down and the newest
+    events. With `format=text` the tree is one block of text for a prompt. With `read_token` of an
+    earlier answer the same question gets the same answer, to the byte. What answers the question is
+    warmed by it."""
+    participants = request.parse_query(ParticipantsQuery).participants
+    body = request.parse_body(ReferencesRequest)
+    access = request.connect_reader(body.participants, participants)
+    now, settings = datetime.now(UTC), get_settings()
+    if body.read_token is not None:
+        return json_response(repeat_answer(access, body, now))
+    inquiry = Inquiry(
+        access,
+        request.resources.embedder,
+        body,
+        body.now or now,
+        settings.query_vector_seconds,
+        settings.tuning.min_known,
+    )
+    llm = request.resources.llm if body.walk == "model" else None
+    answer, used_events = answer_references(inquiry, now, _make_model_walk(request, body, access))
+    if llm is not None:
+        llm.store_call_records(access)
+        request.metrics |= llm.take_metrics()
+    is_recorded = record_use(access, used_events, now)
+    request.metrics |= {
+        "SearchHits": len(answer.citations),
+        "RecallsDegraded": int(bool(answer.degraded)),
+        "RecallsNotRecorded": int(not is_recorded),
+    }
+    return json_response(answer)
+
+
+def _make_model_walk(
+    request: Request, body: ReferencesRequest, access: TenantDb
+) -> ModelWalk | None:
+    """A walk by the language model, if the request wants one and one is configured."""
+    if body.walk == "beam" or not request.resources.llm.has_model:
+        return None
+    task = TaskContext(
+        tenant=access.caller.tenant,
+        # Not the scope's subject: these calls must not use up the rate of the scope's fold.
+        subject=request.principal.user or f"key:{request.principal.key_id}",
+        participants=access.caller.viewer,
+        deadline=min(request.deadline, time.monotonic() + body.time_limit),
+    )
+    return ModelWalk(request.resources.llm, task)
+
+
+def get_provenance(request: Request) -> Response:
+    """Trace an id: of an event to its chain, the topics above it in the active snapshot, the events
+    whose edges cite it and its vectors; of a chain, a topic (its slot or its node) or a snapshot
+    to what it rests on, down to the events."""
+    query = request.parse_query(ProvenanceQuery)
+    access = request.connect_reader(query.participants)
+    row_id = request.path_id("row_id")
+    return json_response(trace_provenance(access, row_id, query.limit, query.cursor))
+
+
+ROUTES = {
+    "POST /api/v1/references/query": Route(
+        post_references,
+        "read",
+        {200: ReferencesOut},
+        query=ParticipantsQuery,
+        body=ReferencesRequest,
+        errors=(Gone,),
+    ),
+    "GET /api/v1/provenance/{row_id}": Route(
+        get_provenance, "read", {200: ProvenanceOut}, query=ProvenanceQuery
+    ),
+}

@@ -1,0 +1,282 @@
+"""Select what may be part of an answer to a references question."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import SnapshotRead, TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.recall.recall import Search, embed_query, search_by
+from strandline.topics import store_references, store_tail
+from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope, WalkChoice
+from strandline.topics.schemas_references import ReferencesRequest
+from strandline.topics.store_references import PinnedScope, PlacedNode, Query, Snapshot
+from strandline.topics.walk import Forest, walk_beam
+
+MAX_EVENTS = 100
+MAX_SCOPES = 32
+"""The most trees of an outline, and of those that a language model chooses from."""
+_BYTES_PER_LINE = 40
+"""A line of an outline has at least so many: more topics than fit are not read."""
+_MAX_USED_EVENTS = 10
+"""How many of the best events of an answer count as used."""
+BEAM = WalkChoice(by="beam")
+
+
+@dataclass
+class Selection:
+    """What may be shown, and what it rests on."""
+
+    snapshot: Snapshot | None
+    read: SnapshotRead[PinnedScope]
+    scopes: Mapping[UUID, PinnedScope]
+    nodes: Mapping[UUID, PlannedNode]
+    """By slot, each after the one above it where there is no question."""
+    events: Sequence[PlannedEvent]
+    search: Search | None = None
+    walk: WalkChoice = BEAM
+    degraded: list[str] = field(default_factory=list[str])
+    cut_by_width: int = 0
+    is_late: bool = False
+
+    @property
+    def planned_scopes(self) -> list[PlannedScope]:
+        """The scopes as a plan has them."""
+        return [
+            PlannedScope(scope_id=scope_id, cutoff=row.cutoff or 0, mark=row.last_seq or 0)
+            for scope_id, row in sorted(self.scopes.items())
+        ]
+
+    def used_events(self, events: Sequence[PlannedEvent]) -> list[UUID]:
+        """The best of the shown events that hold words of the question or are compared with it by
+        meaning."""
+        if self.search is None:
+            return []
+        candidates = self.search.candidates
+        return [
+            event.event_id
+            for event in events[:_MAX_USED_EVENTS]
+            if (row := candidates.get(event.event_id)) and (row.word_bits or row.cosine is not None)
+        ]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """A question, and how it is answered."""
+
+    access: TenantDb
+    embedder: Embedder
+    request: ReferencesRequest
+    now: datetime
+    """What "yesterday" in the question refers to."""
+    vector_timeout: float
+    min_known: float | None
+    """The deployment's threshold of `known`."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is over."""
+        return time.monotonic() - self.started >= self.request.time_limit
+
+    @property
+    def max_events(self) -> int:
+        """The most events of the answer."""
+        return self.request.limit or MAX_EVENTS
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What was found for a question, and where it stands in the pinned snapshot."""
+
+    search: Search
+    query: Query
+    event_ids: Sequence[UUID]
+    """Best first."""
+    relevance: Mapping[UUID, float]
+    snapshot: Snapshot | None
+    read: SnapshotRead[PinnedScope]
+    scopes: Mapping[UUID, PinnedScope]
+    forest: Forest
+
+    @property
+    def tail(self) -> list[UUID]:
+        """The events that no leaf holds."""
+        events_in_leaves = {
+            event for node in self.forest.nodes.values() for event in node.event_ids
+        }
+        return [event for event in self.event_ids if event not in events_in_leaves]
+
+
+def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
+    """Search, pin the active snapshot, and look up where the events stand in it, all in one
+    database snapshot. `with_roots` also looks up the trees nearest to the question."""
+    request, access = inquiry.request, inquiry.access
+    assert request.query is not None
+    timeout = min(inquiry.vector_timeout, request.time_limit)
+    query_vector = embed_query(inquiry.embedder, request.query, timeout)
+    query = Query(query_vector[0], inquiry.embedder.space)
+    with access.snapshot_transaction():
+        search = search_by(
+            access,
+            inquiry.embedder,
+            request.query,
+            query_vector,
+            now=inquiry.now,
+            filters={},
+            min_known=inquiry.min_known,
+        )
+        best = search.select(request.min_relevance)[: inquiry.max_events]
+        hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
+        snapshot, read = store_references.pin_snapshot(access, query, hit_scopes, MAX_EVENTS)
+        rows = list(read.rows)
+        if with_roots:
+            rows += store_references.pin_snapshot(access, query, None, MAX_SCOPES)[1].rows
+        relevance = {event.candidate.event_id: event.relevance for event in best}
+        nodes = (
+            store_references.place_events(access, snapshot.version, query, list(relevance))
+            if snapshot and relevance
+            else ()
+        )
+    scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
+    forest = Forest({node.slot: node for node in nodes}, relevance)
+    return Hits(search, query, list(relevance), relevance, snapshot, read, scopes, forest)
+
+
+def select_by_beam(inquiry: Inquiry, hits: Hits) -> Selection:
+    """The events that a deterministic beam reaches from the roots, and the fresh tail's."""
+    request = inquiry.request
+    walk = walk_beam(
+        hits.forest,
+        depth=request.depth,
+        width=request.width,
+        is_late=lambda: inquiry.is_late,
+    )
+    selection = assemble(hits, walk.slot_by_event, hits.event_ids)
+    selection.cut_by_width, selection.is_late = walk.cut_by_width, walk.is_late
+    return selection
+
+
+def assemble(
+    hits: Hits,
+    slot_by_event: Mapping[UUID, UUID],
+    event_ids: Sequence[UUID],
+    scope_by_event: Mapping[UUID, UUID] | None = None,
+) -> Selection:
+    """The selection of these events, each below its slot or in the fresh tail. `scope_by_event` has
+    the scopes of those that no search found."""
+    tail = set(hits.tail)
+    scopes = {e: candidate.scope_id for e, candidate in hits.search.candidates.items()}
+    scopes |= scope_by_event or {}
+    events = [
+        PlannedEvent(
+            event_id=event_id,
+            scope_id=scopes[event_id],
+            slot=slot_by_event.get(event_id),
+            relevance=_round(hits.relevance.get(event_id)),
+            text_bytes=None,
+        )
+        for event_id in event_ids
+        if event_id in slot_by_event or event_id in tail
+    ]
+    slots = {slot: None for e in events if e.slot for slot in reversed(hits.forest.path(e.slot))}
+    return Selection(
+        hits.snapshot,
+        hits.read,
+        hits.scopes,
+        {slot: plan_node(hits.forest.nodes[slot], hits.forest.relevance) for slot in slots},
+        events,
+        hits.search,
+        degraded=list(hits.search.degraded),
+    )
+
+
+def plan_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> PlannedNode:
+    """A slot as a plan has it, without its summary."""
+    return PlannedNode(
+        scope_id=node.scope_id,
+        slot=node.slot,
+        parent=node.parent_slot,
+        node_id=node.node_id,
+        is_leaf=node.is_leaf,
+        relevance=_round(relevance.get(node.slot)),
+        similarity=_round(node.similarity),
+        has_summary=False,
+        first_event=None,
+    )
+
+
+def _round(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
+
+
+def select_outline(inquiry: Inquiry) -> Selection:
+    """Without a question: the trees in view from their roots down, the newest topics first, and the
+    newest events of the fresh tail."""
+    access = inquiry.access
+    query = Query(None, inquiry.embedder.space)
+    with access.snapshot_transaction():
+        snapshot, read = store_references.pin_snapshot(access, query, None, MAX_SCOPES)
+        scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
+        marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
+        version = snapshot.version if snapshot else 0
+        tail = store_tail.list_tail(access, version, marks, inquiry.max_events)
+        nodes, is_late = _walk_breadth_first(inquiry, version, query, scopes)
+    return Selection(
+        snapshot,
+        read,
+        scopes,
+        {node.slot: plan_node(node, {}) for node in nodes},
+        [
+            PlannedEvent(
+                event_id=event.event_id,
+                scope_id=event.scope_id,
+                slot=None,
+                relevance=None,
+                text_bytes=None,
+            )
+            for event in tail
+        ],
+        is_late=is_late,
+    )
+
+
+def _walk_breadth_first(
+    inquiry: Inquiry, version: int, query: Query, scopes: Mapping[UUID, PinnedScope]
+) -> tuple[list[PlacedNode], bool]:
+    """The slots of the trees level by level, as many as an outline could hold; and whether the time
+    ended before."""
+    request = inquiry.request
+    max_nodes = request.budget * 4 // _BYTES_PER_LINE
+    nodes = root_nodes(scopes)
+    level: Sequence[PlacedNode] = nodes
+    for _ in range(request.depth - 1):
+        parents = [(n.scope_id, n.slot) for n in level[: request.width] if not n.is_leaf]
+        if not parents or len(nodes) >= max_nodes:
+            break
+        if inquiry.is_late:
+            return nodes, True
+        room = max_nodes - len(nodes)
+        level = store_references.list_children(inquiry.access, version, query, parents, room)
+        nodes += level
+    return nodes, False
+
+
+def root_nodes(scopes: Mapping[UUID, PinnedScope]) -> list[PlacedNode]:
+    """The roots of the scopes' trees."""
+    return [
+        PlacedNode(
+            scope_id=scope_id,
+            slot=row.root_slot,
+            parent_slot=None,
+            node_id=row.root_id,
+            is_leaf=False,
+            last_event_at=row.last_recorded_at,
+            similarity=row.similarity,
+            event_ids=[],
+        )
+        for scope_id, row in scopes.items()
+        if row.root_slot and row.root_id and row.last_recorded_at
+    ]

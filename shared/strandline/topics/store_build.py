@@ -1,0 +1,277 @@
+"""SQL for builds of the topic index: what waits, the marks of a build, the state of its scopes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
+
+
+@dataclass(frozen=True)
+class DueTenant:
+    """A tenant where a build is due."""
+
+    tenant_id: str
+    scopes: int
+    """How many of its scopes wait."""
+
+
+def list_due_tenants(connection: Connection, now: datetime) -> list[DueTenant]:
+    """The tenants where a build is due: by the rows of scopes that wait, not by tenants."""
+    with translate_errors(), connection.cursor(row_factory=class_row(DueTenant)) as cursor:
+        return cursor.execute("select * from tenants_to_build(%s)", (now,)).fetchall()
+
+
+@dataclass(frozen=True)
+class _Count:
+    n: int
+
+
+def count_waiting(access: TenantDb) -> int:
+    """How many scopes of the tenant wait for a build."""
+    (row,) = access.fetch(_Count, "select count(*) as n from topic_work", {})
+    return row.n
+
+
+def lock_build(access: TenantDb, job_id: UUID) -> None:
+    """Hold off the build's other shards until the transaction ends."""
+    access.fetch(
+        _Count,
+        "select count(*) as n from pg_advisory_xact_lock(hashtextextended(%(job_id)s::text, 0))",
+        {"job_id": job_id},
+    )
+
+
+def drop_overtaken(access: TenantDb, job_id: UUID) -> int:
+    """Delete the rows of this job's build if another version was published since it began and none
+    of its scopes is being grown: it cannot be published any more. Returns how many builds. In a
+    transaction, after `lock_build`."""
+    return access.execute(
+        """
+        delete from topic_builds b
+        where b.job_id = %(job_id)s
+            and b.base_version <> coalesce((select version from active_snapshot), 0)
+            and not exists (select from topic_build_scopes s
+                where s.job_id = b.job_id and s.state in ('waiting', 'begun'))
+            and not exists (select from snapshots p where p.job_id = b.job_id)
+        """,
+        {"job_id": job_id},
+    )
+
+
+def capture_marks(access: TenantDb, job_id: UUID, space: str) -> None:
+    """Begin the job's build unless it has begun: read the marks of all scopes that wait, or whose
+    tree is of another embedding space, and divide them among the job's unfinished shards. One
+    statement, so that all marks are of one moment. In a transaction, after `lock_build`."""
+    access.execute(
+        """
+        with build as (
+            insert into topic_builds (tenant_id, job_id, base_version, begun_at)
+            values (current_tenant(), %(job_id)s,
+                coalesce((select version from active_snapshot), 0), now())
+            on conflict do nothing
+            returning job_id),
+        open_shards as (
+            select array_agg(shard order by shard) as numbers from job_shards
+            where job_id = %(job_id)s and state <> 'done'),
+        scope_ids as (
+            select w.scope_id from topic_work w
+            union
+            select t.scope_id from snapshot_scopes t
+            where t.to_version is null and t.space <> %(space)s),
+        marks as (
+            select s.scope_id, s.participants, s.folded_seq, coalesce((
+                    select v.position from chain_versions v
+                    where v.tenant_id = s.tenant_id and v.scope_id = s.scope_id
+                    order by v.position desc limit 1), 0) as position,
+                row_number() over (order by s.scope_id) as number
+            from scope_ids join scopes s using (scope_id))
+        insert into topic_build_scopes (tenant_id, job_id, scope_id, participants, shard, state,
+            mark_position, mark_seq)
+        select current_tenant(), b.job_id, m.scope_id, m.participants,
+            o.numbers[1 + m.number %% cardinality(o.numbers)], 'waiting', m.position, m.folded_seq
+        from build b, open_shards o, marks m
+        """,
+        {"job_id": job_id, "space": space},
+    )
+
+
+def fail_interrupted(access: TenantDb, job_id: UUID, shard: int) -> int:
+    """Mark the scopes that an earlier attempt at this shard had begun as failed: one of them may
+    have ended its worker, and would again. Returns how many. In a transaction."""
+    return access.execute(
+        "update topic_build_scopes set state = 'failed', reason = 'interrupted'"
+        " where job_id = %(job_id)s and shard = %(shard)s and state = 'begun'",
+        {"job_id": job_id, "shard": shard},
+    )
+
+
+@dataclass(frozen=True)
+class BuildScope:
+    """A scope that a build takes in."""
+
+    scope_id: UUID
+    participants: list[str]
+    mark_position: int
+    """The last chain version that the build takes in."""
+    mark_seq: int
+    """How far the scope was folded at that moment."""
+    base_version: int
+    """The snapshot that the build starts from; 0: none."""
+    waiting_since: datetime | None
+    """Since when its oldest chain version waits; None: none was known to."""
+
+
+def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
+    """The scopes of a shard that were not begun yet; those that wait longest come first."""
+    return access.fetch(
+        BuildScope,
+        """
+        select s.scope_id, s.participants, s.mark_position, s.mark_seq, b.base_version,
+            w.oldest_at as waiting_since
+        from topic_build_scopes s
+        join topic_builds b using (tenant_id, job_id)
+        left join topic_work w on w.scope_id = s.scope_id
+        where s.job_id = %(job_id)s and s.shard = %(shard)s and s.state = 'waiting'
+        order by w.oldest_at, s.scope_id
+        """,
+        {"job_id": job_id, "shard": shard},
+    )
+
+
+def begin_scope(access: TenantDb, job_id: UUID, scope_id: UUID) -> None:
+    """Mark a scope as being grown. In a transaction."""
+    access.execute(
+        "update topic_build_scopes set state = 'begun'"
+        " where job_id = %(job_id)s and scope_id = %(scope_id)s and state = 'waiting'",
+        {"job_id": job_id, "scope_id": scope_id},
+    )
+
+
+def end_scope(
+    access: TenantDb,
+    job_id: UUID,
+    scope_id: UUID,
+    state: str,
+    *,
+    reason: str = "",
+    tree: Mapping[str, Any] | None = None,
+) -> bool:
+    """Record how a scope's growth ended. Returns False where the build is gone. In a
+    transaction."""
+    return bool(
+        access.execute(
+            "update topic_build_scopes set state = %(state)s, reason = %(reason)s,"
+            " tree = %(tree)s::jsonb where job_id = %(job_id)s and scope_id = %(scope_id)s",
+            {
+                "job_id": job_id,
+                "scope_id": scope_id,
+                "state": state,
+                "reason": reason,
+                "tree": None if tree is None else json.dumps(tree),
+            },
+        )
+    )
+
+
+def postpone_waiting(access: TenantDb, job_id: UUID, shard: int) -> int:
+    """Leave the scopes of a shard that were not begun to the next build. Returns how many. In a
+    transaction."""
+    return access.execute(
+        "update topic_build_scopes set state = 'unchanged', reason = 'out_of_time'"
+        " where job_id = %(job_id)s and shard = %(shard)s and state = 'waiting'",
+        {"job_id": job_id, "shard": shard},
+    )
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """How far a build is."""
+
+    base_version: int
+    unfinished: int
+    """Scopes that wait or are being grown."""
+    grown: int
+    published_version: int | None
+    """The version that it has published, if it has."""
+
+
+def read_state(access: TenantDb, job_id: UUID) -> BuildState:
+    """How far the job's build is. In a transaction, after `lock_build`."""
+    (state,) = access.fetch(
+        BuildState,
+        """
+        select b.base_version,
+            count(*) filter (where s.state in ('waiting', 'begun')) as unfinished,
+            count(*) filter (where s.state = 'grown') as grown,
+            (select version from snapshots p where p.job_id = %(job_id)s) as published_version
+        from topic_builds b left join topic_build_scopes s using (tenant_id, job_id)
+        where b.job_id = %(job_id)s group by b.tenant_id, b.job_id
+        """,
+        {"job_id": job_id},
+    )
+    return state
+
+
+@dataclass(frozen=True)
+class ScopeOutcome:
+    """How a scope of a build ended."""
+
+    scope_id: UUID
+    participants: list[str]
+    state: str
+    reason: str
+
+
+def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
+    """How the scopes of a build ended, by id."""
+    return access.fetch(
+        ScopeOutcome,
+        "select scope_id, participants, state, reason from topic_build_scopes"
+        " where job_id = %(job_id)s order by scope_id",
+        {"job_id": job_id},
+    )
+
+
+def settle_work(access: TenantDb, job_id: UUID, now: datetime) -> None:
+    """Take the chain versions that a build took in off the list of what waits, and enter what it
+    left. What it left although it was ready waits from now. The staged trees are deleted. In a
+    transaction, after the publish; rows are locked in the order of their scopes."""
+    params: dict[str, object] = {"job_id": job_id, "now": now}
+    for statement in _SETTLE_STATEMENTS:
+        access.execute(statement, params)
+
+
+_SETTLE_STATEMENTS = (
+    "select from topic_work w where w.scope_id in (select scope_id from topic_build_scopes"
+    " where job_id = %(job_id)s) order by w.scope_id for no key update",
+    """
+    delete from topic_work w using topic_build_scopes s
+    where s.job_id = %(job_id)s and s.scope_id = w.scope_id
+        and w.last_position <= (s.tree ->> 'position')::bigint
+    """,
+    """
+    update topic_work w set waiting = w.last_position - (s.tree ->> 'position')::bigint,
+        oldest_at = case when (s.tree ->> 'is_cut')::boolean then %(now)s else w.oldest_at end,
+        newest_at = case when (s.tree ->> 'is_cut')::boolean then %(now)s else w.newest_at end
+    from topic_build_scopes s
+    where s.job_id = %(job_id)s and s.scope_id = w.scope_id and s.tree is not null
+    """,
+    """
+    insert into topic_work (tenant_id, scope_id, participants, waiting, oldest_at, newest_at,
+        last_position)
+    select current_tenant(), s.scope_id, s.participants,
+        s.mark_position - (s.tree ->> 'position')::bigint, %(now)s, %(now)s, s.mark_position
+    from topic_build_scopes s
+    where s.job_id = %(job_id)s and s.mark_position > (s.tree ->> 'position')::bigint
+    order by s.scope_id
+    on conflict do nothing
+    """,
+    "update topic_build_scopes set tree = null where job_id = %(job_id)s and tree is not null",
+)

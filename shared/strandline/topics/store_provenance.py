@@ -1,0 +1,288 @@
+"""SQL of provenance: what an id is, and what is above and below it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.topics.store_references import IN_VERSION
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an id is."""
+
+    kind: str
+    """event, chain, topic or snapshot."""
+    scope_id: UUID | None
+    slot: UUID | None
+    """Of a chain and of a topic."""
+    version: int | None
+    """The snapshot to look into; None where nothing is published."""
+
+
+def resolve(access: TenantDb, row_id: UUID) -> Origin | None:
+    """What a visible id is; None if there is none. A topic that the active snapshot does not have
+    is looked up in the last one that had it."""
+    rows = access.fetch(
+        Origin,
+        """
+        with pin as materialized (
+            select max(version) as version from active_snapshot
+            where tenant_id = current_tenant())
+        select o.kind, o.scope_id, o.slot, o.version from (
+            select 1 as place, 'event' as kind, e.scope_id, null::uuid as slot, pin.version
+            from events e, pin
+            where e.tenant_id = current_tenant() and e.event_id = %(id)s and e.erased_at is null
+            union all
+            select 2, 'chain', c.scope_id, c.chain_id, pin.version from chains c, pin
+            where c.tenant_id = current_tenant() and c.chain_id = %(id)s
+            union all
+            (select 3, 'topic', t.scope_id, t.slot, least(t.to_version - 1, pin.version)
+            from topic_tree t, pin
+            where t.tenant_id = current_tenant() and t.slot = %(id)s
+            order by t.from_version desc limit 1)
+            union all
+            (select 4, 'topic', t.scope_id, t.slot, least(t.to_version - 1, pin.version)
+            from topic_tree t, pin
+            where t.tenant_id = current_tenant() and t.node_id = %(id)s
+            order by t.from_version desc limit 1)
+            union all
+            select 5, 'snapshot', null, null, s.version from snapshots s
+            where s.tenant_id = current_tenant() and s.snapshot_id = %(id)s) o
+        order by o.place limit 1
+        """,
+        {"id": row_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class PathSlot:
+    """A slot on the way to the root."""
+
+    slot: UUID
+    node_id: UUID
+    is_leaf: bool
+
+
+def list_path(
+    access: TenantDb, version: int, scope_id: UUID, *, slot: UUID | None, event_id: UUID | None
+) -> Sequence[PathSlot]:
+    """A slot, or the leaf that holds an event, and all above it, up to the root."""
+    return access.fetch(
+        PathSlot,
+        "with recursive"  # noqa: S608
+        """
+        start as (
+            select %(slot)s::uuid as slot where %(slot)s::uuid is not null
+            union all
+            select t.slot from topic_events e
+            join topic_tree t on t.tenant_id = e.tenant_id and t.scope_id = e.scope_id
+                and t.slot = e.chain_id and t.is_leaf and e.since_version <= t.chain_version
+            where e.tenant_id = current_tenant() and e.event_id = %(event_id)s and"""
+        + IN_VERSION
+        + """),
+        path as (
+            select t.slot, t.node_id, t.is_leaf, t.parent_slot, 0 as height
+            from start join topic_tree t on t.tenant_id = current_tenant()
+                and t.scope_id = %(scope_id)s and t.slot = start.slot and"""
+        + IN_VERSION
+        + """
+            union all
+            select t.slot, t.node_id, t.is_leaf, t.parent_slot, p.height + 1
+            from path p join topic_tree t on t.tenant_id = current_tenant()
+                and t.scope_id = %(scope_id)s and t.slot = p.parent_slot and"""
+        + IN_VERSION
+        + """)
+        select slot, node_id, is_leaf from path order by height
+        """,
+        {"version": version, "scope_id": scope_id, "slot": slot, "event_id": event_id},
+    )
+
+
+@dataclass(frozen=True)
+class ChainVersionRow:
+    """A version of a chain."""
+
+    chain_id: UUID
+    version: int
+    is_current: bool
+    first_seq: int
+    last_seq: int
+    event_count: int
+    created_at_seq: int
+
+
+def list_versions(
+    access: TenantDb, chain_id: UUID | None, event_id: UUID | None, limit: int
+) -> Sequence[ChainVersionRow]:
+    """The versions of a chain, newest first; or the current one of the chain that holds an
+    event."""
+    return access.fetch(
+        ChainVersionRow,
+        """
+        select v.chain_id, v.version, v.version = c.version as is_current, v.first_seq, v.last_seq,
+            v.event_count, v.created_at_seq
+        from chains c
+        join chain_versions v on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
+            and (%(event_id)s::uuid is null or v.version = c.version)
+        where c.tenant_id = current_tenant() and c.chain_id = coalesce(%(chain_id)s::uuid, (
+            select e.chain_id from chain_events e
+            where e.tenant_id = current_tenant() and e.event_id = %(event_id)s))
+        order by v.version desc limit %(limit)s
+        """,
+        {"chain_id": chain_id, "event_id": event_id, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class BelowEvent:
+    """An event below a chain or a topic."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    chain_id: UUID
+
+
+def list_chain_events(
+    access: TenantDb, chain_id: UUID, after_seq: int, limit: int
+) -> Sequence[BelowEvent]:
+    """The events of a chain after a seq, in order."""
+    return access.fetch(
+        BelowEvent,
+        """
+        select event_id, scope_id, seq, chain_id from chain_events
+        where tenant_id = current_tenant() and chain_id = %(chain_id)s and seq > %(after)s
+        order by seq limit %(limit)s
+        """,
+        {"chain_id": chain_id, "after": after_seq, "limit": limit},
+    )
+
+
+def list_topic_events(
+    access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
+) -> Sequence[BelowEvent]:
+    """The events below a slot, leaf by leaf by their chains' ids, after a chain and a seq."""
+    return access.fetch(
+        BelowEvent,
+        "with recursive"  # noqa: S608
+        """
+        below as (
+            select t.slot, t.is_leaf, t.chain_version from topic_tree t
+            where t.tenant_id = current_tenant() and t.scope_id = %(scope_id)s
+                and t.slot = %(slot)s and"""
+        + IN_VERSION
+        + """
+            union all
+            select t.slot, t.is_leaf, t.chain_version
+            from below b join topic_tree t on t.tenant_id = current_tenant()
+                and t.scope_id = %(scope_id)s and t.parent_slot = b.slot and"""
+        + IN_VERSION
+        + """),
+        leaves as (
+            select slot, chain_version from below
+            where is_leaf and slot >= %(chain_id)s order by slot limit %(limit)s)
+        select e.event_id, e.scope_id, e.seq, e.chain_id
+        from leaves l
+        cross join lateral (
+            select * from topic_events e
+            where e.tenant_id = current_tenant() and e.chain_id = l.slot
+                and e.since_version <= l.chain_version
+                and (e.chain_id, e.seq) > (%(chain_id)s, %(seq)s)) e
+        order by e.chain_id, e.seq limit %(limit)s
+        """,
+        {
+            "version": version,
+            "scope_id": scope_id,
+            "slot": slot,
+            "chain_id": after[0],
+            "seq": after[1],
+            "limit": limit,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class CitingEdge:
+    """An edge of a later event."""
+
+    event_id: UUID
+    weight: float
+
+
+def list_citing_edges(
+    access: TenantDb, event_id: UUID, after: UUID, limit: int
+) -> Sequence[CitingEdge]:
+    """The visible events whose edges cite this one, after one of them, in order of their ids."""
+    return access.fetch(
+        CitingEdge,
+        """
+        select m.event_id, m.weight from memory_edges m
+        join events e on e.tenant_id = m.tenant_id and e.event_id = m.event_id
+            and e.erased_at is null
+        where m.tenant_id = current_tenant() and m.cited_id = %(event_id)s
+            and m.event_id > %(after)s
+        order by m.event_id limit %(limit)s
+        """,
+        {"event_id": event_id, "after": after, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class VectorRow:
+    """A vector of an event."""
+
+    space: str
+    embedded_at: datetime
+    is_refused: bool
+
+
+def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[VectorRow]:
+    """The spaces in which an event has a vector, or a refusal."""
+    return access.fetch(
+        VectorRow,
+        """
+        select v.space, v.embedded_at, v.embedding is null as is_refused
+        from (select distinct space from embedding_progress
+            where tenant_id = current_tenant() and scope_id = %(scope_id)s) p
+        join event_vectors v on v.tenant_id = current_tenant() and v.space = p.space
+            and v.scope_id = %(scope_id)s and v.event_id = %(event_id)s
+        order by v.space
+        """,
+        {"scope_id": scope_id, "event_id": event_id},
+    )
+
+
+@dataclass(frozen=True)
+class SnapshotTree:
+    """A scope's tree in a snapshot."""
+
+    scope_id: UUID
+    participants: list[str]
+    root_slot: UUID
+    root_id: UUID
+    cutoff: int
+    leaf_count: int
+    event_count: int
+
+
+def list_trees(access: TenantDb, version: int, after: UUID, limit: int) -> Sequence[SnapshotTree]:
+    """The trees in view of a snapshot, after a scope, in order of their ids."""
+    return access.fetch(
+        SnapshotTree,
+        ""  # noqa: S608
+        """
+        with view as materialized (select scopes_in_view() as scope_ids)
+        select t.scope_id, t.participants, t.root_slot, t.root_id, t.cutoff, t.leaf_count,
+            t.event_count
+        from view, snapshot_scopes t
+        where t.tenant_id = current_tenant() and t.scope_id > %(after)s
+            and (view.scope_ids is null or t.scope_id = any (view.scope_ids)) and"""
+        + IN_VERSION
+        + """ order by t.scope_id limit %(limit)s
+        """,
+        {"version": version, "after": after, "limit": limit},
+    )

@@ -1,0 +1,100 @@
+"""SQL of which events the leaves of a version hold, and which are its fresh tail."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.topics.store_references import IN_VERSION
+
+
+@dataclass(frozen=True)
+class ScopeEvent:
+    """An event's place in its scope."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+
+
+def list_tail(
+    access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
+) -> Sequence[ScopeEvent]:
+    """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
+    leaf holds. A scope is its id, its cutoff (0 without a tree) and its mark."""
+    return access.fetch(
+        ScopeEvent,
+        ""  # noqa: S608
+        """
+        select e.event_id, e.scope_id, e.seq
+        from unnest(%(scope_ids)s::uuid[], %(cutoffs)s::bigint[], %(marks)s::bigint[])
+            s (scope_id, cutoff, mark)
+        cross join lateral (
+            select e.event_id, e.scope_id, e.seq, e.recorded_at from events e
+            where e.tenant_id = current_tenant() and e.scope_id = s.scope_id
+                and e.seq > s.cutoff and e.seq <= s.mark and e.erased_at is null
+                and not exists (
+                    select from topic_events l
+                    join topic_tree t on t.tenant_id = l.tenant_id and t.scope_id = l.scope_id
+                        and t.slot = l.chain_id and t.is_leaf
+                        and l.since_version <= t.chain_version and"""
+        + IN_VERSION
+        + """
+                    where l.tenant_id = e.tenant_id and l.event_id = e.event_id)
+            order by e.seq desc limit %(limit)s) e
+        order by e.recorded_at desc, e.scope_id, e.seq desc limit %(limit)s
+        """,
+        {
+            "version": version,
+            "scope_ids": [scope_id for scope_id, _, _ in scopes],
+            "cutoffs": [cutoff for _, cutoff, _ in scopes],
+            "marks": [mark for _, _, mark in scopes],
+            "limit": limit,
+        },
+    )
+
+
+def list_leaf_events(access: TenantDb, version: int, scope_id: UUID) -> Sequence[ScopeEvent]:
+    """All events under leaves of a scope's tree, in order; an event as often as a leaf holds it."""
+    return access.fetch(
+        ScopeEvent,
+        ""  # noqa: S608
+        """
+        select e.event_id, e.scope_id, e.seq
+        from topic_tree t
+        join topic_events e on e.tenant_id = t.tenant_id and e.chain_id = t.slot
+            and e.since_version <= t.chain_version
+        where t.tenant_id = current_tenant() and t.scope_id = %(scope_id)s and t.is_leaf and"""
+        + IN_VERSION
+        + """ order by e.seq, e.event_id
+        """,
+        {"version": version, "scope_id": scope_id},
+    )
+
+
+@dataclass(frozen=True)
+class LeafEvent(ScopeEvent):
+    """An event under a leaf."""
+
+    slot: UUID
+
+
+def list_events_of_leaves(
+    access: TenantDb, leaves: Mapping[UUID, int], limit: int
+) -> Sequence[LeafEvent]:
+    """The first events of leaves, at most `limit` of each, in order. A leaf is a chain and its
+    version."""
+    return access.fetch(
+        LeafEvent,
+        """
+        select e.event_id, e.scope_id, e.seq, e.chain_id as slot
+        from unnest(%(slots)s::uuid[], %(versions)s::int[]) leaf (slot, version)
+        cross join lateral (
+            select * from topic_events e
+            where e.tenant_id = current_tenant() and e.chain_id = leaf.slot
+                and e.since_version <= leaf.version
+            order by e.seq limit %(limit)s) e
+        order by e.chain_id, e.seq
+        """,
+        {"slots": list(leaves), "versions": list(leaves.values()), "limit": limit},
+    )

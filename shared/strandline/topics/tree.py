@@ -1,0 +1,322 @@
+"""A scope's tree of topics as it grows: which slot is below which.
+
+A leaf is a chain version, an inner node stands for what is below it. The tree is a function of the
+sequence of leaves that were inserted, however they were divided among builds (after MemTree, arXiv
+2410.14052, with splits as in a B-tree). The root is always an inner node.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from uuid import UUID
+
+from strandline.topics.vectors import MeanVector, cosine, mean
+
+MAX_CHILDREN = 16
+"""A node with more is split in two."""
+MIN_SPLIT = 5
+"""The fewest children of a node that comes from a split: the depth of a tree with N leaves ever
+inserted stays below 2·log2(N), for N from 4."""
+MIN_FILL = 8
+"""A node with so many children takes no further leaf as long as one of them is an inner node: or
+unlike leaves would pile up above, and every split of the root would deepen the tree."""
+_THRESHOLD_STEP = 0.1
+_MAX_THRESHOLD = 0.9
+
+
+@dataclass(frozen=True)
+class TreeRow:
+    """A slot as it is stored."""
+
+    slot: UUID
+    parent_slot: UUID | None
+    """None: it is the root."""
+    node_id: UUID
+    is_leaf: bool
+    chain_version: int | None
+
+
+@dataclass(frozen=True)
+class NewLeaf:
+    """A chain version to insert. `slot` is its chain's id: it takes the place of an earlier
+    version of the chain."""
+
+    slot: UUID
+    chain_version: int
+    node_id: UUID
+    vector: MeanVector | None
+    """None: none of its events has a vector."""
+    predecessor: UUID | None
+    """The slot of the leaf that was inserted before it, if any."""
+
+
+@dataclass
+class _Slot:
+    parent: UUID | None
+    is_leaf: bool
+    chain_version: int | None = None
+    children: set[UUID] = field(default_factory=set[UUID])
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """What a tree's growth depends on besides its leaves."""
+
+    make_slot: Callable[[int], UUID]
+    """The id of the inner slot of this number."""
+    descend_cosine: float
+    """The least cosine with a child of the root at which a leaf goes below it; it rises with
+    depth."""
+
+
+class Tree:
+    """A tree, with the vectors that were needed so far. Vectors of stored slots come from
+    `load_vectors`: those of any slots that it is asked for, of stored content, in one call."""
+
+    def __init__(
+        self,
+        settings: TreeSettings,
+        load_vectors: Callable[[Collection[UUID]], Mapping[UUID, MeanVector]],
+        rows: Iterable[TreeRow] = (),
+        slots_numbered: int = 0,
+    ) -> None:
+        self._settings = settings
+        self._load_vectors = load_vectors
+        self._vectors: dict[UUID, MeanVector | None] = {}
+        self._slots: dict[UUID, _Slot] = {}
+        self.node_ids: dict[UUID, UUID] = {}
+        """The content of each slot, as far as it is known: inner slots that changed have none until
+        `set_content`."""
+        self.slots_numbered = slots_numbered
+        """How many inner slots were ever numbered."""
+        for row in rows:
+            self._slots[row.slot] = _Slot(row.parent_slot, row.is_leaf, row.chain_version)
+            self.node_ids[row.slot] = row.node_id
+        for slot, state in self._slots.items():
+            if state.parent is not None:
+                self._slots[state.parent].children.add(slot)
+        roots = [slot for slot, state in self._slots.items() if state.parent is None]
+        assert len(roots) <= 1, "a tree has one root"
+        self.root = roots[0] if roots else self._add_inner(None)
+        """The slot of the root; it stays the same."""
+        self._stored = {row.slot: row for row in self.rows()} if roots else {}
+
+    def insert(self, leaf: NewLeaf) -> None:
+        """Insert a leaf, in place of its chain's earlier version if there is one."""
+        if leaf.slot in self._slots:
+            self._remove(leaf.slot)
+        self._vectors[leaf.slot] = leaf.vector
+        self._slots[leaf.slot] = _Slot(None, True, leaf.chain_version)
+        self.node_ids[leaf.slot] = leaf.node_id
+        parent = self._find_parent(leaf)
+        self._attach(leaf.slot, parent)
+        self._change(parent)
+        self._split_upwards(parent)
+
+    def children(self, slot: UUID) -> list[UUID]:
+        """The slots right below an inner slot, in the order in which they count for its content."""
+        return sorted(self._slots[slot].children)
+
+    def parent(self, slot: UUID) -> UUID | None:
+        """The slot above; None for the root."""
+        return self._slots[slot].parent
+
+    def is_leaf(self, slot: UUID) -> bool:
+        """Whether a slot is a chain's."""
+        return self._slots[slot].is_leaf
+
+    def vector(self, slot: UUID) -> MeanVector | None:
+        """The vector of a slot's present content; None where no event below it has one."""
+        if slot not in self._vectors:
+            self._need_vectors([slot])
+        return self._vectors[slot]
+
+    def changed_inner_slots(self) -> list[UUID]:
+        """The inner slots whose content is not known yet, each after those below it."""
+        return sorted(
+            (slot for slot in self._slots if slot not in self.node_ids),
+            key=lambda slot: (-self.depth(slot), slot),
+        )
+
+    def set_content(self, slot: UUID, node_id: UUID) -> None:
+        """Set the content of an inner slot that changed."""
+        assert slot not in self.node_ids
+        self.node_ids[slot] = node_id
+
+    def depth(self, slot: UUID) -> int:
+        """How many slots are above a slot."""
+        depth, parent = 0, self._slots[slot].parent
+        while parent is not None:
+            depth, parent = depth + 1, self._slots[parent].parent
+        return depth
+
+    def leaf_slots(self) -> list[UUID]:
+        """All leaves."""
+        return [slot for slot, state in self._slots.items() if state.is_leaf]
+
+    def rows(self) -> list[TreeRow]:
+        """All slots as they are to be stored, in order. Every content must be known."""
+        return [
+            TreeRow(slot, state.parent, self.node_ids[slot], state.is_leaf, state.chain_version)
+            for slot, state in sorted(self._slots.items())
+        ]
+
+    def changes(self) -> tuple[list[TreeRow], list[UUID]]:
+        """The rows that are new or different since the tree was loaded, and the slots that are
+        gone."""
+        rows = self.rows()
+        present = {row.slot for row in rows}
+        return (
+            [row for row in rows if self._stored.get(row.slot) != row],
+            sorted(slot for slot in self._stored if slot not in present),
+        )
+
+    def _find_parent(self, leaf: NewLeaf) -> UUID:
+        """The slot that a leaf goes below: down to the most similar child, as long as it is similar
+        enough or the node is full of others. A leaf without a vector goes beside the one before
+        it."""
+        if leaf.vector is None:
+            before = self._slots.get(leaf.predecessor) if leaf.predecessor else None
+            return self.root if before is None or before.parent is None else before.parent
+        slot, threshold = self.root, self._settings.descend_cosine
+        while inner := [child for child in self.children(slot) if not self.is_leaf(child)]:
+            self._need_vectors(inner)
+            similarity, nearest = max(
+                ((self._similarity(leaf.vector, child), child) for child in inner),
+                key=lambda pair: (pair[0], pair[1]),
+            )
+            has_room = len(self._slots[slot].children) < MIN_FILL
+            if has_room and similarity < min(threshold, _MAX_THRESHOLD):
+                break
+            slot, threshold = nearest, threshold + _THRESHOLD_STEP
+        return slot
+
+    def _similarity(self, vector: MeanVector, slot: UUID) -> float:
+        other = self._vectors[slot]
+        return -1.0 if other is None else cosine(vector, other)
+
+    def _need_vectors(self, slots: Sequence[UUID]) -> None:
+        """Have the vectors of these slots: read those of stored content, in one call, and compute
+        those of changed inner slots from what is below them."""
+        missing = self._stored_slots_without_vector(slots)
+        if missing:
+            loaded = self._load_vectors(missing)
+            self._vectors |= {slot: loaded.get(slot) for slot in missing}
+        for slot in slots:
+            if slot not in self._vectors:
+                children = self.children(slot)
+                self._need_vectors(children)
+                parts = [part for child in children if (part := self._vectors[child])]
+                self._vectors[slot] = mean(parts)
+
+    def _stored_slots_without_vector(self, slots: Iterable[UUID]) -> set[UUID]:
+        """Of these slots and of those below the changed ones among them."""
+        missing: set[UUID] = set()
+        for slot in slots:
+            if slot in self._vectors:
+                continue
+            if slot in self.node_ids:
+                missing.add(slot)
+            else:
+                missing |= self._stored_slots_without_vector(self._slots[slot].children)
+        return missing
+
+    def _change(self, slot: UUID | None) -> None:
+        """Forget the content of a slot and of all above it."""
+        while slot is not None:
+            self._vectors.pop(slot, None)
+            self.node_ids.pop(slot, None)
+            slot = self._slots[slot].parent
+
+    def _attach(self, slot: UUID, parent: UUID) -> None:
+        self._slots[slot].parent = parent
+        self._slots[parent].children.add(slot)
+
+    def _detach(self, slot: UUID) -> UUID:
+        parent = self._slots[slot].parent
+        assert parent is not None, "the root stays"
+        self._slots[parent].children.remove(slot)
+        return parent
+
+    def _add_inner(self, parent: UUID | None) -> UUID:
+        slot = self._settings.make_slot(self.slots_numbered)
+        self.slots_numbered += 1
+        self._slots[slot] = _Slot(None, False)
+        if parent is not None:
+            self._attach(slot, parent)
+        return slot
+
+    def _drop(self, slot: UUID) -> None:
+        del self._slots[slot]
+        self._vectors.pop(slot, None)
+        self.node_ids.pop(slot, None)
+
+    def _remove(self, leaf: UUID) -> None:
+        """Remove a leaf. What is left with one child is replaced by that child; a root that is left
+        with one inner node takes over its children."""
+        parent = self._detach(leaf)
+        self._drop(leaf)
+        self._change(parent)
+        children = self._slots[parent].children
+        if len(children) == 1:
+            (only,) = children
+            if parent != self.root:
+                above = self._detach(parent)
+                self._drop(parent)
+                self._attach(only, above)
+                parent = above
+        if parent == self.root:
+            self._flatten_root()
+
+    def _flatten_root(self) -> None:
+        children = self._slots[self.root].children
+        while len(children) == 1 and not self.is_leaf(only := next(iter(children))):
+            below = self._slots[only].children
+            self._detach(only)
+            self._drop(only)
+            for child in below:
+                self._attach(child, self.root)
+
+    def _split_upwards(self, slot: UUID) -> None:
+        """Split a slot with too many children, and then those above it that get too many by it."""
+        while len(self._slots[slot].children) > MAX_CHILDREN:
+            kept, moved = self._divide(self.children(slot))
+            if slot == self.root:  # it keeps its slot above two new ones
+                for group in (kept, moved):
+                    self._move(group, self._add_inner(self.root))
+                return
+            parent = self._slots[slot].parent
+            assert parent is not None
+            sibling = self._add_inner(parent)
+            self._move(moved, sibling)
+            slot = parent
+
+    def _move(self, group: Iterable[UUID], parent: UUID) -> None:
+        for slot in group:
+            self._detach(slot)
+            self._attach(slot, parent)
+
+    def _divide(self, slots: Sequence[UUID]) -> tuple[list[UUID], list[UUID]]:
+        """Two groups of at least MIN_SPLIT slots: around the two that are least similar. Those
+        without a vector fill up the smaller. The first group holds the lowest slot with a
+        vector."""
+        self._need_vectors(slots)
+        vectors = {slot: vector for slot in slots if (vector := self._vectors[slot])}
+        if len(vectors) < 2:
+            return list(slots[: len(slots) // 2]), list(slots[len(slots) // 2 :])
+        seeds = min(combinations(vectors, 2), key=lambda pair: cosine(*(vectors[s] for s in pair)))
+        lean = {
+            slot: cosine(vector, vectors[seeds[0]]) - cosine(vector, vectors[seeds[1]])
+            for slot, vector in vectors.items()
+            if slot not in seeds
+        }
+        groups = ([seeds[0]], [seeds[1]])
+        max_size = len(slots) - MIN_SPLIT
+        for slot in sorted(lean, key=lambda slot: (-abs(lean[slot]), slot)):
+            side = 0 if lean[slot] >= 0 else 1
+            groups[side if len(groups[side]) < max_size else 1 - side].append(slot)
+        for slot in slots:
+            if slot not in vectors:
+                min(groups, key=len).append(slot)
+        first, second = sorted(groups, key=lambda group: min(s for s in group if s in vectors))
+        return first, second

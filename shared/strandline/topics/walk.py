@@ -1,0 +1,91 @@
+"""Walk from the roots of trees to the leaves that hold events: a deterministic beam."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.topics.store_references import PlacedNode
+
+_SIMILARITY_WEIGHT = 0.1
+"""What a node's cosine with the question counts beside the relevance of the best event below it."""
+
+
+@dataclass
+class Forest:
+    """Slots of trees and the events that were found below them."""
+
+    nodes: Mapping[UUID, PlacedNode]
+    """By slot; the slots above each are among them."""
+    relevance_by_event: Mapping[UUID, float]
+    relevance: dict[UUID, float] = field(default_factory=dict[UUID, float])
+    """Of each slot with events: that of the best."""
+
+    def __post_init__(self) -> None:
+        for node in self.nodes.values():
+            best = max((self.relevance_by_event[e] for e in node.event_ids), default=None)
+            if best is None:
+                continue
+            for slot in self.path(node.slot):
+                self.relevance[slot] = max(best, self.relevance.get(slot, 0.0))
+
+    def path(self, slot: UUID) -> list[UUID]:
+        """A slot and those above it, up to the root."""
+        slots: list[UUID] = []
+        current: UUID | None = slot
+        while current is not None and current not in slots:
+            slots.append(current)
+            current = self.nodes[current].parent_slot if current in self.nodes else None
+        return slots
+
+    def score(self, slot: UUID) -> float:
+        """How much speaks for going down here."""
+        similarity = self.nodes[slot].similarity or 0.0
+        return self.relevance.get(slot, 0.0) + _SIMILARITY_WEIGHT * similarity
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a walk came to."""
+
+    slot_by_event: Mapping[UUID, UUID]
+    """The slot below which each event is shown: its leaf, or what was reached of the way there."""
+    cut_by_width: int
+    """Events below slots that were left out."""
+    is_late: bool
+    """The time ended before the leaves were reached."""
+
+
+def walk_beam(
+    forest: Forest, *, depth: int, width: int, is_late: Callable[[], bool] = lambda: False
+) -> Walk:
+    """Go down level by level, on each to the best `width` slots, for at most `depth` levels. The
+    root is the first. Ties go to the lower slot."""
+    children: dict[UUID | None, list[UUID]] = defaultdict(list)
+    for node in forest.nodes.values():
+        children[node.parent_slot].append(node.slot)
+    stops: list[UUID] = []
+    level, late = children[None], False
+    for number in range(depth):
+        level = sorted(level, key=lambda slot: (-forest.score(slot), slot))[:width]
+        late = is_late()
+        if late or number + 1 == depth:
+            stops += level
+            break
+        stops += [slot for slot in level if forest.nodes[slot].is_leaf]
+        level = [child for slot in level for child in children[slot]]
+    slot_by_event, is_stop = dict[UUID, UUID](), set(stops)
+    cut = 0
+    for node in forest.nodes.values():
+        stop = next((slot for slot in forest.path(node.slot) if slot in is_stop), None)
+        if stop is None:
+            cut += len(node.event_ids)
+        else:
+            slot_by_event |= dict.fromkeys(node.event_ids, stop)
+    return Walk(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
+
+
+def order_events(events: Sequence[UUID], walk: Walk, tail: Sequence[UUID]) -> list[UUID]:
+    """Those of the events that a walk reached or that are in the fresh tail, in the same order."""
+    in_tail = set(tail)
+    return [event for event in events if event in walk.slot_by_event or event in in_tail]

@@ -1,0 +1,49 @@
+"""The heuristic model's summary of parts of a topic tree."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.heuristic.overview import OVERVIEW_CHARACTERS
+from strandline.llm.plain import PlainModel
+from strandline.llm.types import TopicPart
+
+AT = datetime(2026, 5, 8, 9, 30, tzinfo=UTC)
+
+
+def part(
+    topic: str | None, events: int = 3, summary: str | None = "What was said.", days: int = 0
+) -> TopicPart:
+    return TopicPart(topic, summary, AT, AT + timedelta(days=days), events)
+
+
+def test_it_names_the_weightiest_first_with_the_dates() -> None:
+    parts = [part("the buoy", 2), part("the launch", 9, days=4), part("The buoy", 3)]
+    found = HeuristicModel().overview(parts)
+    assert found.summary == "the launch; the buoy (2026-05-08 to 2026-05-12)"
+    assert found.topic == "the launch"
+
+
+def test_what_has_no_topic_is_named_by_its_summary() -> None:
+    found = HeuristicModel().overview([part(None, 5), part("the buoy", 2)])
+    assert found.summary == "What was said; the buoy (2026-05-08)"
+    assert found.topic == "the buoy"
+
+
+def test_rejected_chains_are_counted() -> None:
+    found = HeuristicModel().overview([part(None, 2, None), part(None, 4, None)])
+    assert (found.summary, found.topic) == ("6 events without a topic (2026-05-08)", None)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+@pytest.mark.parametrize("text", ["x" * 4000, "word " * 800, "\n\n a \u202e b", "🌊" * 300, " "])
+def test_it_is_short_and_never_empty(size: int, text: str) -> None:
+    """Whatever the parts say, and however much."""
+    parts = [part(None if n % 2 else f"{n}{text}"[:200], n + 1, text, n) for n in range(size)]
+    for model in (HeuristicModel(), PlainModel()):
+        found = model.overview(parts)
+        assert 0 < len(found.summary) <= OVERVIEW_CHARACTERS
+        assert "\n" not in found.summary
+    if size > 7:
+        assert "more (" in HeuristicModel().overview(parts).summary

@@ -1,0 +1,92 @@
+"""The beam goes down to the best slots of each level, the same way every time."""
+
+import random
+import uuid
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.topics.store_references import PlacedNode
+from strandline.topics.walk import Forest, walk_beam
+
+SCOPE, AT = uuid.UUID(int=1), datetime(2026, 5, 8, tzinfo=UTC)
+
+
+def node(
+    number: int, parent: int | None, events: list[int], similarity: float | None = None
+) -> PlacedNode:
+    return PlacedNode(
+        SCOPE,
+        uuid.UUID(int=number),
+        None if parent is None else uuid.UUID(int=parent),
+        uuid.UUID(int=1000 + number),
+        bool(events),
+        AT,
+        similarity,
+        [uuid.UUID(int=event) for event in events],
+    )
+
+
+def forest(relevance: dict[int, float], *nodes: PlacedNode) -> Forest:
+    by_event = {uuid.UUID(int=event): number for event, number in relevance.items()}
+    return Forest({one.slot: one for one in nodes}, by_event)
+
+
+def slots(walk: dict[uuid.UUID, uuid.UUID]) -> dict[int, int]:
+    return {event.int: slot.int for event, slot in walk.items()}
+
+
+TREE = (
+    node(1, None, []),
+    node(2, 1, []),
+    node(3, 1, [30]),
+    node(4, 2, [40]),
+    node(5, 2, [50, 51]),
+)
+RELEVANCE = {30: 0.2, 40: 0.1, 50: 0.9, 51: 0.3}
+
+
+def test_it_reaches_the_leaves() -> None:
+    walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=9)
+    assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 4, 50: 5, 51: 5}
+    assert (walk.cut_by_width, walk.is_late) == (0, False)
+
+
+def test_of_each_level_the_best_are_followed() -> None:
+    walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=1)
+    assert slots(dict(walk.slot_by_event)) == {50: 5, 51: 5}
+    assert walk.cut_by_width == 2
+
+
+def test_similarity_decides_between_equals() -> None:
+    pair = (node(1, None, []), node(2, 1, [20], 0.1), node(3, 1, [30], 0.5))
+    walk = walk_beam(forest({20: 0.4, 30: 0.4}, *pair), depth=9, width=1)
+    assert slots(dict(walk.slot_by_event)) == {30: 3}
+
+
+def test_deeper_events_hang_below_the_last_level() -> None:
+    walk = walk_beam(forest(RELEVANCE, *TREE), depth=2, width=9)
+    assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 2, 50: 2, 51: 2}
+    assert walk.is_late is False
+    late = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=9, is_late=lambda: True)
+    assert slots(dict(late.slot_by_event)) == {30: 1, 40: 1, 50: 1, 51: 1}
+    assert late.is_late is True
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6))
+def test_every_event_is_below_one_slot_or_counted(seed: int, depth: int, width: int) -> None:
+    dice = random.Random(seed)
+    nodes = [node(1, None, [])]
+    for number in range(2, 2 + dice.randrange(1, 30)):
+        parent = dice.choice([one for one in nodes if not one.is_leaf]).slot.int
+        events = [1000 * number + n for n in range(dice.choice((0, 1, 3)))]
+        nodes.append(node(number, parent, events, dice.random()))
+    relevance = {event.int: dice.random() for one in nodes for event in one.event_ids}
+    dice.shuffle(nodes)
+    walk = walk_beam(forest(relevance, *nodes), depth=depth, width=width)
+    assert len(walk.slot_by_event) + walk.cut_by_width == len(relevance)
+    dice.shuffle(nodes)
+    again = walk_beam(forest(relevance, *nodes), depth=depth, width=width)
+    assert dict(again.slot_by_event) == dict(walk.slot_by_event)
