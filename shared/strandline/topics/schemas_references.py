@@ -1,7 +1,7 @@
 """Requests and responses of the references query."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
