@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -257,11 +258,12 @@ def test_an_answer_that_is_selected_anew_is_noticed(
     """A token that is not looked at: the same question gets what there is now."""
     publish(scratch_db, space=SPACE)
     run.ask()
-    monkeypatch.setattr(
-        routes_read,
-        "repeat_answer",
-        lambda access, body, now: _ask_anew(run, body),
-    )
+
+    def ask_anew(access: TenantDb, body: ReferencesRequest, now: datetime) -> ReferencesOut:
+        del access, now
+        return _ask_anew(run, body)
+
+    monkeypatch.setattr(routes_read, "repeat_answer", ask_anew)
     run.append()
     with pytest.raises(AssertionError):
         run.repeat()

@@ -119,7 +119,8 @@ def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[st
             speaker = name
         else:
             said = sentence
-        if any(words(said) in text for text in texts):
+        said_words = words(said)
+        if any(said_words in text for text in texts):
             continue
         kept.append(said if speaker == shown_speaker else f"{speaker}: {said}")
         shown_speaker = speaker

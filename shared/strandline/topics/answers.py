@@ -100,11 +100,13 @@ def render(
     snapshot: Snapshot | None,
     request: ReferencesRequest,
     token: str,
+    outline: Outline | None = None,
 ) -> ReferencesOut:
-    """The answer of a plan, all of whose texts are there."""
+    """The answer of a plan, all of whose texts are there; `outline` is its outline, where that is
+    rendered already."""
     is_text = request.format == "text"
     texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
-    outline = Outline(plan, texts, request.budget)
+    outline = outline or Outline(plan, texts, request.budget)
     return ReferencesOut(
         tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
         text=outline.text if is_text else None,

@@ -47,14 +47,14 @@ def answer_references(
     else:
         selection = select_by_beam(inquiry, find_hits(inquiry, with_roots=False))
     contents = _read_contents(inquiry.access, selection)
-    plan = _lay_out(inquiry, selection, contents, now)
+    plan, outline = _lay_out(inquiry, selection, contents, now)
     contents = _cite(inquiry.access, plan, contents)
     token, is_stored = answers.store_answer(
         inquiry.access, plan, request, selection.read.pg_snapshot
     )
     if not is_stored:
         plan = plan.model_copy(update={"degraded": (*plan.degraded, "not_repeatable")})
-    answer = answers.render(plan, contents, selection.snapshot, request, token)
+    answer = answers.render(plan, contents, selection.snapshot, request, token, outline)
     return answer, selection.used_events(plan.events)
 
 
@@ -78,7 +78,10 @@ def _read_contents(access: TenantDb, selection: Selection) -> Contents:
     return contents
 
 
-def _lay_out(inquiry: Inquiry, selection: Selection, contents: Contents, now: datetime) -> Plan:
+def _lay_out(
+    inquiry: Inquiry, selection: Selection, contents: Contents, now: datetime
+) -> tuple[Plan, Outline]:
+    """What of the selection the budget holds, and its outline."""
     request = inquiry.request
     texts = contents.to_texts(
         list(selection.nodes.values()),
@@ -94,7 +97,7 @@ def _lay_out(inquiry: Inquiry, selection: Selection, contents: Contents, now: da
         outline = Outline(plan, texts, request.budget)
         is_within = len(outline.text.encode()) <= request.budget * BYTES_PER_TOKEN
         if is_within or not layout.drop_last():
-            return plan
+            return plan, outline
 
 
 def _to_plan(inquiry: Inquiry, selection: Selection, layout: Layout, now: datetime) -> Plan:
