@@ -191,7 +191,7 @@ def test_one_at_a_time_in_a_tenant(
 
 def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachine) -> None:
     key = gateway.key("acme", rights=("admin",))
-    unknown = gateway.call("POST", f"{JOBS}/builder", key=key)
+    unknown = gateway.call("POST", f"{JOBS}/gardener", key=key)
     assert unknown.status == 404
     assert "archiver" in unknown.error["message"]
     assert gateway.call("GET", f"{JOBS}/{uuid.uuid4()}", key=key).status == 404
@@ -256,7 +256,7 @@ def test_what_changes_nothing_is_refused_by_its_name(
     assert gateway.call("POST", f"{JOBS}/{uuid.uuid4()}/retry", {}, key=key).status == 404
     for kind in KINDS:
         assert gateway.call("GET", JOBS, query={"kind": kind}, key=key).status == 200
-    wrong = gateway.call("GET", JOBS, query={"kind": "builder"}, key=key)
+    wrong = gateway.call("GET", JOBS, query={"kind": "gardener"}, key=key)
     assert (wrong.status, wrong.error["details"]["field"]) == (422, "kind")
     assert "archiver" in wrong.error["message"]
 

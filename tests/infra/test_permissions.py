@@ -174,6 +174,12 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "jobs/context:read_text_head"),
     ),
+    "builder": (
+        "background/job_handler:run_step",
+        "background/queue_handler:_handle_message",
+        "jobs/context:read_text_head",
+        "resources:Resources._request_sweep",
+    ),
     "sweeper": (
         "background/queue_handler:_handle_message",
         "resources:Resources._request_sweep",

@@ -21,6 +21,8 @@ from strandline.errors import Unavailable
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
+from strandline.topics import store_publish, store_snapshots
+from strandline.topics.store_publish import NewSnapshot
 from tests.prove.append_history import TENANT, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply
 
@@ -36,6 +38,8 @@ CERTIFICATE = f"{CERTIFICATES}/{{certificate_id}}"
 SESSIONS = "/api/v1/sessions"
 SESSION = f"{SESSIONS}/{{session_id}}"
 JOB = "/api/v1/admin/jobs/{job}"
+ACTIVATE = "/api/v1/admin/snapshots/{version}/activate"
+CONFIGURATION = {"space": "a space", "model": "a model", "prompt": "a prompt"}
 READS = {
     "POST /api/v1/recall": {"query": "before"},
     "POST /api/v1/context": {"query": "before"},
@@ -274,6 +278,16 @@ class Load:
         for _ in self._iterations():
             if not self._expire_jobs():  # also one whose start nobody knows of
                 continue
+            active_version = self._publish()
+            if active_version is not None:
+                snapshot = self._call_write(
+                    "POST", ACTIVATE, None, 201, version=str(active_version - 1)
+                )
+                if snapshot is not None:
+                    self._expect_row(
+                        "select from snapshots where version = %s and repeats_version = %s",
+                        *(snapshot["version"], active_version - 1),
+                    )
             job = self._call_write("POST", JOB, None, 202, job="archiver")
             if job is None:
                 continue
@@ -283,6 +297,23 @@ class Load:
                 continue
             if self._call_write("POST", f"{JOB}/retry", None, 202, job=job_id) is not None:
                 self._expect_row("select from jobs where job_id = %s and attempts = 2", job_id)
+
+    def _publish(self) -> int | None:
+        """Publish a version after another; returns the last, or None while nobody can."""
+        try:
+            access = self.gateway.database.connect_as(Caller.background(TENANT))
+            with access.transaction():
+                base = store_snapshots.read_active_version(access)
+                for version in (base + 1, base + 2):
+                    assert store_publish.activate_next(access, version - 1) == version
+                    snapshot = NewSnapshot(
+                        version, version - 1, None, None, datetime.now(UTC), 0, [], CONFIGURATION
+                    )
+                    store_publish.add_snapshot(access, snapshot)
+        except (Unavailable, psycopg.Error):
+            time.sleep(0.02)
+            return None
+        return base + 2
 
     def _expire_jobs(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
@@ -357,6 +388,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     path_values |= {
         "session_id": "before",
         "job": job,
+        "version": "1",
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

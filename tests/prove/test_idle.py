@@ -31,7 +31,7 @@ from tests.strandline.local.test_service import call
 DAYS = 30
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime.fromtimestamp(0, UTC)
-SLOT = {"sweeper": 6 * MINUTE, "archiver": 61 * MINUTE}
+SLOT = {"sweeper": 6 * MINUTE, "builder": 6 * MINUTE, "archiver": 61 * MINUTE}
 """A spacing, and what a wish may take."""
 TALK = (
     ("user", "The harbour crane at Ostend needs a new gearbox before the winter storms arrive."),
@@ -94,6 +94,7 @@ def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedel
     return [
         (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
+        (idle + 15 * MINUTE, SLOT["sweeper"] + SLOT["builder"]),  # its chain has waited
         (ripe + -(ripe - EPOCH) % GARBAGE_PERIOD, SLOT["archiver"]),  # payloads are looked at
         *([(cold, SLOT["archiver"])] if cold else []),
     ]

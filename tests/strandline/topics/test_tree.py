@@ -21,9 +21,10 @@ KINDS = ("random", "clustered", "identical", "none", "mixed")
 class Store:
     """What is stored of a tree: its rows, and the vectors by content."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: TreeSettings = SETTINGS) -> None:
+        self.settings = settings
         self.vectors: dict[UUID, MeanVector | None] = {}
-        self.tree = Tree(SETTINGS, self.load)
+        self.tree = Tree(settings, self.load)
 
     def load(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         found = {slot: self.vectors[self.tree.node_ids[slot]] for slot in slots}
@@ -37,7 +38,7 @@ class Store:
             self.tree.set_content(slot, node_id)
         if reload:
             rows, slots = self.tree.rows(), self.tree.slots_numbered
-            self.tree = Tree(SETTINGS, self.load, rows, slots)
+            self.tree = Tree(self.settings, self.load, rows, slots)
 
     def insert(self, leaf: NewLeaf) -> None:
         self.vectors[leaf.node_id] = leaf.vector
@@ -109,15 +110,21 @@ def test_wherever_builds_end_the_tree_is_the_same(kind: str, seed: int) -> None:
     assert shapes[0] == shapes[1] == shapes[2]
 
 
-def test_a_tree_without_a_minimum_fill_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: unlike leaves pile up at the root, and each of its splits makes the tree deeper."""
-    monkeypatch.setattr("strandline.topics.tree.MIN_FILL", 10_000)
-    monkeypatch.setattr("strandline.topics.tree.MIN_SPLIT", 1)
-    too_deep = 0
-    for seed in range(3):
-        store = Store()
-        for number, leaf in enumerate(make_leaves("mixed", 300, seed, 0.0), start=1):
-            store.insert(leaf)
+def deepest_over_bound(settings: TreeSettings) -> float:
+    """By how many levels a tree of unlike leaves exceeds its bound at most."""
+    store, excess = Store(settings), -1.0
+    for number, leaf in enumerate(make_leaves("random", 400, 1, 0.0), start=1):
+        store.insert(leaf)
+        if number >= 4:
             depth = max(store.tree.depth(slot) for slot in store.tree.leaf_slots())
-            too_deep += number >= 4 and depth > 2 * log2(number)
-    assert too_deep
+            excess = max(excess, depth - 2 * log2(number))
+    return excess
+
+
+def test_a_tree_without_a_minimum_fill_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: where nothing is alike, leaves pile up at the root, and each of its splits makes the
+    tree deeper."""
+    unlike = TreeSettings(SETTINGS.make_slot, 0.9)
+    assert deepest_over_bound(unlike) <= 0
+    monkeypatch.setattr("strandline.topics.tree.MIN_FILL", 10_000)
+    assert deepest_over_bound(unlike) > 0
