@@ -75,7 +75,9 @@ def delete_snapshots(access: TenantDb, first_kept: int) -> int:
     """Delete the versions before the first kept one, with what answers selected of them. Returns
     how many. In a transaction, once their trees and slots are deleted."""
     params: dict[str, object] = {"first_kept": first_kept}
-    access.execute("delete from reference_answers where version < %(first_kept)s", params)
+    access.execute(
+        "delete from reference_answers where version > 0 and version < %(first_kept)s", params
+    )
     return access.execute("delete from snapshots where version < %(first_kept)s", params)
 
 
