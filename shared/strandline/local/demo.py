@@ -7,21 +7,14 @@ import json
 import sys
 import textwrap
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from strandline.admin.keys import make_key
-from strandline.db.database import Caller, Database
-from strandline.local.run import directory, port
-from strandline.local.runtime import key_file, run_local_service
+from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.tls import TlsFiles
 
-TENANT = "demo"
 QUESTIONS = (
     "How high was the tallest single wave at Auk in the storm?",
     "When is the weekly meeting held now?",
@@ -32,41 +25,13 @@ QUESTIONS = (
 """Those questions of the conversation's file that can be understood without having read it."""
 PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
 """A question by somebody who was not in the conversation."""
+_OUTLINE_BUDGET, _ANSWER_BUDGET = 700, 300
+"""Tokens of the outlines that are printed."""
 _BATCH = 20
 _MAX_SHOWN = 2
 _MAX_TOPICS = 8
 _WAIT_SECONDS = 60
-_KEY_DAYS = 1
 _WIDTH = 92
-
-
-class Client:
-    """HTTP calls to a running service."""
-
-    def __init__(self, url: str, key: str, tls: TlsFiles | None = None) -> None:
-        self._url, self._key = url, key
-        self._context = tls and tls.client_context()
-
-    def post(self, path: str, body: object) -> dict[str, Any]:
-        """The answer's body. Raises SystemExit with the service's own message if it refuses."""
-        return self._call(path, json.dumps(body).encode())
-
-    def get(self, path: str) -> dict[str, Any]:
-        """The answer's body. Raises SystemExit as `post` does."""
-        return self._call(path, None)
-
-    def _call(self, path: str, body: bytes | None) -> dict[str, Any]:
-        headers = {"X-API-Key": self._key, "Content-Type": "application/json"}
-        request = urllib.request.Request(self._url + path, body, headers)  # noqa: S310 -- our own
-        try:
-            with urllib.request.urlopen(  # noqa: S310
-                request, timeout=30, context=self._context
-            ) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise SystemExit(
-                f"\nstrandline: {path} answered {error.code}: {error.read().decode()}"
-            ) from None
 
 
 def load_events(folder: Path) -> Iterator[dict[str, Any]]:
@@ -130,44 +95,6 @@ def _await_vectors(client: Client, audiences: Sequence[tuple[str, ...]]) -> None
             if not client.post("/api/v1/recall", body)["not_yet_embedded"]:
                 break
             time.sleep(0.25)
-
-
-def _is_up(url: str, tls: TlsFiles | None) -> bool:
-    context = tls and tls.client_context()
-    try:
-        urllib.request.urlopen(f"{url}/health", timeout=2, context=context).close()  # noqa: S310
-        return True
-    except (urllib.error.URLError, TimeoutError):
-        return False
-
-
-@contextmanager
-def _running_service() -> Generator[tuple[str, str, TlsFiles | None]]:
-    """The address of the running service, or of one that runs as long as the demo; a key of the
-    demo's tenant; and the certificates."""
-    file = key_file(directory())
-    local_config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
-    paths: dict[str, str] | None = local_config.get("tls")
-    tls = TlsFiles(**{name: Path(path) for name, path in paths.items()}) if paths else None
-    if local_config["url"] and _is_up(local_config["url"], tls):
-        yield local_config["url"], _key(local_config["environment"]), tls
-        return
-    print("No service runs on this data yet: starting one for as long as the demo takes.")
-    with run_local_service(directory(), port()) as service:
-        environment = json.loads(file.read_text())["environment"]
-        yield service.url, _key(environment), service.tls
-
-
-def _key(environment: Mapping[str, str]) -> str:
-    """A new key that reads and writes all of the demo's tenant."""
-    with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
-        return make_key(
-            database.connect_as(Caller(TENANT, ())),
-            environment["STRANDLINE_KEY_SECRET"],
-            rights=("read", "write"),
-            label="made by make demo",
-            expires_at=datetime.now(UTC) + timedelta(days=_KEY_DAYS),
-        ).token
 
 
 def _name(participant: str) -> str:
@@ -237,6 +164,43 @@ def _ask(client: Client, question: Mapping[str, Any], **more: object) -> list[di
     return [hit["event"] for hit in answer["hits"]]
 
 
+def _build(admin: Client) -> bool:
+    """Have the topic index built. Returns whether a build ended well; one that is under way by
+    itself is waited for."""
+    reply = admin.get("/api/v1/admin/jobs?kind=builder&limit=1")["jobs"]
+    if not reply or reply[0]["state"] not in ("queued", "running"):
+        reply = [admin.post("/api/v1/admin/jobs/builder", {})]
+    for _ in range(_WAIT_SECONDS * 4):
+        job = admin.get(f"/api/v1/admin/jobs/{reply[0]['job_id']}")
+        if job["state"] in ("done", "failed"):
+            return job["state"] == "done"
+        time.sleep(0.25)
+    return False
+
+
+def _show_index(client: Client, question: Mapping[str, Any]) -> None:
+    """Print the outline of the topic index, and what it answers to a question."""
+    people = question["participants"]
+    body: dict[str, Any] = {"participants": people, "budget": _OUTLINE_BUDGET, "format": "text"}
+    outline = client.post("/api/v1/references/query", body)
+    print("\nHOW IT IS ORGANISED")
+    version = outline["snapshot"]["version"] if outline["snapshot"] else 0
+    _print_wrapped(
+        f"A build publishes the topics as a tree: version {version}. What {_names(people)} see of "
+        f"it, in {outline['tokens']} tokens, as a prompt would hold it:"
+    )
+    print(textwrap.indent(outline["text"], "  "))
+    asked = {**body, "query": question["question"], "budget": _ANSWER_BUDGET}
+    answer = client.post("/api/v1/references/query", {**asked, "format": "json"})
+    tails = [len(scope["fresh_tail"]["events"]) for scope in answer["tree"]["scopes"]]
+    print(f"\n{_names(people)} ask it: {question['question']}")
+    print(
+        f"  {len(answer['citations']) - sum(tails)} events under topics of the tree, {sum(tails)} "
+        "that are in no topic yet:"
+    )
+    print(textwrap.indent(client.post("/api/v1/references/query", asked)["text"], "  "))
+
+
 def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
     """Print a question and the answers to it: who said what, where and when."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
@@ -280,14 +244,15 @@ def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
 
 
 def main() -> int:
-    """Append, show, ask. Returns 1 if somebody sees what they were not told."""
+    """Append, show, ask, build. Returns 1 if somebody sees what they were not told, or the topic
+    index cannot be built."""
     folder = Path("events/demo")
     conversation = list(load_events(folder))
     audiences = list(dict.fromkeys(tuple(event["participants"]) for event in conversation))
     lines = (folder / "questions.jsonl").read_text().splitlines()
     questions = {question["question"]: question for question in map(json.loads, lines)}
-    with _running_service() as (url, key, tls):
-        client = Client(url, key, tls)
+    with running_service() as (url, keys, tls):
+        client = Client(url, keys.memory, tls)
         _introduce(conversation, audiences)
         start = time.monotonic()
         print("Storing and reading them …", flush=True)
@@ -308,8 +273,10 @@ def main() -> int:
             event["event_id"] in hidden for event in _ask(client, private, min_relevance=0)
         )
         _show_privacy(private, visible)
-        _show_next(url, key, tls)
-    return 1 if visible else 0
+        is_built = _build(Client(url, keys.admin, tls))
+        _show_index(client, questions[QUESTIONS[1]])
+        _show_next(url, keys.memory, tls)
+    return 1 if visible or not is_built else 0
 
 
 if __name__ == "__main__":
