@@ -52,7 +52,8 @@ class FunctionSpec:
     def max_connections(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""
-        return 4 if self.needs >= {"model", "job_queue"} and not self.routes else 1
+        folds = self.needs >= {"model", "work_queue", "job_queue"} and not self.routes
+        return 4 if folds else 1
 
 
 @dataclass(frozen=True, kw_only=True)

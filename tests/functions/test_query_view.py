@@ -36,6 +36,7 @@ class Ids:
     def path(self, route: str) -> str:
         _, path = route.split()
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
+        path = path.replace("{row_id}", self.event_id)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 

@@ -301,19 +301,10 @@ class Load:
     def _publish(self) -> int | None:
         """Publish a version after another; returns the last, or None while nobody can."""
         try:
-            access = self.gateway.database.connect_as(Caller.background(TENANT))
-            with access.transaction():
-                base = store_snapshots.read_active_version(access)
-                for version in (base + 1, base + 2):
-                    assert store_publish.activate_next(access, version - 1) == version
-                    snapshot = NewSnapshot(
-                        version, version - 1, None, None, datetime.now(UTC), 0, [], CONFIGURATION
-                    )
-                    store_publish.add_snapshot(access, snapshot)
+            return publish_two(self.gateway)
         except (Unavailable, psycopg.Error):
             time.sleep(0.02)
             return None
-        return base + 2
 
     def _expire_jobs(self) -> bool:
         """Have the lease of the archiver's job be over, as time would; False while nobody can."""
@@ -377,9 +368,24 @@ class Load:
                 self.faults.append(f"sweep: {error!r}")
 
 
+def publish_two(gateway: Gateway) -> int:
+    """Publish two versions of the topic index without trees; returns the last."""
+    access = gateway.database.connect_as(Caller.background(TENANT))
+    with access.transaction():
+        base = store_snapshots.read_active_version(access)
+        for version in (base + 1, base + 2):
+            assert store_publish.activate_next(access, version - 1) == version
+            snapshot = NewSnapshot(
+                version, version - 1, None, None, datetime.now(UTC), 0, [], CONFIGURATION
+            )
+            store_publish.add_snapshot(access, snapshot)
+    return base + 2
+
+
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
     """Every operation that reads, of whatever function, with its answer while all is well."""
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
+    publish_two(gateway)
     job = gateway.call("POST", JOB.format(job="archiver"), key=key).body["job_id"]
     path_values = {name: first[name] for name in ("event_id", "scope_id", "cid")}
     path_values |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
@@ -389,6 +395,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "session_id": "before",
         "job": job,
         "version": "1",
+        "row_id": first["event_id"],
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas import ListQuery, ResponseModel
+from strandline.schemas import Count, ListQuery, ResponseModel
 
 
 class FailedScope(ResponseModel):
@@ -70,7 +70,7 @@ class SnapshotDetail(SnapshotOut):
 class DifferenceQuery(ListQuery):
     """Query string of a difference."""
 
-    from_version: int = Field(alias="from", ge=1, lt=2**63)
+    from_version: Count = Field(alias="from", ge=1, le=2**63 - 1)
     """The version that this one is compared with."""
 
 

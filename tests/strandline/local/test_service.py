@@ -162,7 +162,7 @@ def test_the_demo_answers_in_plain_text_and_hides(
         assert re.search(r"\d+ topics, cut and named", said)
         assert "curl -s http" in said
         assert "A build publishes the topics as a tree: version 1." in said
-        assert re.search(r"\n  {8}\[\d+\] \d+ \w+ 20\d\d, \w+: ", said), "events below topics"
+        assert re.search(r"\n +\[\d+\] \d+ \w+ 20\d\d, \w+: ", said), "events below topics"
         assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", said)
     with (
         run_local_service(place, 0) as service,
