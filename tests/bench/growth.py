@@ -241,7 +241,7 @@ def _nearest_of_leg(access: TenantDb, vector: Row) -> set[UUID]:
 
 def table(figures: Sequence[Figures]) -> list[str]:
     """Lines of Markdown, by layout."""
-    columns = "p50 ms | p95 ms | p50, × first | bare SQL p50 ms | recall@10 | near another tenant's"
+    columns = "p50 ms | p95 ms | p50 to first | bare SQL p50 ms | recall@10 | near another tenant's"
     lines = [f"| layout | events | in view | {columns} |", "|---" * 9 + "|"]
     for layout in dict.fromkeys(one.layout for one in figures):
         lines += [_line(one, figures) for one in figures if one.layout == layout]

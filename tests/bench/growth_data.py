@@ -23,7 +23,8 @@ AGENT = "agent:helper"
 _VOCABULARY = 20_000
 _CLUSTERS = 200
 _LATENT = 48
-"""Vectors of texts vary in fewer directions than they have dimensions."""
+"""Vectors of texts vary in fewer directions than they have dimensions: in those of the model, the
+same for every tenant."""
 _EVENTS_OF_A_SESSION = 50
 _FIRST = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -62,7 +63,8 @@ class Clusters:
     def __init__(self, chance: np.random.Generator) -> None:
         self._chance = chance
         self._centres = _unit(chance.standard_normal((_CLUSTERS, LOCAL_DIMENSIONS)))
-        self._directions = chance.standard_normal((_LATENT, LOCAL_DIMENSIONS))
+        one_model = np.random.default_rng(0)
+        self._directions = one_model.standard_normal((_LATENT, LOCAL_DIMENSIONS))
 
     def draw(self, count: int) -> Matrix:
         """So many vectors, as halfvec stores them."""

@@ -17,6 +17,9 @@ from strandline.recall.features import Candidate
 
 _MAX_WORDS = 60
 """How many words of a question are searched for: one bit of a bigint each."""
+_LARGE_VIEW = 5_000
+"""A view of more events is large: not all that hold a word are scored, and vectors are found by
+their bit codes."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +52,24 @@ def search_candidates(
     return access.read_snapshot(
         CandidateRow,
         """
-        with view as materialized (
-            select coalesce(%(scopes)s::uuid[], scopes_in_view()) as scope_ids),
-        question as materialized (
+        with question as materialized (
             select question_words(%(question)s, %(max_words)s) as words),
-        size as materialized (
-            select coalesce(sum(s.last_seq), 0)::bigint as events from (
-                select last_seq from scopes
-                where scope_id = any ((select scope_ids from view)::uuid[])
-                union all
-                select last_seq from scopes where (select scope_ids from view) is null) s),
-        by_words as materialized (
-            select w.* from view, question, size, search_words(
-                question.words,
+        view as materialized (
+            select v.scope_ids, v.events,
+                v.events > %(large_view)s and %(filter)s::jsonb = '{}' as is_large,
                 -- a long list of scopes costs more than it saves: visibility is checked anyway
-                case when cardinality(view.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
-                    then view.scope_ids end,
-                %(filter)s::jsonb, size.events, %(candidates)s) w),
+                case when cardinality(v.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
+                    then v.scope_ids end as few_scope_ids
+            from read_view(%(scopes)s::uuid[], case when %(filter)s::jsonb = '{}'
+                then %(large_view)s end) v),
+        by_words as materialized (
+            select w.* from question, view, search_words(
+                question.words, view.few_scope_ids, %(filter)s::jsonb, view.events, %(candidates)s) w
+            where not view.is_large
+            union all
+            select w.* from question, view, search_words_in_large_view(
+                question.words, view.few_scope_ids, view.events, %(candidates)s) w
+            where view.is_large),
         by_vector as (
             (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as cosine
             from (
@@ -75,9 +79,15 @@ def search_candidates(
                 select event_id, space, embedding from event_vectors
                 where (select scope_ids from view) is null) v
             where %(vector)s::halfvec is not null and %(filter)s::jsonb = '{}'
+                and not (select is_large from view)
                 and v.space = %(space)s and v.embedding is not null
             order by v.embedding <=> %(vector)s::halfvec, v.event_id
             limit %(candidates)s)
+            union all
+            select n.event_id, 1 - n.distance
+            from view, nearest_by_code(%(vector)s::halfvec, %(space)s, view.scope_ids,
+                %(candidates)s) n
+            where %(vector)s::halfvec is not null and view.is_large
             union all
             select n.event_id, 1 - n.distance
             from view, nearest_matching_filter(%(vector)s::halfvec, %(space)s, view.scope_ids,
@@ -120,7 +130,7 @@ def search_candidates(
             case when row_number() over () = 1 then (select words from question) end as words,
             case when row_number() over () = 1
                 then (select document_counts from by_words limit 1) end as document_counts,
-            case when row_number() over () = 1 then (select events from size) end
+            case when row_number() over () = 1 then (select events from view) end
                 as events_in_view,
             case when row_number() over () = 1 then (
                 select (t.tuning ->> 'min_known')::float8 from tenants t
@@ -144,6 +154,7 @@ def search_candidates(
             "candidates": words_index.CANDIDATES,
             "max_fresh": words_index.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
+            "large_view": _LARGE_VIEW,
         },
     )
 
