@@ -16,7 +16,6 @@ create function vector_code(p_vector halfvec) returns bit varying language sql i
 -- In the key's index, so that a scan of codes reads no rows.
 alter table event_vectors add column code bit varying
     generated always as (vector_code(embedding)) stored;
--- contract: since 0.1.0 the key is the same
 alter table event_vectors drop constraint event_vectors_pkey;
 alter table event_vectors add primary key (tenant_id, space, scope_id, event_id) include (code);
 
@@ -35,7 +34,7 @@ grant select (tenant_id, scope_id) on scopes to strandline_search;
 create function read_view(p_scopes uuid[], p_large bigint)
 returns table (scope_ids uuid[], events bigint)
 language plpgsql stable set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan as $$
+set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_sort = off as $$
 declare
     c_sample constant int := 1000;
     v_scopes uuid[] := coalesce(p_scopes, scopes_in_view_up_to(c_sample + 1));
@@ -83,7 +82,7 @@ grant create on schema public to strandline_search;
 create function nearest_by_code(p_vector halfvec, p_space text, p_scopes uuid[], p_limit int)
 returns table (event_id uuid, distance double precision)
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set jit = off as $$
+set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
     v_tenant text := current_tenant();
@@ -107,7 +106,7 @@ begin
             select c.scope_id, c.event_id from event_vectors c
             where c.tenant_id = v_tenant and c.space = p_space and c.code is not null
                 and (v_scopes is null or c.scope_id = any (v_scopes))
-            order by c.code <~> v_code, c.event_id limit 5 * p_limit) near
+            order by c.code <~> v_code, c.event_id limit 3 * p_limit) near
         cross join lateral (
             select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
             where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
@@ -127,7 +126,7 @@ create function search_words_in_large_view(
 returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
     document_counts bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set jit = off as $$
+set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0 as $$
 #variable_conflict use_column
 declare
     c_sample constant int := least(200 + p_events / 500, 1000);
@@ -206,14 +205,14 @@ begin
 
     while v_place <= cardinality(v_order) and v_pieces + v_all_counts[v_place] <= c_most_pieces loop
         v_pieces := v_pieces + v_all_counts[v_place];
-        v_rare := v_rare | 1::bigint << v_order[v_place];
+        v_rare := v_rare | (1::bigint << v_order[v_place]);
         v_query := coalesce(v_query || v_all[1 + v_order[v_place]], v_all[1 + v_order[v_place]]);
         v_place := v_place + 1;
     end loop;
     while v_place <= cardinality(v_order) loop
         v_together := coalesce(
             v_together && v_all[1 + v_order[v_place]], v_all[1 + v_order[v_place]]);
-        v_together_bits := v_together_bits | 1::bigint << v_order[v_place];
+        v_together_bits := v_together_bits | (1::bigint << v_order[v_place]);
         if v_pieces + v_scale * (
             select count(*) from unnest(v_all_bits) bits
             where bits & v_together_bits = v_together_bits) <= c_most_pieces
