@@ -82,7 +82,8 @@ grant create on schema public to strandline_search;
 create function nearest_by_code(p_vector halfvec, p_space text, p_scopes uuid[], p_limit int)
 returns table (event_id uuid, distance double precision)
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0 as $$
+set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
+set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
     v_tenant text := current_tenant();
@@ -126,7 +127,8 @@ create function search_words_in_large_view(
 returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
     document_counts bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0 as $$
+set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
+set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
     c_sample constant int := least(200 + p_events / 500, 1000);
