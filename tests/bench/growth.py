@@ -222,7 +222,8 @@ def _recall(system: Strandline, view: View, asked: Sequence[Asking]) -> float:
         access = database.connect_as(Caller(view.tenant.name, viewer))
         for asking in asked:
             nearest = np.argsort(-(vectors @ asking.vector), kind="stable")[:_DEPTH]
-            exact = {view.tenant.event_ids[n] for n in in_view[nearest].tolist()}
+            numbers: list[int] = in_view[nearest].tolist()
+            exact = {view.tenant.event_ids[n] for n in numbers}
             found += len(exact & _nearest_of_leg(access, asking.vector))
             wanted += len(exact)
     finally:

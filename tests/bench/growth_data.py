@@ -69,14 +69,14 @@ class Clusters:
     def draw(self, count: int) -> Matrix:
         """So many vectors, as halfvec stores them."""
         centres = self._centres[self._chance.integers(0, _CLUSTERS, count)]
-        vectors = np.empty((count, LOCAL_DIMENSIONS), np.float32)
+        vectors: Matrix = np.empty((count, LOCAL_DIMENSIONS), np.float32)
         for start in range(0, count, 20_000):  # the whole at once would take gigabytes
             part = slice(start, min(start + 20_000, count))
             size = part.stop - part.start
             latent = self._chance.standard_normal((size, _LATENT)) @ self._directions
             noise = self._chance.standard_normal((size, LOCAL_DIMENSIONS))
             vectors[part] = _unit(0.6 * centres[part] + 0.7 * _unit(latent) + 0.35 * _unit(noise))
-        return vectors.astype(np.float16).astype(np.float32)
+        return np.asarray(np.asarray(vectors, np.float16), np.float32)
 
     def near(self, vector: Row) -> Row:
         """A question's vector: like the event's, and a quarter of another."""
@@ -84,7 +84,8 @@ class Clusters:
 
 
 def _unit(vectors: Any) -> Any:
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    lengths: Any = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / lengths, np.float32)
 
 
 def make_tenant(name: str, events: int, scopes: int, seed: int) -> SyntheticTenant:
@@ -123,7 +124,8 @@ def _texts(chance: np.random.Generator, count: int) -> Iterator[str]:
     drawn = np.searchsorted(shares / shares[-1], chance.random(int(lengths.sum())))
     start = 0
     for length in lengths.tolist():
-        yield " ".join(words[n] for n in drawn[start : start + length].tolist())
+        numbers: list[int] = drawn[start : start + length].tolist()
+        yield " ".join(words[n] for n in numbers)
         start += length
 
 

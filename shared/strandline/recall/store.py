@@ -64,7 +64,8 @@ def search_candidates(
                 then %(large_view)s end) v),
         by_words as materialized (
             select w.* from question, view, search_words(
-                question.words, view.few_scope_ids, %(filter)s::jsonb, view.events, %(candidates)s) w
+                question.words, view.few_scope_ids, %(filter)s::jsonb, view.events,
+                %(candidates)s) w
             where not view.is_large
             union all
             select w.* from question, view, search_words_in_large_view(

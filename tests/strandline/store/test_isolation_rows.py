@@ -297,7 +297,6 @@ def test_a_definer_function_without_its_test_is_noticed(
         ("and (v_scopes is null or c.scope_id = any (v_scopes))", ""),
         ("and (p_scopes is null or m.scope_id = any (p_scopes))", ""),
         ("or m.participants @> v_viewer", "or true"),
-        ("where c.tenant_id = v_tenant and", "where"),
     ],
 )
 def test_a_vector_search_without_its_test_is_noticed(

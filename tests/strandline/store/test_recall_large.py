@@ -79,7 +79,8 @@ def _lost_vectors(
         for n in range(20):
             vector = near.clusters.near(near.vectors[n * 17])
             rows = _find(access, "", vector)
-            assert len(rows) == words_index.CANDIDATES, "fewer than there are"
+            if len(rows) < words_index.CANDIDATES:
+                yield f"{len(rows)} vectors of {tenant.name}"
             best = sorted(rows, key=lambda row: row.cosine or 0.0, reverse=True)[:10]
             exact = np.argsort(-(unit @ vector), kind="stable")[:10].tolist()
             hits += len({row.event_id for row in best} & {tenant.event_ids[n] for n in exact})
@@ -135,7 +136,7 @@ def test_what_few_see_is_all_found(large: Large) -> None:
 
 _FAULTS = (
     ("nearest_by_code", "order by c.code <~> v_code,", "order by"),
-    ("nearest_by_code", "limit 3 * p_limit", "limit p_limit"),
+    ("nearest_by_code", "limit 3 * p_limit", "limit p_limit / 3"),
     ("search_words_in_large_view", "p_events::float8 / count(*)", "1"),
     ("search_words_in_large_view", "order by all_count, n)", "order by -all_count, n)"),
     ("search_words_in_large_view", "exit when v_row_count > 0", "exit"),
