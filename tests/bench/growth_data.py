@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -84,8 +84,8 @@ class Clusters:
 
 
 def _unit(vectors: Any) -> Any:
-    lengths: Any = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / lengths, np.float32)
+    lengths = cast("Any", np.linalg.norm(vectors, axis=-1, keepdims=True))
+    return (vectors / lengths).astype(np.float32)
 
 
 def make_tenant(name: str, events: int, scopes: int, seed: int) -> SyntheticTenant:

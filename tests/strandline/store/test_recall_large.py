@@ -116,8 +116,10 @@ def _lost_newest(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
     common = max(set(split[0]), key=lambda word: sum(word in words for words in split))
     holders = [n for n, words in enumerate(split) if common in words]
     newest = {tenant.event_ids[n] for n in holders[-words_index.CANDIDATES :]}
-    if len(holders) > EVENTS / 3 and {row.event_id for row in _find(access, common)} != newest:
-        yield f"not the newest of {len(holders)} events with {common}"
+    assert len(holders) > EVENTS / 3
+    for question in (common, f"{common} unheardof"):
+        if {row.event_id for row in _find(access, question)} != newest:
+            yield f"not the newest of {len(holders)} events with {question}"
 
 
 def test_little_is_lost_of_a_large_view(large: Large) -> None:

@@ -176,7 +176,8 @@ begin
     sample as (
         select b.* from chosen, step
         cross join lateral generate_series(
-            1 + abs(hashtext(chosen.scope_id::text)::bigint) % step.length, last_seq, step.length) place (seq)
+            1 + mod(abs(hashtext(chosen.scope_id::text)::bigint), step.length), last_seq,
+            step.length) place (seq)
         cross join lateral (
             select e.event_id from events e where e.tenant_id = v_tenant
                 and e.scope_id = chosen.scope_id and e.seq = place.seq offset 0) e
