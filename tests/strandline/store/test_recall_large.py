@@ -143,7 +143,7 @@ _FAULTS = (
     ("search_words_in_large_view", "order by all_count, n)", "order by -all_count, n)"),
     ("search_words_in_large_view", "exit when v_row_count > 0", "exit"),
     ("search_words_in_large_view", "order by e.recorded_at desc,", "order by e.recorded_at,"),
-    ("read_view", "/ id_share(v_lowest[c_sample])", ""),
+    ("read_view", "/ id_share(v_lowest[c_sample])", "* 9"),
 )
 
 
