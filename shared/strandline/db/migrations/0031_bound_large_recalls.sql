@@ -241,20 +241,18 @@ begin
                 select w.* from event_search w
                 where v_pass = 1 and w.tenant_id = v_tenant and w.participants @> v_viewer
                     and (p_scopes is null or w.scope_id = any (p_scopes))
-                    and w.words @@ v_query and w.event_id <> all (v_erased)
+                    and w.words @@ v_query
                 union all
                 select w.* from (
                     select e.scope_id, e.event_id from unnest(p_scopes) view (scope_id)
                     cross join lateral (
                         select e.scope_id, e.event_id from events e
                         where e.tenant_id = v_tenant and e.scope_id = view.scope_id
-                            and e.erased_at is null
                         order by e.seq desc limit c_most_pieces / cardinality(p_scopes)) e
                     where v_pass = 2
                     union all
                     (select e.scope_id, e.event_id from events e
                      where v_pass = 2 and p_scopes is null and e.tenant_id = v_tenant
-                        and e.erased_at is null
                      order by e.recorded_at desc, e.scope_id desc, e.seq desc
                      limit c_most_pieces)) newest
                 cross join lateral (
@@ -271,7 +269,8 @@ begin
                             filter (where w.words @@ q.own_query), 0) as own_bits,
                         bit_or(1::bigint << (q.n::int - 1)) as all_bits
                     from unnest(v_own, v_all) with ordinality as q (own_query, all_query, n)
-                    where w.words @@ q.all_query offset 0) b),
+                    where w.words @@ q.all_query offset 0) b
+                where w.event_id <> all (v_erased)),
             patterns as materialized (
                 select m.own_bits, m.all_bits, count(*) as pieces from matched m
                 group by m.own_bits, m.all_bits),
