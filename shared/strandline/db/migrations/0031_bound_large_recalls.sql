@@ -5,8 +5,10 @@
 
 -- A unit vector in three bits for each dimension: is it above a third of what is usual, above zero, above
 -- minus a third? Codes differ in more bits the farther their vectors are apart, and, with signs alone,
--- three of ten of the nearest to a question that nothing answers would be lost.
-create function vector_code(p_vector halfvec) returns bit varying language sql immutable parallel safe
+-- three of ten of the nearest to a question that nothing answers would be lost. A vector given up, null,
+-- has no code.
+create function vector_code(p_vector halfvec) returns bit varying
+language sql immutable strict parallel safe
     return (
         select binary_quantize(p_vector - level) || binary_quantize(p_vector)
             || binary_quantize(p_vector + level)
