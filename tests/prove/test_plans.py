@@ -198,6 +198,9 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.MAX_LISTED_SCOPES + 1
     reach, words = 100 * (PAGE + 1), crowd.events // 10
     page = 20 * PAGE
+    # of a large view: the codes of all vectors; of words a sample, and what a bound leaves of them
+    in_part = 10_000 + 3 * crowd.scopes
+    in_all = crowd.events + in_part + 2 * crowd.scopes
     most, nearest = words + 2 * view + in_view + page, 10 * words_index.CANDIDATES
     wide, narrow, gone = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
@@ -265,6 +268,11 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "recall": Hot(wide, recalled(f"the {COMMON}"), most),
         "recall of a rare word": Hot(wide, recalled(RARE), most),
         "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 4 * view),
+        "recall of all": Hot((HELPER,), recalled(f"the {COMMON}"), in_all),
+        "recall of all of an admin": Hot((), recalled(f"the {COMMON}"), in_all),
+        "recall of all without a vector": Hot(
+            (HELPER,), recalled(f"{COMMON} {RARE}", vector=False), in_part
+        ),
         "recall by role": Hot(wide, recalled(COMMON, role="agent"), most + words + nearest),
         "recall by time": Hot(wide, recalled(COMMON, since=day), most + words + nearest),
         "recall by a role of nobody": Hot(
@@ -640,6 +648,19 @@ _BROKEN = {
     "no events by key": (
         "alter table events drop constraint events_pkey cascade",
         "recall by role",
+    ),
+    "no codes": (
+        "alter table event_vectors drop constraint event_vectors_pkey",
+        "recall of all",
+    ),
+    "all words of a large view": (
+        "create or replace function search_words_in_large_view("
+        " p_words text[], p_scopes uuid[], p_events bigint, p_limit int)"
+        " returns table (event_id uuid, start_char int, end_char int, word_bits bigint,"
+        " weight float8, document_counts bigint[]) language sql stable security definer"
+        " set search_path = pg_catalog, public, pg_temp as $$ select * from"
+        " search_words(p_words, p_scopes, '{}', p_events, p_limit) $$",
+        "recall of all without a vector",
     ),
     "no vectors by scope": (
         "alter table event_vectors drop constraint event_vectors_pkey",

@@ -18,6 +18,9 @@ from strandline.recall.features import WINDOW, Candidate
 
 _MAX_WORDS = 60
 """How many words of a question are searched for: one bit of a bigint each."""
+_LARGE_VIEW = 5_000
+"""A view of more events is large: not all that hold a word are scored, and vectors are found by
+their bit codes."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,20 @@ def search_candidates(
     return access.read_snapshot(
         CandidateRow,
         """
-        with view as materialized (
-            select coalesce(%(scopes)s::uuid[], scopes_in_view()) as scope_ids),
-        question as materialized (
+        with question as materialized (
             select question_words(%(question)s, %(max_words)s) as words),
         tenant as materialized (
             select coalesce(max(t.time_zone), 'UTC') as time_zone,
                 max((t.tuning ->> 'min_known')::float8) as min_known
             from tenants t where t.tenant_id = current_tenant()),
+        view as materialized (
+            select v.scope_ids, v.events,
+                v.events > %(large_view)s and %(filter)s::jsonb = '{}' as is_large,
+                -- a long list of scopes costs more than it saves: visibility is checked anyway
+                case when cardinality(v.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
+                    then v.scope_ids end as few_scope_ids
+            from read_view(%(scopes)s::uuid[], case when %(filter)s::jsonb = '{}'
+                then %(large_view)s end) v),
         erased as materialized (
             select e.event_id from events e
             where e.erased_at is not null
@@ -73,19 +82,16 @@ def search_candidates(
             select e.event_id from events e
             where e.erased_at is not null and (select scope_ids from view) is null),
         size as materialized (
-            select coalesce(sum(s.last_seq), 0)::bigint - (select count(*) from erased) as events
-            from (
-                select last_seq from scopes
-                where scope_id = any ((select scope_ids from view)::uuid[])
-                union all
-                select last_seq from scopes where (select scope_ids from view) is null) s),
+            select greatest(view.events - (select count(*) from erased), 0) as events from view),
         by_words as materialized (
-            select w.* from view, question, size, search_words(
-                question.words,
-                -- a long list of scopes costs more than it saves: visibility is checked anyway
-                case when cardinality(view.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
-                    then view.scope_ids end,
-                %(filter)s::jsonb, size.events, %(candidates)s) w),
+            select w.* from question, view, size, search_words(
+                question.words, view.few_scope_ids, %(filter)s::jsonb, size.events,
+                %(candidates)s) w
+            where not view.is_large
+            union all
+            select w.* from question, view, size, search_words_in_large_view(
+                question.words, view.few_scope_ids, size.events, %(candidates)s) w
+            where view.is_large),
         by_vector as (
             (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as cosine
             from (
@@ -95,10 +101,16 @@ def search_candidates(
                 select event_id, space, embedding from event_vectors
                 where (select scope_ids from view) is null) v
             where %(vector)s::halfvec is not null and %(filter)s::jsonb = '{}'
+                and not (select is_large from view)
                 and v.space = %(space)s and v.embedding is not null
                 and not exists (select from erased where erased.event_id = v.event_id)
             order by v.embedding <=> %(vector)s::halfvec, v.event_id
             limit %(candidates)s)
+            union all
+            select n.event_id, 1 - n.distance
+            from view, nearest_by_code(%(vector)s::halfvec, %(space)s, view.scope_ids,
+                %(candidates)s) n
+            where %(vector)s::halfvec is not null and view.is_large
             union all
             select n.event_id, 1 - n.distance
             from view, nearest_matching_filter(%(vector)s::halfvec, %(space)s, view.scope_ids,
@@ -190,6 +202,7 @@ def search_candidates(
             "max_fresh": words_index.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
+            "large_view": _LARGE_VIEW,
             "now": now,
         },
     )

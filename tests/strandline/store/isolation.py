@@ -88,8 +88,8 @@ TABLES_OF_A_SCOPE = """
 """
 _COLUMNS = """
     select a.attname::text, has_column_privilege(%(role)s, c.oid, a.attnum, 'select'),
-        has_column_privilege(%(role)s, c.oid, a.attnum, 'insert'),
-        has_column_privilege(%(role)s, c.oid, a.attnum, 'update'),
+        has_column_privilege(%(role)s, c.oid, a.attnum, 'insert') and a.attgenerated = '',
+        has_column_privilege(%(role)s, c.oid, a.attnum, 'update') and a.attgenerated = '',
         has_table_privilege(%(role)s, c.oid, 'delete')
     from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.oid = %(table)s::regclass and a.attnum > 0 and not a.attisdropped order by a.attnum

@@ -28,6 +28,8 @@ from tests.strandline.store.world import World
 # Every SECURITY DEFINER function, and the test below that probes it.
 PROBED = (
     "search_words",
+    "search_words_in_large_view",
+    "nearest_by_code",
     "search_events",
     "web_search_candidates",
     "indexed_events_containing",
@@ -78,6 +80,13 @@ _SEARCHES: dict[str, LiteralString] = {
     "search_words": "select event_id::text"
     " from search_words(%(words)s::text[], %(scopes)s::uuid[], %(filter)s::jsonb, 1000, null)"
     " where event_id is not null",  # else a row of counts alone
+    # of a view said to be so small that every word is rare, and one so large that none is
+    "search_words_in_large_view": "select event_id::text from search_words_in_large_view("
+    "%(words)s::text[], %(scopes)s::uuid[], 0, 1000)"
+    " where event_id is not null and %(filter)s <> ''",
+    "search_words_in_large_view, newest": "select event_id::text from search_words_in_large_view("
+    "%(words)s::text[], %(scopes)s::uuid[], 1000000000, 1000)"
+    " where event_id is not null and %(filter)s <> ''",
     "search_events": "select event_id::text"
     " from search_events(%(query)s::tsquery, %(scopes)s::uuid[], %(filter)s::jsonb, null)",
 }
@@ -119,6 +128,40 @@ def test_search_gives_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table], function: str
 ) -> None:
     assert searched_in_breach(app, truth, 150, function=function) == []
+
+
+def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+    """Askers for whom nearest_by_code gave a foreign event, or held back one in view."""
+    everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
+    vectors = [row for row in truth["event_vectors"].rows if row.full["embedding"] is not None]
+    space, vector = vectors[0].full["space"], vectors[0].full["embedding"]
+    found: list[str] = []
+    for asker, scopes in itertools.product(ASKERS, (None, everywhere, everywhere[:3])):
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            got = rows(
+                app,
+                "select event_id::text from nearest_by_code(%s::halfvec, %s, %s::uuid[], 1000)",
+                vector,
+                space,
+                scopes,
+            )
+        in_view = [
+            row.full["event_id"]
+            for row in vectors
+            if row.belongs_to(asker)
+            and row.full["space"] == space
+            and (scopes is None or row.full["scope_id"] in scopes)
+        ]
+        if sorted(got) != sorted(in_view):
+            found.append(f"{asker} found {len(got)} vectors in {scopes}")
+    return found
+
+
+def test_the_nearest_vectors_are_those_in_view(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    assert nearest_in_breach(app, truth) == []
 
 
 def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
@@ -400,6 +443,11 @@ UNASKED = {
     "current_writer": "select current_writer() where current_writer() is not null",
     "scopes_in_view": "select unnest(scopes_in_view())",
     "search_words": "select * from search_words('{tide,late,harbour,long}', null, '{}', 9, null)",
+    "search_words_in_large_view": "select * from search_words_in_large_view("
+    "'{tide,late,harbour,long}', null, 9, null)",
+    "nearest_by_code": "select * from nearest_by_code('[1,0]', 'words/2', null, null)",
+    "read_view": "select unnest(scope_ids) from read_view(null, 9)"
+    " union all select null from read_view(null, 9) where events > 0",
     "find_api_key": "select * from find_api_key('', '')",
     "find_certificate_principal": "select * from find_certificate_principal('', '')",
     # Whether agents share, and nothing else: see its test above.
@@ -450,6 +498,8 @@ UNASKED = {
     "to_or_tsquery": "select to_or_tsquery('tide') where false",
     "question_words": "select question_words('tide', 60) where false",
     "word_query": "select word_query('tide', '') where false",
+    "vector_code": "select vector_code('[1,0]') where false",
+    "id_share": "select id_share(gen_random_uuid()) where false",
     "inverse_frequency": "select inverse_frequency(1, 2) where false",
     "trust_rank": "select trust_rank('user') where false",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",

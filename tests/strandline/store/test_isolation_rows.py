@@ -28,6 +28,7 @@ from tests.strandline.store.isolation import (
 )
 from tests.strandline.store.test_isolation_functions import (
     appended_in_breach,
+    nearest_in_breach,
     searched_in_breach,
     substrings_in_breach,
 )
@@ -288,6 +289,24 @@ def test_a_definer_function_without_its_test_is_noticed(
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
     assert searched_in_breach(app, truth, 60) != []
+
+
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        ("and (v_scopes is null or c.scope_id = any (v_scopes))", ""),
+        ("and (p_scopes is null or m.scope_id = any (p_scopes))", ""),
+        ("or m.participants @> v_viewer", "or true"),
+    ],
+)
+def test_a_vector_search_without_its_test_is_noticed(
+    admin: Connection[Any], app: Connection[Any], part: str, instead: str
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    (definition,) = rows(admin, "select pg_get_functiondef('nearest_by_code'::regproc)")
+    assert part in definition
+    admin.execute(definition.replace(part, instead).encode())
+    assert nearest_in_breach(app, truth) != []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,281 @@
+"""How recall grows with a tenant: what a call of the handler takes and how well its vector leg
+finds the nearest, at a thousand events and at many, in one scope and spread over ten thousand.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.growth 1000 10000 100000
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from pgvector import HalfVector
+
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.embeddings.embedder import LOCAL_DIMENSIONS
+from strandline.local.postgres import EmbeddedPostgres
+from strandline.recall import store
+from tests.bench import strandline_system
+from tests.bench.cost import Call, interleaved
+from tests.bench.cost_sides import handler_call, log_to_nowhere
+from tests.bench.growth_data import (
+    AGENT,
+    SPACE,
+    Row,
+    SyntheticTenant,
+    load_tenant,
+    make_tenant,
+)
+from tests.bench.strandline_system import Strandline
+from tests.support import ScratchDatabase
+
+SIZES = (1_000, 10_000, 100_000)
+SCOPES = 10_000
+SETTINGS = {"shared_buffers": "1GB"}
+"""Of the server: a database that fits into its memory."""
+_DEPTH = 10
+_WORDS = (3, 8)
+"""So many words a question has, of the text of the event that it is about."""
+_NEAREST = """
+select event_id from event_vectors
+where tenant_id = %(tenant)s and space = %(space)s
+    and (%(scope)s::uuid is null or scope_id = %(scope)s)
+order by embedding <=> %(vector)s::halfvec limit %(limit)s
+"""
+
+
+@dataclass(frozen=True)
+class View:
+    """Who asks, and what they see: one scope, or all of the tenant."""
+
+    layout: str
+    tenant: SyntheticTenant
+    participant: str
+    scope: int | None
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question with its vector."""
+
+    text: str
+    vector: Row
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured of a view. Times are milliseconds of a call."""
+
+    layout: str
+    events: int
+    in_view: int
+    p50_ms: float
+    p95_ms: float
+    bare_p50_ms: float
+    recall: float
+    """Recall@10 of the vector leg against numpy's exact search."""
+    recall_elsewhere: float
+    """The same, of questions near another tenant's vectors."""
+
+
+class StoredVectors:
+    """An embedder that knows the questions' vectors: embedding costs nothing."""
+
+    space = SPACE
+    dimensions = LOCAL_DIMENSIONS
+
+    def __init__(self) -> None:
+        self.vectors: dict[str, list[float]] = {}
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """The vectors of these texts, in order."""
+        return [self.vectors[text] for text in texts]
+
+
+def main() -> None:
+    """Measure every size, print the table, write the file."""
+    arguments = _arguments()
+    embedder = StoredVectors()
+    figures: list[Figures] = []
+    with (
+        TemporaryDirectory(prefix="strandline-growth-") as name,
+        EmbeddedPostgres(_passable(Path(name)) / "postgres", settings=SETTINGS) as server,
+    ):
+        for size in arguments.sizes:
+            database = f"growth_{size}"
+            with strandline_system.opened(server, embedder, Path(name), database) as system:
+                views = list(_load(system.base, size))
+                with log_to_nowhere():
+                    for view in views:
+                        figures.append(_measure(system, embedder, view, arguments.asks))
+                        print(_line(figures[-1], figures), file=sys.stderr)
+            server.drop_database(database)
+    for line in table(figures):
+        print(line)
+    _write(arguments.out, figures)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
+    parser.add_argument("sizes", type=int, nargs="*", default=list(SIZES), metavar="EVENTS")
+    parser.add_argument("--asks", type=int, default=100, help="questions for each view")
+    parser.add_argument("--out", type=Path, default=Path("build/growth.json"), metavar="JSON")
+    return parser.parse_args()
+
+
+def _passable(directory: Path) -> Path:
+    directory.chmod(0o711)  # the database runs as another account
+    return directory
+
+
+def _load(base: ScratchDatabase, size: int) -> Iterator[View]:
+    """Two tenants of a size in one database, and who asks in them."""
+    began = time.monotonic()
+    one, many = make_tenant("one", size, 1, seed=1), make_tenant("many", size, SCOPES, seed=2)
+    for tenant in (one, many):
+        load_tenant(base, tenant)
+    print(f"{size} events, twice: loaded in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    yield View("one scope", one, one.user(0), None)
+    yield View("many scopes, all seen", many, AGENT, None)
+    yield View("many scopes, one seen", many, many.user(7), 7)
+
+
+def _questions(view: View, count: int, clusters_of: SyntheticTenant) -> Iterator[Asking]:
+    """Questions of words of an event in view each; the vectors are near it, or, with the clusters
+    of another tenant, near one of that one's events."""
+    chance = random.Random(count)
+    in_view = view.tenant.events_in(view.scope)
+    is_own = clusters_of is view.tenant
+    for n in range(count):
+        about = int(chance.choice(in_view))
+        words = view.tenant.texts[about].split()
+        chance.shuffle(words)
+        text = f"{n} {' '.join(words[: chance.randint(*_WORDS)])}"
+        near = about if is_own else chance.randrange(len(clusters_of.event_ids))
+        yield Asking(text, clusters_of.clusters.near(clusters_of.vectors[near]))
+
+
+def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int) -> Figures:
+    """Times and recall of one view; both sides of the times take turns."""
+    asked = list(_questions(view, asks, view.tenant))
+    embedder.vectors = {asking.text: asking.vector.tolist() for asking in asked}
+    key = system.gateway.key(view.tenant.name)
+    handler: list[Call] = [
+        handler_call(
+            "/api/v1/recall",
+            {"query": asking.text, "participants": [view.participant], "limit": _DEPTH},
+            key,
+        )
+        for asking in asked
+    ]
+    with psycopg.connect(system.base.admin_url, autocommit=True) as administrator:
+        bare = [_bare_call(administrator, view, asking) for asking in asked]
+        for call in [*handler[:20], *bare[:20]]:
+            call()
+        took = interleaved({"handler": handler, "bare": bare}, 10)
+    elsewhere = make_tenant("elsewhere", 1_000, 1, seed=3)
+    return Figures(
+        layout=view.layout,
+        events=len(view.tenant.event_ids),
+        in_view=len(view.tenant.events_in(view.scope)),
+        p50_ms=round(median(took["handler"]) * 1000, 2),
+        p95_ms=round(quantiles(took["handler"], n=20)[-1] * 1000, 2),
+        bare_p50_ms=round(median(took["bare"]) * 1000, 2),
+        recall=_recall(system, view, asked),
+        recall_elsewhere=_recall(system, view, list(_questions(view, asks, elsewhere))),
+    )
+
+
+def _bare_call(administrator: psycopg.Connection, view: View, asking: Asking) -> Call:
+    """The nearest by plain SQL, past row-level security."""
+    params = {
+        "tenant": view.tenant.name,
+        "space": SPACE,
+        "scope": None if view.scope is None else view.tenant.scope_ids[view.scope],
+        "vector": HalfVector(asking.vector).to_text(),
+        "limit": _DEPTH,
+    }
+    return lambda: administrator.execute(_NEAREST, params).fetchall()
+
+
+def _recall(system: Strandline, view: View, asked: Sequence[Asking]) -> float:
+    """How many of the ten nearest in view the vector leg gives, of questions without words."""
+    in_view = view.tenant.events_in(view.scope)
+    vectors = view.tenant.vectors[in_view]
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    viewer = (view.participant,)
+    found = wanted = 0
+    database = Database(system.base.url)
+    try:
+        access = database.connect_as(Caller(view.tenant.name, viewer))
+        for asking in asked:
+            nearest = np.argsort(-(vectors @ asking.vector), kind="stable")[:_DEPTH]
+            numbers: list[int] = in_view[nearest].tolist()
+            exact = {view.tenant.event_ids[n] for n in numbers}
+            found += len(exact & _nearest_of_leg(access, asking.vector))
+            wanted += len(exact)
+    finally:
+        database.close()
+    return round(found / wanted, 4)
+
+
+def _nearest_of_leg(access: TenantDb, vector: Row) -> set[UUID]:
+    """The ten nearest of recall's candidates for a question without words."""
+    rows = store.search_candidates(
+        access,
+        question="",
+        vector=vector.tolist(),
+        space=SPACE,
+        filters={},
+        now=datetime.now(UTC),
+    ).rows
+    nearest = sorted(rows, key=lambda row: row.cosine or 0.0, reverse=True)[:_DEPTH]
+    return {row.event_id for row in nearest}
+
+
+def table(figures: Sequence[Figures]) -> list[str]:
+    """Lines of Markdown, by layout."""
+    columns = "p50 ms | p95 ms | p50 to first | bare SQL p50 ms | recall@10 | near another tenant's"
+    lines = [f"| layout | events | in view | {columns} |", "|---" * 9 + "|"]
+    for layout in dict.fromkeys(one.layout for one in figures):
+        lines += [_line(one, figures) for one in figures if one.layout == layout]
+    return lines
+
+
+def _line(one: Figures, figures: Sequence[Figures]) -> str:
+    first = next(other for other in figures if other.layout == one.layout)
+    return (
+        f"| {one.layout} | {one.events:,} | {one.in_view:,} | {one.p50_ms:.1f} | {one.p95_ms:.1f} "
+        f"| {one.p50_ms / first.p50_ms:.2f} | {one.bare_p50_ms:.1f} | {one.recall:.3f} "
+        f"| {one.recall_elsewhere:.3f} |"
+    )
+
+
+def _write(path: Path, figures: Sequence[Figures]) -> None:
+    document = {
+        "environment": {
+            "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": platform.platform(),
+            "cpus": os.process_cpu_count(),
+            **SETTINGS,
+        },
+        "figures": [asdict(one) for one in figures],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
