@@ -653,15 +653,6 @@ _BROKEN = {
         "alter table event_vectors drop constraint event_vectors_pkey",
         "recall of all",
     ),
-    "all words of a large view": (
-        "create or replace function search_words_in_large_view("
-        " p_words text[], p_scopes uuid[], p_events bigint, p_limit int)"
-        " returns table (event_id uuid, start_char int, end_char int, word_bits bigint,"
-        " weight float8, document_counts bigint[]) language sql stable security definer"
-        " set search_path = pg_catalog, public, pg_temp as $$ select * from"
-        " search_words(p_words, p_scopes, '{}', p_events, p_limit) $$",
-        "recall of all without a vector",
-    ),
     "no vectors by scope": (
         "alter table event_vectors drop constraint event_vectors_pkey",
         "recall of few",
