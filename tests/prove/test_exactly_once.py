@@ -43,8 +43,12 @@ from tests.support import Gateway, ScratchDatabase
 
 WRITERS, BUILDERS, EVENTS = 8, 2, 25_000
 SEEDS = (0, pytest.param(1, marks=pytest.mark.proof), pytest.param(2, marks=pytest.mark.proof))
-MAX_UNFOLDED = 2000
-"""With more events that are not folded the writers wait, so that they write while builders run."""
+UNFOLDED = 12
+"""The writers wait while more than one in so many of all events is not folded, so that they write
+while builders run."""
+STRETCH = 600
+"""After so many events of all writers every lane has another topic."""
+TOPIC_COUNT = 40
 READS = 3
 """How often a reader looks at what it pinned."""
 SCOPES = [
@@ -58,6 +62,7 @@ SCOPES = [
 SCOPE_IDS = {derive_scope_id(TENANT, list(members)): members for members in SCOPES}
 VIEWS: Sequence[tuple[str, ...]] = ((), ("user:alice",), ("user:bob",), ("user:alice", "user:bob"))
 """On whose behalf readers ask; the first sees every scope."""
+WORDS = " ".join(TOPICS).split()
 type Scopes = Sequence[tuple[UUID, int, int]]
 
 
@@ -69,16 +74,19 @@ class Script:
     """What the writers say: in each lane of a scope one topic for a while, then another."""
 
     seed: int
+    max_unfolded: int
+    """With more events that are not folded the writers wait."""
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def make_ops(self, dice: random.Random, number: int) -> list[AppendOp]:
+    def make_ops(self, dice: random.Random) -> list[AppendOp]:
         """One transaction's appends, over scopes in any order."""
-        return [self._make_op(dice, number // 40) for _ in range(dice.choice((1, 2, 8, 16)))]
+        return [self._make_op(dice) for _ in range(dice.choice((1, 2, 8, 16)))]
 
-    def _make_op(self, dice: random.Random, stretch: int) -> AppendOp:
+    def _make_op(self, dice: random.Random) -> AppendOp:
         n, scope, lane = next(self.numbers), dice.randrange(len(SCOPES)), dice.randrange(3)
-        topic = random.Random(f"{self.seed} {scope} {lane} {stretch}").choice(TOPICS)
-        content = f"{' '.join(dice.choices(topic.split(), k=4))} {n}"
+        stretch = random.Random(f"{self.seed} {scope} {lane} {n // STRETCH}")
+        words = random.Random(stretch.randrange(TOPIC_COUNT)).sample(WORDS, 4)
+        content = f"{' '.join(words * 2)} {n}"
         session = f"{scope} {lane}" if lane else None
         return AppendOp(content, SCOPES[scope], f"key {n}" if n % 2 else None, session)
 
@@ -86,13 +94,13 @@ class Script:
 def write(client: Client, writer: int, script: Script, target: int) -> None:
     """Append until `target` events were created; a tenth of the transactions is rolled back, some
     commit late."""
-    dice, access = make_rng("exactly once", script.seed, writer), client.database
+    dice, access = make_rng("exactly once", script.seed, writer), client.database.connect_as(BACKGROUND)
     for turn in itertools.count():
         if client.created >= target:
             return
-        while turn % 4 == 0 and count_unfolded(access.connect_as(BACKGROUND)) > MAX_UNFOLDED:
+        while count_unfolded(access) > script.max_unfolded:
             time.sleep(0.05)
-        ops = script.make_ops(dice, turn)
+        ops = script.make_ops(dice)
         pause = dice.uniform(0.02, 0.1) if writer < 2 and turn % 12 == 5 else 0.0
         if dice.random() < 0.1:
             client.append_and_roll_back(ops, pause)
@@ -223,25 +231,33 @@ def fold() -> None:
     handler({"Records": [{"messageId": "m", "body": body}]}, LambdaContext("worker", 120))
 
 
-def repeat(action: Callable[[], object], stop: threading.Event, pause: float) -> None:
-    """Do it until told to stop, and once more then: no writer is at work any longer."""
-    while not stop.wait(pause):
+def repeat(
+    action: Callable[[], object], stop: threading.Event, pause: float, rest: float
+) -> None:
+    """Do it until told to stop, and once more then: no writer is at work any longer. After each
+    time wait for `pause` seconds, or for `rest` times as long as it took."""
+    seconds = 0.0
+    while not stop.wait(max(pause, rest * seconds)):
+        started = time.monotonic()
         action()
+        seconds = time.monotonic() - started
     action()
 
 
 def run(
     gateway: Gateway, clients: Sequence[Client], readers: Sequence[Reader], seed: int, target: int
 ) -> None:
-    """All writers at once, while the worker folds, builders race and readers read."""
-    script, stop = Script(seed), threading.Event()
-    actions: list[tuple[Callable[[], object], float]] = [
-        (fold, 0.02),
-        *[(lambda: gateway.run_job("builder", TENANT), 0.5)] * BUILDERS,
-        *[(reader.check, 0.2) for reader in readers],
+    """All writers at once, while the worker folds, builders race and readers read, the first of
+    them most."""
+    size = target * len(clients)
+    script, stop = Script(seed, size // UNFOLDED), threading.Event()
+    actions: list[tuple[Callable[[], object], float, float]] = [
+        (fold, 0.02, 0.0),
+        *[(lambda: gateway.run_job("builder", TENANT), 0.5, 2.0)] * BUILDERS,
+        *[(reader.check, 0.2, 20.0 if number else 4.0) for number, reader in enumerate(readers)],
     ]
     with ThreadPoolExecutor(len(clients) + len(actions)) as pool:
-        others = [pool.submit(repeat, action, stop, pause) for action, pause in actions]
+        others = [pool.submit(repeat, action, stop, *waits) for action, *waits in actions]
         writers = [pool.submit(write, c, n, script, target) for n, c in enumerate(clients)]
         try:
             for writer in writers:
