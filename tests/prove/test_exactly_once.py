@@ -49,8 +49,6 @@ while builders run."""
 STRETCH = 600
 """After so many events of all writers every lane has another topic."""
 TOPIC_COUNT = 40
-READS = 3
-"""How often a reader looks at what it pinned."""
 SCOPES = [
     ("agent:helper", "user:alice"),
     ("agent:helper", "user:bob"),
@@ -94,18 +92,21 @@ class Script:
 def write(client: Client, writer: int, script: Script, target: int) -> None:
     """Append until `target` events were created; a tenth of the transactions is rolled back, some
     commit late."""
-    dice, access = make_rng("exactly once", script.seed, writer), client.database.connect_as(BACKGROUND)
+    dice, access = (
+        make_rng("exactly once", script.seed, writer),
+        client.database.connect_as(BACKGROUND),
+    )
     for turn in itertools.count():
         if client.created >= target:
             return
         while count_unfolded(access) > script.max_unfolded:
-            time.sleep(0.05)
+            time.sleep(dice.uniform(0.05, 0.15))
         ops = script.make_ops(dice)
         pause = dice.uniform(0.02, 0.1) if writer < 2 and turn % 12 == 5 else 0.0
         if dice.random() < 0.1:
             client.append_and_roll_back(ops, pause)
         elif pause:
-            client.append_late(ops, pause)
+            client.append_late(ops, pause, delay=2 * pause)
         else:
             client.append(ops)
 
@@ -135,6 +136,9 @@ class Reader:
     """A fault that is planted; None: the real one."""
     marks_last: bool = False
     """A fault that is planted: the marks are read after the rows."""
+    looks: int = 1
+    """How often it looks at what it pinned."""
+    views: Sequence[tuple[str, ...]] = VIEWS[:1]
     faults: Counter[str] = field(default_factory=Counter[str])
     """How often an event was found, where that is not once."""
     checks: int = 0
@@ -150,10 +154,10 @@ class Reader:
     def check(self) -> None:
         """Pin, and look."""
         self._learn_acknowledged()
-        viewer = self._dice.choice(VIEWS)
+        viewer = self._dice.choice(self.views)
         access = self.database.connect_as(Caller(TENANT, viewer))
         pin = exactly_once.pin_active(access)
-        for number in range(READS):
+        for number in range(self.looks):
             if number:
                 time.sleep(self._dice.uniform(0, 0.05))
             readings = exactly_once.read_scopes(access, pin, list_tail=self.list_tail)
@@ -231,9 +235,7 @@ def fold() -> None:
     handler({"Records": [{"messageId": "m", "body": body}]}, LambdaContext("worker", 120))
 
 
-def repeat(
-    action: Callable[[], object], stop: threading.Event, pause: float, rest: float
-) -> None:
+def repeat(action: Callable[[], object], stop: threading.Event, pause: float, rest: float) -> None:
     """Do it until told to stop, and once more then: no writer is at work any longer. After each
     time wait for `pause` seconds, or for `rest` times as long as it took."""
     seconds = 0.0
@@ -254,7 +256,7 @@ def run(
     actions: list[tuple[Callable[[], object], float, float]] = [
         (fold, 0.02, 0.0),
         *[(lambda: gateway.run_job("builder", TENANT), 0.5, 2.0)] * BUILDERS,
-        *[(reader.check, 0.2, 20.0 if number else 4.0) for number, reader in enumerate(readers)],
+        *[(reader.check, 0.2, 8.0 if number else 1.0) for number, reader in enumerate(readers)],
     ]
     with ThreadPoolExecutor(len(clients) + len(actions)) as pool:
         others = [pool.submit(repeat, action, stop, *waits) for action, *waits in actions]
@@ -285,7 +287,7 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
             stack.enter_context(closing(one))
         add_tenant(database)
         set_tuning(scratch_db)
-        right = Reader(database, history)
+        right = Reader(database, history, looks=3, views=VIEWS)
         wrong = {
             "by cutoff alone": Reader(database, history, list_past_cutoff),
             "by id": Reader(database, history, list_by_id),

@@ -60,9 +60,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder) -
 class Life:
     """A tenant's conversations, and what is derived of them, by seed."""
 
-    def __init__(
-        self, gateway: Gateway, base: ScratchDatabase, worker: Worker, seed: int
-    ) -> None:
+    def __init__(self, gateway: Gateway, base: ScratchDatabase, worker: Worker, seed: int) -> None:
         assert isinstance(worker.embedder, WordEmbedder)
         self.gateway, self.base, self.worker = gateway, base, worker
         self.embedder, self.key = worker.embedder, gateway.key()
@@ -98,7 +96,9 @@ class Life:
         process_due(self.worker)
         if 0.25 <= hindrance < 0.4:
             for scope_id in sorted(self.scopes):
-                fold_scope(self.worker, self.worker.database.connect_as(BACKGROUND), scope_id, LATER)
+                fold_scope(
+                    self.worker, self.worker.database.connect_as(BACKGROUND), scope_id, LATER
+                )
             self.base.rows("update topic_work set oldest_at = now() - interval '25 hours'")
             self.build_some(2000)
         self.embedder.before_embed = lambda texts: None
