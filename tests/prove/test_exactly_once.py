@@ -1,5 +1,5 @@
-"""Promise: for every pinned reader each event of a scope is either under one leaf of its snapshot or
-in its fresh tail, while 8 writers append, the worker folds and builders publish."""
+"""Promise: for every pinned reader each event of a scope is either under one leaf of its snapshot
+or in its fresh tail, while 8 writers append, the worker folds and builders publish."""
 
 import importlib
 import itertools
