@@ -256,7 +256,7 @@ def run(
     actions: list[tuple[Callable[[], object], float, float]] = [
         (fold, 0.02, 0.0),
         *[(lambda: gateway.run_job("builder", TENANT), 0.5, 2.0)] * BUILDERS,
-        *[(reader.check, 0.2, 8.0 if number else 1.0) for number, reader in enumerate(readers)],
+        *[(reader.check, 0.2, 12.0 if number else 3.0) for number, reader in enumerate(readers)],
     ]
     with ThreadPoolExecutor(len(clients) + len(actions)) as pool:
         others = [pool.submit(repeat, action, stop, *waits) for action, *waits in actions]

@@ -22,7 +22,7 @@ def list_tail(
 ) -> Sequence[ScopeEvent]:
     """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
     leaf holds. A scope is its id, its cutoff (0 without a tree) and its mark."""
-    # Without the fences a planner that has no statistics yet joins the whole tree for each event.
+    # Without the fences a planner with the statistics of small tables joins a whole tree per event.
     return access.fetch(
         ScopeEvent,
         ""  # noqa: S608
