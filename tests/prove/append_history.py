@@ -169,12 +169,14 @@ class Client:
             self.created += not result.is_replay
         return results
 
-    def append_late(self, ops: Sequence[AppendOp], seconds: float) -> None:
-        """Commit, and acknowledge, only `seconds` after the append function returned."""
+    def append_late(self, ops: Sequence[AppendOp], seconds: float, delay: float = 0.0) -> None:
+        """Commit, and acknowledge, only `seconds` after the append function returned; call that
+        `delay` seconds after the events got their ids."""
         self._history.invoked.update(ops)
-        access = self.database.connect_as(BACKGROUND)
+        access, new_events = self.database.connect_as(BACKGROUND), build_events(ops)
+        time.sleep(delay)
         with access.transaction():
-            outcomes = log_store.append_events(access, build_events(ops), atomic=False)
+            outcomes = log_store.append_events(access, new_events, atomic=False)
             time.sleep(seconds)
         for op, outcome in zip(ops, outcomes, strict=True):
             assert outcome.outcome in ("created", "replayed"), f"{op}: {outcome.outcome}"

@@ -22,6 +22,7 @@ def list_tail(
 ) -> Sequence[ScopeEvent]:
     """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
     leaf holds. A scope is its id, its cutoff (0 without a tree) and its mark."""
+    # Without the fences a planner with the statistics of small tables joins a whole tree per event.
     return access.fetch(
         ScopeEvent,
         ""  # noqa: S608
@@ -34,13 +35,16 @@ def list_tail(
             where e.tenant_id = current_tenant() and e.scope_id = s.scope_id
                 and e.seq > s.cutoff and e.seq <= s.mark and e.erased_at is null
                 and not exists (
-                    select from topic_events l
-                    join topic_tree t on t.tenant_id = l.tenant_id and t.scope_id = l.scope_id
-                        and t.slot = l.chain_id and t.is_leaf
-                        and l.since_version <= t.chain_version and"""
+                    select from (
+                        select * from topic_events l
+                        where l.tenant_id = e.tenant_id and l.event_id = e.event_id offset 0) l
+                    cross join lateral (
+                        select * from topic_tree t
+                        where t.tenant_id = l.tenant_id and t.scope_id = l.scope_id
+                            and t.slot = l.chain_id and"""
         + IN_VERSION
-        + """
-                    where l.tenant_id = e.tenant_id and l.event_id = e.event_id)
+        + """ offset 0) t
+                    where t.is_leaf and l.since_version <= t.chain_version)
             order by e.seq desc limit %(limit)s) e
         order by e.recorded_at desc, e.scope_id, e.seq desc limit %(limit)s
         """,

@@ -2,14 +2,73 @@
 or in the fresh tail."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.topics import store_references, store_tail
 from strandline.topics.store_references import Query
+from strandline.topics.store_tail import ScopeEvent
 
 NOTHING = Query(None, "")
 _ALL = 100_000
+
+type ListTail = Callable[
+    [TenantDb, int, Sequence[tuple[UUID, int, int]], int], Sequence[ScopeEvent]
+]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A version with the scopes in view, each with its cutoff and its mark."""
+
+    version: int
+    scopes: Sequence[tuple[UUID, int, int]]
+
+    @property
+    def marks(self) -> dict[UUID, int]:
+        """The mark of each scope."""
+        return {scope_id: mark for scope_id, _, mark in self.scopes}
+
+
+@dataclass(frozen=True)
+class ScopeReading:
+    """What a pinned reader finds of one scope."""
+
+    leaves: Sequence[ScopeEvent]
+    """An event as often as a leaf holds it."""
+    tail: Sequence[ScopeEvent]
+
+    @property
+    def events(self) -> Sequence[ScopeEvent]:
+        """All of it."""
+        return (*self.leaves, *self.tail)
+
+
+def pin_active(access: TenantDb) -> Pin:
+    """Pin the active version; 0 without one."""
+    snapshot, read = store_references.pin_snapshot(access, NOTHING, None, _ALL)
+    scopes = [
+        (row.scope_id, row.cutoff or 0, row.last_seq or 0) for row in read.rows if row.scope_id
+    ]
+    return Pin(snapshot.version if snapshot else 0, scopes)
+
+
+def read_scopes(
+    access: TenantDb,
+    pin: Pin,
+    between_reads: Callable[[], object] = lambda: None,
+    list_tail: ListTail | None = None,
+) -> Mapping[UUID, ScopeReading]:
+    """The events of a pin's scopes, under leaves and in the tail."""
+    readings: dict[UUID, ScopeReading] = {}
+    for scope in pin.scopes:
+        leaves = store_tail.list_leaf_events(access, pin.version, scope[0])
+        tail = (list_tail or store_tail.list_tail)(access, pin.version, [scope], _ALL)
+        readings[scope[0]] = ScopeReading(leaves, tail)
+        between_reads()
+    return readings
 
 
 def find_faults(
@@ -28,24 +87,13 @@ def find_faults(
 
 
 def _find(access: TenantDb, between_reads: Callable[[], object], *, marks_last: bool) -> list[str]:
-    snapshot, read = store_references.pin_snapshot(access, NOTHING, None, _ALL)
-    version = snapshot.version if snapshot else 0
+    pin = pin_active(access)
+    readings = read_scopes(access, pin, between_reads)
+    marks = pin_active(access).marks if marks_last else pin.marks
     faults: list[str] = []
-    seen: dict[object, Counter[int]] = {}
-    for row in read.rows:
-        if row.scope_id is None:
-            continue
-        mark = row.last_seq or 0
-        leaves = store_tail.list_leaf_events(access, version, row.scope_id)
-        tail = store_tail.list_tail(access, version, [(row.scope_id, row.cutoff or 0, mark)], _ALL)
-        seen[row.scope_id] = Counter(event.seq for event in (*leaves, *tail))
-        between_reads()
-    marks = {row.scope_id: row.last_seq or 0 for row in read.rows if row.scope_id}
-    if marks_last:
-        _, again = store_references.pin_snapshot(access, NOTHING, None, _ALL)
-        marks = {row.scope_id: row.last_seq or 0 for row in again.rows if row.scope_id}
     for scope_id, mark in marks.items():
-        counts = seen.get(scope_id, Counter[int]())
+        reading = readings.get(scope_id)
+        counts = Counter(event.seq for event in (reading.events if reading else ()))
         faults += [
             f"{scope_id}#{seq}: {counts[seq]} times"
             for seq in {*range(1, mark + 1), *counts}
