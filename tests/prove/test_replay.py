@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed import retry_refused_vectors
+from strandline.background.refused_vectors import retry_refused_vectors
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused

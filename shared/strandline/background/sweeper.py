@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.background import embed
+from strandline.background import embed, refused_vectors
 from strandline.background.embed_chains import embed_chains
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
@@ -131,7 +131,7 @@ def _retry_job(
         case store_failures.FOLD_KIND:
             embed.process_scope_now(worker, tenant, subject_id)
         case store_failures.EMBED_KIND:
-            embed.retry_refused_vectors(worker, tenant, subject_id)
+            refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
         case _:
             form.retry_enrichment(worker, tenant, subject_id, now)
 

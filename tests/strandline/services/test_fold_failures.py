@@ -12,6 +12,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import embed
+from strandline.background.refused_vectors import retry_refused_vectors
 from strandline.chains import content, enrichment, judging
 from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
@@ -251,7 +252,7 @@ def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
     assert scope.base.rows(refusals) == [("The embedding model failed: ValueError.",)]
     worker.embedder.before_embed = lambda texts: None
     chains = dump_state(scope.base, "chains", "versions", "links")
-    assert embed.retry_refused_vectors(worker, "acme", scope.id) == 1
+    assert retry_refused_vectors(worker, "acme", scope.id) == 1
     assert scope.base.rows(refusals) == []
     assert dump_state(scope.base, "chains", "versions", "links") == chains, "decided is decided"
 
