@@ -124,7 +124,7 @@ def test_old_ones_are_collected_and_the_rest_stays(
     assert scratch_db.rows("select version from snapshots") == [(3,)], "never the active one"
     assert read_tree(scratch_db) == trees[3]
     assert scratch_db.rows(
-        "select count(*) from jobs where kind = 'builder' and run like 'c%%'"
+        "select count(*) from jobs where kind = 'builder' and run like 'collect-%%'"
     ) == [(0,)]
     links = scratch_db.rows("select count(*) from topic_events")
     assert links == [(world.seq,)]

@@ -198,6 +198,7 @@ _FAULTS = (
 )
 
 
+@pytest.mark.proof
 def test_a_loss_is_noticed(large: Large) -> None:
     for function, part, instead in _FAULTS:
         ((definition,),) = large.base.rows("select pg_get_functiondef(%s::regproc)", function)
