@@ -20,6 +20,7 @@ from functions.query import handler as query
 from strandline.admin import certificates
 from strandline.apidocs import error_responses, examples
 from strandline.apidocs.examples import Example
+from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.http.request import Request
 from strandline.http.routing import Response, json_response
@@ -125,7 +126,10 @@ def _elsewhere(cursor: str) -> str:
 
 
 @pytest.fixture
-def world(gateway: Gateway) -> World:
+def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
+    # a late model would make two answers differ
+    monkeypatch.setenv("STRANDLINE_QUERY_VECTOR_SECONDS", "20")
+    get_settings.cache_clear()
     owner = gateway.key(user=ALICE)
     said = {"participants": [ALICE], "role": "user", "session_id": "s-alice"}
     first = {**said, "content": "The buoy.", "source_event_key": "k-alice", "channel": "http"}
