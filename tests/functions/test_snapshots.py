@@ -74,7 +74,11 @@ def test_a_difference_is_what_the_rows_say(
     assert (same["changes"], same["scopes"]) == ([], 0)
     missing = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query={"from": 9})
     assert missing.status == 404
-    assert gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key).status == 422
+    for wrong in ({}, {"from": 0}, {"from": 10**18}, {"from": 2**63 - 1}, {"from": "x"}):
+        refused = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query=wrong)
+        assert (refused.status, refused.error["details"]["field"]) == (422, "from")
+    last = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query={"from": 10**18 - 1})
+    assert last.status == 404
     assert world.seq == 72
 
 

@@ -70,7 +70,7 @@ class SnapshotDetail(SnapshotOut):
 class DifferenceQuery(ListQuery):
     """Query string of a difference."""
 
-    from_version: Count = Field(alias="from", ge=1, le=2**63 - 1)
+    from_version: Count = Field(alias="from", ge=1, lt=10**18)
     """The version that this one is compared with."""
 
 
