@@ -80,7 +80,6 @@ create table graph_observations (
     source_id uuid not null,  -- a chain's, or a statement's event id
     scope_id uuid not null,
     participants text[] not null,
-    is_edge boolean not null,
     source_version int,  -- of a chain; null: a statement
     patch jsonb not null,  -- what it sets: field -> value
     confidence double precision,  -- null: it says nothing of it
@@ -158,7 +157,11 @@ declare
         else (to_jsonb(new) ->> 'edge_id')::uuid end;
 begin
     if not exists (
-        select from graph_observations o where o.tenant_id = new.tenant_id and o.target_id = v_id)
+            select from graph_observations o where o.tenant_id = new.tenant_id and o.target_id = v_id)
+        and exists (  -- it may be gone again
+            select from graph_nodes n where n.tenant_id = new.tenant_id and n.node_id = v_id
+            union all
+            select from graph_edges e where e.tenant_id = new.tenant_id and e.edge_id = v_id)
     then
         raise exception '% % rests on no observation', tg_table_name, v_id using errcode = '23503';
     end if;
@@ -173,8 +176,11 @@ create function require_source() returns trigger
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 begin
     if not exists (
-        select from graph_sources s where s.tenant_id = new.tenant_id
-            and s.target_id = new.target_id and s.source_id = new.source_id)
+            select from graph_sources s where s.tenant_id = new.tenant_id
+                and s.target_id = new.target_id and s.source_id = new.source_id)
+        and exists (
+            select from graph_observations o where o.tenant_id = new.tenant_id
+                and o.target_id = new.target_id and o.source_id = new.source_id)
     then
         raise exception 'an observation of % cites no event', new.target_id using errcode = '23503';
     end if;
@@ -191,6 +197,41 @@ language sql immutable parallel safe
     return coalesce((p_before + p_now) / 2, p_now, p_before);
 create aggregate halving_mean(double precision) (sfunc = halve, stype = double precision,
     parallel = safe);
+
+-- What the observations of these nodes and edges say together, of those observed up to p_as_of: a later
+-- one sets what an earlier one set. The confidence is the mean, or with p_halving each time the half of
+-- what was and what is said; whoever says nothing of it says 0.8. A target without such an observation
+-- has no row.
+create function observed_state(p_ids uuid[], p_as_of timestamptz, p_halving boolean)
+returns table (target_id uuid, properties jsonb, identity bytea, confidence double precision,
+    weight int, heat double precision, trust text, valid_from timestamptz, valid_to timestamptz,
+    archived boolean, first_at timestamptz, last_at timestamptz)
+language sql stable parallel safe set search_path = pg_catalog, public, pg_temp
+begin atomic
+    with said as (
+        select o.* from graph_observations o
+        where o.tenant_id = current_tenant() and o.target_id = any (p_ids)
+            and (p_as_of is null or o.observed_at <= p_as_of)),
+    fields as (
+        select s.target_id, jsonb_strip_nulls(
+            jsonb_object_agg(f.key, f.value order by s.observed_at, s.source_id)) as merged
+        from said s cross join lateral jsonb_each(s.patch) f
+        group by s.target_id)
+    select s.target_id,
+        coalesce(f.merged, '{}') - array['identity', 'valid_to', 'archived'],
+        decode(f.merged ->> 'identity', 'hex'),
+        case when p_halving
+            then halving_mean(coalesce(s.confidence, 0.8) order by s.observed_at, s.source_id)
+            else avg(coalesce(s.confidence, 0.8) order by s.observed_at, s.source_id) end,
+        count(*)::int,
+        coalesce((array_agg(s.heat order by s.observed_at desc, s.source_id desc)
+            filter (where s.heat is not null))[1], 0),
+        (array_agg(s.trust order by trust_rank(s.trust)))[1],
+        min(s.valid_from), (f.merged ->> 'valid_to')::timestamptz,
+        coalesce((f.merged ->> 'archived')::boolean, false), min(s.observed_at), max(s.observed_at)
+    from said s left join fields f on f.target_id = s.target_id
+    group by s.target_id, f.merged;
+end;
 
 -- row-level security and grants --------------------------------------------------------------------
 
@@ -216,8 +257,6 @@ grant update (identity, properties, confidence, weight, heat, trust, valid_from,
     salience, updated_at, space, embedding) on graph_nodes to strandline_app;
 grant update (properties, confidence, weight, heat, trust, valid_from, valid_to, last_seen)
     on graph_edges to strandline_app;
-grant update (source_version, patch, confidence, heat, trust, observed_at, valid_from)
-    on graph_observations to strandline_app;
 grant update (field_type, revision, salience) on topic_fields to strandline_app;
 
 set local role strandline_guard;

@@ -1,0 +1,1 @@
+"""The knowledge graph: typed nodes and edges that cite the events they rest on."""

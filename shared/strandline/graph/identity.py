@@ -1,0 +1,75 @@
+"""Names and ids of nodes and edges: who is the same, and what an id looks like to a caller."""
+
+import hashlib
+import json
+import re
+import unicodedata
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Literal
+from uuid import UUID
+
+from strandline.errors import NotFound
+
+type NodeKind = Literal["fact", "decision", "entity", "event", "topic"]
+
+PREFIXES: Mapping[NodeKind, str] = {
+    "fact": "fact",
+    "decision": "dec",
+    "entity": "ent",
+    "event": "evt",
+    "topic": "topic",
+}
+"""The first part of a node's id, by its kind."""
+_KINDS: Mapping[str, NodeKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
+_AT_THE_ENDS = " .,;:!?\"'`“”‘’«»"
+
+
+def normalise(name: str) -> str:
+    """A name as it is compared: compatibility characters, upper case, runs of white space, and
+    punctuation at both ends make no difference."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    text = re.sub(r"\s+", " ", folded)
+    return text.strip(_AT_THE_ENDS) or text.strip()
+
+
+def hash_name(name: str) -> bytes:
+    """The SHA-256 of a name as it is compared."""
+    return hashlib.sha256(normalise(name).encode("utf-8", "surrogatepass")).digest()
+
+
+def make_node_id(
+    tenant: str, scope_id: UUID, kind: NodeKind, name_hash: bytes, ordinal: int
+) -> UUID:
+    """The id of the node of this name; `ordinal` counts the facts of one name in a scope, each of
+    which began after the one before was invalidated."""
+    return _to_uuid([tenant, str(scope_id), "node", kind, name_hash.hex(), ordinal])
+
+
+def make_edge_id(
+    tenant: str, scope_id: UUID, from_id: UUID, to_id: UUID, type_: str, label: str
+) -> UUID:
+    """The id of the edge of this type and label between two nodes of a scope."""
+    return _to_uuid([tenant, str(scope_id), "edge", str(from_id), str(to_id), type_, label])
+
+
+def format_node_id(kind: NodeKind, node_id: UUID) -> str:
+    """A node's id as callers see it: `fact:018f…`."""
+    return f"{PREFIXES[kind]}:{node_id}"
+
+
+def parse_node_id(text: str) -> tuple[NodeKind, UUID]:
+    """The kind and the id of what a caller named. Raises NotFound for anything else."""
+    prefix, _, rest = text.partition(":")
+    try:
+        return _KINDS[prefix], UUID(rest)
+    except (KeyError, ValueError):
+        raise NotFound(f"there is no node {text[:100]!r}") from None
+
+
+def _to_uuid(fields: Sequence[object]) -> UUID:
+    """A UUIDv8 (RFC 9562) of the fields' SHA-256."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
+    return uuid.UUID(int=number | (8 << 76) | (2 << 62))

@@ -1,0 +1,294 @@
+"""SQL that stores observations, and computes nodes and edges from them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph.identity import make_edge_id, make_node_id
+from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
+
+type _Row = dict[str, object]
+
+
+def write_observations(
+    access: TenantDb,
+    nodes: Sequence[NodeObservation],
+    edges: Sequence[EdgeObservation] = (),
+    *,
+    halves_confidence: bool = False,
+) -> WrittenGraph:
+    """Store what sources say, and compute what it concerns anew, in a number of statements that does
+    not depend on how much it is. The same said again changes nothing; what an older version of a
+    chain said and this one does not is removed. In a transaction."""
+    sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
+    _lock_scopes(access, sources)
+    node_ids = _resolve_nodes(access, nodes)
+    edge_ids = [_make_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
+    node_count = _insert_nodes(access, nodes, node_ids)
+    edge_count = _insert_edges(access, edges, edge_ids, node_ids)
+    rows: dict[tuple[UUID, UUID], _Row] = {}
+    for observation, target_id in [
+        *zip(nodes, node_ids, strict=True),
+        *zip(edges, edge_ids, strict=True),
+    ]:
+        _add_row(rows, observation, target_id)
+    changed = _replace_observations(access, sources, list(rows.values()))
+    ids = list({*changed, *node_ids, *edge_ids})
+    compute(access, ids, halves_confidence=halves_confidence)
+    return WrittenGraph(node_ids, edge_ids, node_count, edge_count)
+
+
+def compute(access: TenantDb, ids: Sequence[UUID], *, halves_confidence: bool = False) -> None:
+    """Compute these nodes and edges from their observations; those without one go. In a
+    transaction."""
+    access.execute_all(
+        (
+            """
+            delete from graph_edges e where e.edge_id = any (%(ids)s) and not exists (
+                select from graph_observations o
+                where o.tenant_id = e.tenant_id and o.target_id = e.edge_id)
+            """,
+            """
+            delete from graph_nodes n where n.node_id = any (%(ids)s) and not exists (
+                select from graph_observations o
+                where o.tenant_id = n.tenant_id and o.target_id = n.node_id)
+            """,
+            """
+            update graph_nodes n set properties = s.properties,
+                identity = coalesce(s.identity, n.name_hash), confidence = s.confidence,
+                weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
+                valid_to = s.valid_to, archived = s.archived, updated_at = s.last_at
+            from observed_state(%(ids)s, null, %(halves)s) s
+            where n.node_id = s.target_id
+            """,
+            """
+            update graph_edges e set properties = s.properties, confidence = s.confidence,
+                weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
+                valid_to = s.valid_to, last_seen = s.last_at
+            from observed_state(%(ids)s, null, %(halves)s) s
+            where e.edge_id = s.target_id
+            """,
+        ),
+        {"ids": list(ids), "halves": halves_confidence},
+    )
+
+
+def _lock_scopes(access: TenantDb, sources: Iterable[Source]) -> None:
+    """One writer of a scope's graph at a time, so that a name's next node is one."""
+    access.execute(
+        """
+        select pg_advisory_xact_lock(hashtextextended(current_tenant() || ' graph ' || id, 0))
+        from (select id from unnest(%(scope_ids)s::uuid[]) id order by id) ids
+        """,
+        {"scope_ids": list({source.scope_id for source in sources})},
+    )
+
+
+@dataclass(frozen=True)
+class _Ordinal:
+    n: int
+    ordinal: int
+
+
+def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[UUID]:
+    """The id of each node: the newest one of its name; or the next, where that was invalid already
+    when this was said."""
+    drafts = [
+        {
+            "n": n,
+            "scope_id": str(node.source.scope_id),
+            "kind": node.kind,
+            "name_hash": node.name_hash.hex(),
+            "valid_from": (node.valid_from or node.source.valid_from).isoformat(),
+        }
+        for n, node in enumerate(nodes)
+        if node.node_id is None
+    ]
+    rows = access.fetch(
+        _Ordinal,
+        """
+        select d.n, case
+            when g.ordinal is null then 0
+            when g.valid_to is null or d.valid_from < g.valid_to then g.ordinal
+            else g.ordinal + 1 end as ordinal
+        from jsonb_to_recordset(%(drafts)s::jsonb) d
+            (n int, scope_id uuid, kind text, name_hash text, valid_from timestamptz)
+        left join lateral (
+            select g.ordinal, g.valid_to from graph_nodes g
+            where g.tenant_id = current_tenant() and g.scope_id = d.scope_id and g.kind = d.kind
+                and g.name_hash = decode(d.name_hash, 'hex')
+            order by g.ordinal desc limit 1) g on true
+        """,
+        {"drafts": json.dumps(drafts)},
+    )
+    ordinals = {row.n: row.ordinal for row in rows}
+    tenant = access.caller.tenant
+    return [
+        node.node_id
+        or make_node_id(tenant, node.source.scope_id, node.kind, node.name_hash, ordinals[n])
+        for n, node in enumerate(nodes)
+    ]
+
+
+def _make_edge_id(tenant: str, edge: EdgeObservation, node_ids: Sequence[UUID]) -> UUID:
+    ends = node_ids[edge.from_node], node_ids[edge.to_node]
+    return make_edge_id(tenant, edge.source.scope_id, *ends, edge.type, edge.label)
+
+
+def _insert_nodes(
+    access: TenantDb, nodes: Sequence[NodeObservation], node_ids: Sequence[UUID]
+) -> int:
+    rows = [
+        {
+            "node_id": str(node_id),
+            **_scope_of(node.source),
+            "kind": node.kind,
+            "name": node.name,
+            "name_hash": node.name_hash.hex(),
+        }
+        for node, node_id in zip(nodes, node_ids, strict=True)
+        if node.node_id is None
+    ]
+    return access.execute(
+        """
+        insert into graph_nodes (tenant_id, node_id, scope_id, participants, kind, name, name_hash,
+            ordinal, identity, trust, valid_from, created_at, updated_at)
+        select current_tenant(), d.node_id, d.scope_id, d.participants, d.kind, d.name,
+            decode(d.name_hash, 'hex'), (
+                select count(*) from graph_nodes g
+                where g.tenant_id = current_tenant() and g.scope_id = d.scope_id
+                    and g.kind = d.kind and g.name_hash = decode(d.name_hash, 'hex')),
+            decode(d.name_hash, 'hex'), d.trust, d.observed_at, d.observed_at, d.observed_at
+        from (
+            select distinct on (node_id) * from jsonb_to_recordset(%(rows)s::jsonb) d
+                (node_id uuid, scope_id uuid, participants text[], kind text, name text,
+                name_hash text, trust text, observed_at timestamptz)
+            order by node_id, observed_at) d
+        on conflict do nothing
+        """,
+        {"rows": json.dumps(rows)},
+    )
+
+
+def _insert_edges(
+    access: TenantDb,
+    edges: Sequence[EdgeObservation],
+    edge_ids: Sequence[UUID],
+    node_ids: Sequence[UUID],
+) -> int:
+    rows = [
+        {
+            "edge_id": str(edge_id),
+            **_scope_of(edge.source),
+            "from_id": str(node_ids[edge.from_node]),
+            "to_id": str(node_ids[edge.to_node]),
+            "type": edge.type,
+            "label": edge.label,
+        }
+        for edge, edge_id in zip(edges, edge_ids, strict=True)
+    ]
+    return access.execute(
+        """
+        insert into graph_edges (tenant_id, edge_id, scope_id, participants, from_id, to_id, type,
+            label, trust, valid_from, created_at, last_seen)
+        select current_tenant(), d.edge_id, d.scope_id, d.participants, d.from_id, d.to_id, d.type,
+            d.label, d.trust, d.observed_at, d.observed_at, d.observed_at
+        from (
+            select distinct on (edge_id) * from jsonb_to_recordset(%(rows)s::jsonb) d
+                (edge_id uuid, scope_id uuid, participants text[], from_id uuid, to_id uuid,
+                type text, label text, trust text, observed_at timestamptz)
+            order by edge_id, observed_at) d
+        on conflict (tenant_id, edge_id) do nothing
+        """,
+        {"rows": json.dumps(rows)},
+    )
+
+
+def _scope_of(source: Source) -> _Row:
+    return {
+        "scope_id": str(source.scope_id),
+        "participants": list(source.participants),
+        "trust": source.trust,
+        "observed_at": source.observed_at.isoformat(),
+    }
+
+
+def _add_row(
+    rows: dict[tuple[UUID, UUID], _Row],
+    observation: NodeObservation | EdgeObservation,
+    target_id: UUID,
+) -> None:
+    """Add a row; what one source says twice of one target is one row."""
+    source = observation.source
+    before = rows.get((target_id, source.source_id))
+    rows[target_id, source.source_id] = {
+        **_scope_of(source),
+        "target_id": str(target_id),
+        "source_id": str(source.source_id),
+        "source_version": source.version,
+        "patch": {**(before["patch"] if before else {}), **observation.patch},
+        "confidence": observation.confidence,
+        "heat": observation.heat,
+        "valid_from": (observation.valid_from or source.valid_from).isoformat(),
+        "event_ids": [str(event_id) for event_id in source.event_ids],
+    }
+
+
+@dataclass(frozen=True)
+class _Target:
+    target_id: UUID
+
+
+def _replace_observations(
+    access: TenantDb, sources: Iterable[Source], rows: Sequence[_Row]
+) -> list[UUID]:
+    """Store these as all that the sources say; of a chain that spoke in a newer version already,
+    nothing. Returns the ids of what is to be computed."""
+    versions = [
+        {"source_id": str(source.source_id), "version": source.version} for source in sources
+    ]
+    gone = access.fetch(
+        _Target,
+        """
+        delete from graph_observations o
+        using jsonb_to_recordset(%(versions)s::jsonb) v (source_id uuid, version int)
+        where o.tenant_id = current_tenant() and o.source_id = v.source_id
+            and o.source_version < v.version
+        returning o.target_id
+        """,
+        {"versions": json.dumps(versions)},
+    )
+    stored = access.fetch(
+        _Target,
+        """
+        with said as materialized (
+            select * from jsonb_to_recordset(%(rows)s::jsonb) d
+                (target_id uuid, source_id uuid, scope_id uuid, participants text[],
+                source_version int, patch jsonb, confidence float8, heat float8, trust text,
+                observed_at timestamptz, valid_from timestamptz, event_ids uuid[])),
+        stored as (
+            insert into graph_observations (tenant_id, target_id, source_id, scope_id, participants,
+                source_version, patch, confidence, heat, trust, observed_at, valid_from)
+            select current_tenant(), target_id, source_id, scope_id, participants, source_version,
+                patch, confidence, heat, trust, observed_at, valid_from
+            from said s
+            where not exists (
+                select from graph_observations o
+                where o.tenant_id = current_tenant() and o.source_id = s.source_id
+                    and o.source_version >= s.source_version)
+            on conflict (tenant_id, target_id, source_id) do nothing
+            returning target_id, source_id),
+        cited as (
+            insert into graph_sources (tenant_id, target_id, source_id, event_id, scope_id,
+                participants)
+            select distinct current_tenant(), s.target_id, s.source_id, e.event_id, s.scope_id,
+                s.participants
+            from stored join said s using (target_id, source_id)
+            cross join lateral unnest(s.event_ids) e (event_id))
+        select target_id from stored
+        """,
+        {"rows": json.dumps(rows)},
+    )
+    return list({row.target_id for row in [*gone, *stored]})
