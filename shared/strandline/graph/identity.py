@@ -11,18 +11,18 @@ from uuid import UUID
 
 from strandline.errors import NotFound
 
-type NodeKind = Literal["fact", "decision", "entity", "event", "topic"]
+type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 
-PREFIXES: Mapping[NodeKind, str] = {
+PREFIXES: Mapping[NodeType, str] = {
     "fact": "fact",
     "decision": "dec",
     "entity": "ent",
     "event": "evt",
     "topic": "topic",
 }
-"""The first part of a node's id, by its kind."""
-_KINDS: Mapping[str, NodeKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
-_AT_THE_ENDS = " .,;:!?\"'`“”‘’«»"
+"""The first part of a node's id, by its type."""
+_TYPES: Mapping[str, NodeType] = {prefix: name for name, prefix in PREFIXES.items()}
+_AT_THE_ENDS = " .,;:!?\"'`\u201c\u201d\u2018\u2019«»"
 
 
 def normalise(name: str) -> str:
@@ -39,30 +39,30 @@ def hash_name(name: str) -> bytes:
 
 
 def make_node_id(
-    tenant: str, scope_id: UUID, kind: NodeKind, name_hash: bytes, ordinal: int
+    tenant: str, scope_id: UUID, node_type: NodeType, name_hash: bytes, ordinal: int
 ) -> UUID:
     """The id of the node of this name; `ordinal` counts the facts of one name in a scope, each of
     which began after the one before was invalidated."""
-    return _to_uuid([tenant, str(scope_id), "node", kind, name_hash.hex(), ordinal])
+    return _to_uuid([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
 
 
 def make_edge_id(
-    tenant: str, scope_id: UUID, from_id: UUID, to_id: UUID, type_: str, label: str
+    tenant: str, scope_id: UUID, from_id: UUID, to_id: UUID, edge_type: str, label: str
 ) -> UUID:
     """The id of the edge of this type and label between two nodes of a scope."""
-    return _to_uuid([tenant, str(scope_id), "edge", str(from_id), str(to_id), type_, label])
+    return _to_uuid([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
 
 
-def format_node_id(kind: NodeKind, node_id: UUID) -> str:
+def format_node_id(node_type: NodeType, node_id: UUID) -> str:
     """A node's id as callers see it: `fact:018f…`."""
-    return f"{PREFIXES[kind]}:{node_id}"
+    return f"{PREFIXES[node_type]}:{node_id}"
 
 
-def parse_node_id(text: str) -> tuple[NodeKind, UUID]:
-    """The kind and the id of what a caller named. Raises NotFound for anything else."""
+def parse_node_id(text: str) -> tuple[NodeType, UUID]:
+    """The type and the id of what a caller named. Raises NotFound for anything else."""
     prefix, _, rest = text.partition(":")
     try:
-        return _KINDS[prefix], UUID(rest)
+        return _TYPES[prefix], UUID(rest)
     except (KeyError, ValueError):
         raise NotFound(f"there is no node {text[:100]!r}") from None
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.identity import NodeKind, hash_name
+from strandline.graph.identity import NodeType, hash_name
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NodeObservation:
     """A node that a source speaks of."""
 
     source: Source
-    kind: NodeKind
+    type: NodeType
     name: str
     patch: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The fields that it sets; with the value None: clears."""
@@ -42,7 +42,7 @@ class NodeObservation:
     heat: float | None = None
     valid_from: datetime | None = None
     node_id: UUID | None = None
-    """The node, where its id is known; else it is looked up by kind and name."""
+    """The node, where its id is known; else it is looked up by type and name."""
 
     @property
     def name_hash(self) -> bytes:

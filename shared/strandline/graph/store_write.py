@@ -1,8 +1,10 @@
 """SQL that stores observations, and computes nodes and edges from them."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
@@ -19,8 +21,8 @@ def write_observations(
     *,
     halves_confidence: bool = False,
 ) -> WrittenGraph:
-    """Store what sources say, and compute what it concerns anew, in a number of statements that does
-    not depend on how much it is. The same said again changes nothing; what an older version of a
+    """Store what sources say, and compute what it concerns anew. The number of statements does not
+    depend on how much it is. The same said again changes nothing; what an older version of a
     chain said and this one does not is removed. In a transaction."""
     sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
     _lock_scopes(access, sources)
@@ -28,13 +30,8 @@ def write_observations(
     edge_ids = [_make_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
     node_count = _insert_nodes(access, nodes, node_ids)
     edge_count = _insert_edges(access, edges, edge_ids, node_ids)
-    rows: dict[tuple[UUID, UUID], _Row] = {}
-    for observation, target_id in [
-        *zip(nodes, node_ids, strict=True),
-        *zip(edges, edge_ids, strict=True),
-    ]:
-        _add_row(rows, observation, target_id)
-    changed = _replace_observations(access, sources, list(rows.values()))
+    rows = _merge_rows([*zip(nodes, node_ids, strict=True), *zip(edges, edge_ids, strict=True)])
+    changed = _replace_observations(access, sources, rows)
     ids = list({*changed, *node_ids, *edge_ids})
     compute(access, ids, halves_confidence=halves_confidence)
     return WrittenGraph(node_ids, edge_ids, node_count, edge_count)
@@ -99,7 +96,7 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
         {
             "n": n,
             "scope_id": str(node.source.scope_id),
-            "kind": node.kind,
+            "type": node.type,
             "name_hash": node.name_hash.hex(),
             "valid_from": (node.valid_from or node.source.valid_from).isoformat(),
         }
@@ -114,10 +111,10 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
             when g.valid_to is null or d.valid_from < g.valid_to then g.ordinal
             else g.ordinal + 1 end as ordinal
         from jsonb_to_recordset(%(drafts)s::jsonb) d
-            (n int, scope_id uuid, kind text, name_hash text, valid_from timestamptz)
+            (n int, scope_id uuid, type text, name_hash text, valid_from timestamptz)
         left join lateral (
             select g.ordinal, g.valid_to from graph_nodes g
-            where g.tenant_id = current_tenant() and g.scope_id = d.scope_id and g.kind = d.kind
+            where g.tenant_id = current_tenant() and g.scope_id = d.scope_id and g.type = d.type
                 and g.name_hash = decode(d.name_hash, 'hex')
             order by g.ordinal desc limit 1) g on true
         """,
@@ -127,7 +124,7 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
     tenant = access.caller.tenant
     return [
         node.node_id
-        or make_node_id(tenant, node.source.scope_id, node.kind, node.name_hash, ordinals[n])
+        or make_node_id(tenant, node.source.scope_id, node.type, node.name_hash, ordinals[n])
         for n, node in enumerate(nodes)
     ]
 
@@ -144,7 +141,7 @@ def _insert_nodes(
         {
             "node_id": str(node_id),
             **_scope_of(node.source),
-            "kind": node.kind,
+            "type": node.type,
             "name": node.name,
             "name_hash": node.name_hash.hex(),
         }
@@ -153,17 +150,17 @@ def _insert_nodes(
     ]
     return access.execute(
         """
-        insert into graph_nodes (tenant_id, node_id, scope_id, participants, kind, name, name_hash,
+        insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name, name_hash,
             ordinal, identity, trust, valid_from, created_at, updated_at)
-        select current_tenant(), d.node_id, d.scope_id, d.participants, d.kind, d.name,
+        select current_tenant(), d.node_id, d.scope_id, d.participants, d.type, d.name,
             decode(d.name_hash, 'hex'), (
                 select count(*) from graph_nodes g
                 where g.tenant_id = current_tenant() and g.scope_id = d.scope_id
-                    and g.kind = d.kind and g.name_hash = decode(d.name_hash, 'hex')),
+                    and g.type = d.type and g.name_hash = decode(d.name_hash, 'hex')),
             decode(d.name_hash, 'hex'), d.trust, d.observed_at, d.observed_at, d.observed_at
         from (
             select distinct on (node_id) * from jsonb_to_recordset(%(rows)s::jsonb) d
-                (node_id uuid, scope_id uuid, participants text[], kind text, name text,
+                (node_id uuid, scope_id uuid, participants text[], type text, name text,
                 name_hash text, trust text, observed_at timestamptz)
             order by node_id, observed_at) d
         on conflict do nothing
@@ -215,25 +212,29 @@ def _scope_of(source: Source) -> _Row:
     }
 
 
-def _add_row(
-    rows: dict[tuple[UUID, UUID], _Row],
-    observation: NodeObservation | EdgeObservation,
-    target_id: UUID,
-) -> None:
-    """Add a row; what one source says twice of one target is one row."""
-    source = observation.source
-    before = rows.get((target_id, source.source_id))
-    rows[target_id, source.source_id] = {
-        **_scope_of(source),
-        "target_id": str(target_id),
-        "source_id": str(source.source_id),
-        "source_version": source.version,
-        "patch": {**(before["patch"] if before else {}), **observation.patch},
-        "confidence": observation.confidence,
-        "heat": observation.heat,
-        "valid_from": (observation.valid_from or source.valid_from).isoformat(),
-        "event_ids": [str(event_id) for event_id in source.event_ids],
-    }
+def _merge_rows(
+    observations: Iterable[tuple[NodeObservation | EdgeObservation, UUID]],
+) -> list[_Row]:
+    """The rows of observations with the ids of their targets; what one source says twice of one
+    target is one row."""
+    rows: dict[tuple[UUID, UUID], _Row] = {}
+    patches: defaultdict[tuple[UUID, UUID], dict[str, Any]] = defaultdict(dict)
+    for observation, target_id in observations:
+        source = observation.source
+        key = target_id, source.source_id
+        patches[key] |= observation.patch
+        rows[key] = {
+            **_scope_of(source),
+            "target_id": str(target_id),
+            "source_id": str(source.source_id),
+            "source_version": source.version,
+            "patch": patches[key],
+            "confidence": observation.confidence,
+            "heat": observation.heat,
+            "valid_from": (observation.valid_from or source.valid_from).isoformat(),
+            "event_ids": [str(event_id) for event_id in source.event_ids],
+        }
+    return list(rows.values())
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,11 @@ def lives(
 
 
 STATE = """
-    select 'node', n.kind || ' ' || n.name, n.properties::text, n.confidence, n.weight, n.trust,
+    select 'node', n.type || ' ' || n.name, n.properties::text, n.confidence, n.weight, n.trust,
         n.valid_from, n.valid_to from graph_nodes n
     union all
-    select 'edge', e.type, e.properties::text, e.confidence, e.weight, e.trust, e.valid_from, e.valid_to
+    select 'edge', e.type, e.properties::text, e.confidence, e.weight, e.trust,
+        e.valid_from, e.valid_to
     from graph_edges e order by 1, 2
 """
 
@@ -103,7 +104,7 @@ def test_the_same_evidence_five_times_in_any_order_is_once(
     for nodes, edges in deliveries:
         write(access, nodes, edges, halves=halves)
     assert scratch_db.rows(STATE) == once
-    confidence = {(kind, name): value for kind, name, _, value, *_ in once}
+    confidence = {(type, name): value for type, name, _, value, *_ in once}
     expected = ((0.4 + 0.6) / 2 + 0.8) / 2 if halves else 0.6
     assert confidence["edge", "USES"] == pytest.approx(expected)
     assert [row[4] for row in once] == [3, 3, 3, 3]
@@ -160,7 +161,7 @@ def test_nothing_is_committed_without_a_source(
     write(access, nodes, edges)
     copies = {
         "observation": (
-            "insert into graph_nodes (tenant_id, node_id, scope_id, participants, kind, name,"
+            "insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name,"
             " name_hash, ordinal, identity, trust, valid_from, created_at, updated_at)"
             " select tenant_id, gen_random_uuid(), scope_id, participants, 'fact', 'x', '\\x00', 0,"
             " '\\x00', trust, valid_from, created_at, updated_at from graph_nodes limit 1"

@@ -1,17 +1,17 @@
 -- The knowledge graph: nodes and edges, each of which is a function of its observations, and each
 -- observation cites the events it rests on. All of it is derived: chains and statements are in the log.
 --
--- A node's identity is its kind and its name, in one scope. Nodes of equal identity in several scopes are
+-- A node's identity is its type and its name, in one scope. Nodes of equal identity in several scopes are
 -- joined when they are read, within view.
 
 -- observations -------------------------------------------------------------------------------------
 
 create table graph_nodes (
     tenant_id text not null,
-    node_id uuid not null,  -- a hash of scope, kind, name and ordinal: the same again after a replay
+    node_id uuid not null,  -- a hash of scope, type, name and ordinal: the same again after a replay
     scope_id uuid not null,
     participants text[] not null,
-    kind text not null check (kind in ('fact', 'decision', 'entity', 'event', 'topic')),
+    type text not null check (type in ('fact', 'decision', 'entity', 'event', 'topic')),
     name text not null check (name <> ''),  -- of a fact its content, of a decision or an event its title
     name_hash bytea not null,  -- SHA-256 of the normalised name: names may be long
     ordinal int not null check (ordinal >= 0),  -- a fact stated again after its invalidation is the next
@@ -37,10 +37,10 @@ create table graph_nodes (
     foreign key (tenant_id, scope_id) references scopes,
     check ((space is null) = (embedding is null))
 );
-create unique index graph_nodes_name on graph_nodes (tenant_id, scope_id, kind, name_hash)
+create unique index graph_nodes_name on graph_nodes (tenant_id, scope_id, type, name_hash)
     where valid_to is null;
-create index graph_nodes_ordinal on graph_nodes (tenant_id, scope_id, kind, name_hash, ordinal desc);
-create index graph_nodes_identity on graph_nodes (tenant_id, kind, identity);
+create index graph_nodes_ordinal on graph_nodes (tenant_id, scope_id, type, name_hash, ordinal desc);
+create index graph_nodes_identity on graph_nodes (tenant_id, type, identity);
 create index graph_nodes_newest on graph_nodes (tenant_id, scope_id, updated_at desc, node_id);
 
 create table graph_edges (
