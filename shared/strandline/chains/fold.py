@@ -62,7 +62,7 @@ def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
 def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
     """Fold one event, and judge the events that were waiting for it. Returns False, or raises
     Deferred, where that must wait; the event is then not folded."""
-    if event.erased:
+    if not event.is_in_lane:
         state.current_seq = event.seq
         return True
     turn, is_settled = to_turn(event), event.seq <= state.scope.max_folded_seq

@@ -124,7 +124,7 @@ def _decide_echoes(
 ) -> Mapping[UUID, Decision]:
     """Which of the events that were never folded are echoes. Where nobody recalled anything, that
     costs one look at an index."""
-    new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and not turn.erased]
+    new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
     if not new_turns:
         return {}
     given = store_echoes.read_given(

@@ -83,6 +83,11 @@ class LoggedTurn:
     """A stored decision says that its vector is not waited for."""
     erased: bool
 
+    @property
+    def is_in_lane(self) -> bool:
+        """Whether it is a part of its lane: an erased event is no more, a statement never was."""
+        return not self.erased and self.type != "statement"
+
 
 def read_turns(
     access: TenantDb, scope_id: UUID, space: str, after: int, limit: int
@@ -126,7 +131,7 @@ class OpenTurn(LoggedTurn):
 def read_open_turns(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> Sequence[OpenTurn]:
-    """The open events of these lanes, by seq; erased events are left out."""
+    """The open events of these lanes, by seq, without erased events and statements."""
     return access.fetch(
         OpenTurn,
         """
@@ -145,6 +150,7 @@ def read_open_turns(
             from events o
             where o.scope_id = l.scope_id and o.session_id = l.session_id
                 and o.seq > (l.open ->> 'after')::bigint and o.seq <= l.folded_seq
+                and o.type <> 'statement'
             union all
             select u.*, false, true, false from events u
             where u.event_id = (l.open ->> 'user')::uuid and u.seq <= (l.open ->> 'after')::bigint

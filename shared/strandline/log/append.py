@@ -20,7 +20,7 @@ from strandline.log import (
     store_links,
     store_uploads,
 )
-from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import CitedPayload, EventDraft, Links
 from strandline.log.refusals import make_refusal
@@ -28,8 +28,6 @@ from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
 from strandline.schemas import check_storable, validate
 from strandline.tenants.quotas import QuotaManager
-
-_STORED_OUTCOMES = ("created", "replayed")
 
 
 def append(
@@ -191,7 +189,7 @@ def _store(
     """Store the events, notify the work queue, and give every item its result. A batch that was
     rolled back has results for the refused items only."""
     outcomes = _append_events(access, batch, atomic)
-    stored_outcomes = [item for item in outcomes if item.outcome in _STORED_OUTCOMES]
+    stored_outcomes = [item for item in outcomes if item.outcome in STORED_OUTCOMES]
     is_rolled_back = atomic and len(stored_outcomes) < len(outcomes)
     if not is_rolled_back:
         dirty_scopes = {o.scope_id for o in outcomes if o.work_enqueued and o.scope_id is not None}
@@ -202,7 +200,7 @@ def _store(
                 item.outcome, batch.drafts[item.n], batch.events[item.n], item.stored
             )
             for item in outcomes
-            if item.outcome not in _STORED_OUTCOMES
+            if item.outcome not in STORED_OUTCOMES
         }
     )
     if is_rolled_back:

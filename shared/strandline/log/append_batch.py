@@ -8,6 +8,9 @@ from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import EventDraft
 from strandline.log.schemas_append import Receipt
 
+STORED_OUTCOMES = ("created", "replayed")
+"""Of the items that the log holds after an append."""
+
 
 @dataclass(frozen=True)
 class AppendResult:

@@ -10,7 +10,7 @@ from strandline.log.schemas_fields import (
     BlobOut,
     Channel,
     Cid,
-    EventType,
+    EventTypeIn,
     IdempotencyKey,
     Metadata,
     MimeType,
@@ -59,7 +59,7 @@ class EventFields(TimestampFields):
 
     role: RoleIn
     """`assistant` is accepted as a synonym of `agent`."""
-    type: EventType = "message"
+    type: EventTypeIn = "message"
     content: str | None = None
     """The text. Text over 64 KiB is stored as a payload and is searchable up to 1 MiB."""
     parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)

@@ -15,7 +15,7 @@ MAX_KEY_BYTES = 1024
 bytes."""
 
 type Role = Literal["user", "agent", "system"]
-type EventType = Literal["message", "thought", "action", "observation", "upload"]
+type EventType = Literal["message", "thought", "action", "observation", "upload", "statement"]
 type Origin = Literal["user", "agent", "tool", "document", "system"]
 type RoleIn = Annotated[
     Role,
@@ -24,6 +24,25 @@ type RoleIn = Annotated[
 ]
 """A role in a request. `assistant` is accepted as a synonym of `agent`."""
 _ROLES: Mapping[str, str] = {"assistant": "agent"}
+
+
+def _refuse_statement(value: EventType) -> EventType:
+    if value == "statement":
+        raise ValueError(
+            "a statement is made by the routes under /api/v1/graph; send it there, or append a "
+            "message"
+        )
+    return value
+
+
+type EventTypeIn = Annotated[
+    EventType,
+    AfterValidator(_refuse_statement),
+    WithJsonSchema(
+        {"type": "string", "enum": ["message", "thought", "action", "observation", "upload"]}
+    ),
+]
+"""The type of an event in an append: any but `statement`."""
 type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
 
 

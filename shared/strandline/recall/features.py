@@ -40,6 +40,7 @@ class Candidate:
     event_id: UUID
     scope_id: UUID
     session_id: str
+    """Of a statement its own id: it is in no lane, and nothing is near it."""
     seq: int
     place: int
     """Its place among the events of its session in this scope, from any beginning. A gap of more

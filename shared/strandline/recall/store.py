@@ -31,6 +31,7 @@ class CandidateRow(Candidate):
     end_char: int | None
     is_fresh: bool
     """Whether it is among the newest events that have no vector yet."""
+    is_statement: bool
     text_bytes: int
     """The size of its text; 0 where that is stored as a payload."""
     words: list[str] | None
@@ -147,15 +148,20 @@ def search_candidates(
                 select event_id, null, null, null, null, true from fresh) c
             group by c.event_id),
         found as materialized (
-            select c.*, e.scope_id, e.session_id, e.seq, e.speaker,
+            select c.*, e.scope_id, lane.session_id, e.seq, e.speaker,
+                e.type = 'statement' as is_statement,
                 coalesce(e.occurred_at, e.recorded_at) as said_at,
                 coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
                 coalesce(octet_length(e.content), 0) as text_bytes,
-                lag(e.seq) over (partition by e.scope_id, e.session_id order by e.seq) as seq_before
+                lag(e.seq) over (
+                    partition by e.scope_id, lane.session_id order by e.seq) as seq_before
             from candidates c
             cross join lateral (  -- by key: the planner may read all events for a join
                 select * from events e
-                where e.event_id = c.event_id and e.erased_at is null offset 0) e),
+                where e.event_id = c.event_id and e.erased_at is null offset 0) e
+            cross join lateral (  -- a statement is alone
+                select case when e.type = 'statement' then e.event_id::text
+                    else e.session_id end as session_id) lane),
         steps as (  -- how many events of its session an event is after the candidate before it
             select f.event_id, case
                 when f.seq_before is null then 0
@@ -168,13 +174,14 @@ def search_candidates(
                     where f.seq_before < f.seq - 1
                         and e.scope_id = f.scope_id and e.session_id = f.session_id
                         and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
+                        and e.type <> 'statement'
                     order by e.seq limit %(far)s) e) counted)
         select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
             sum(steps.events) over (partition by f.scope_id, f.session_id order by f.seq)::bigint
                 as place,
             greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
-            f.is_question, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
+            f.is_question, f.is_statement, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.min_known, head.today
         from tenant
@@ -239,7 +246,8 @@ class EventBefore(HitEvent):
 
 
 def read_events_before(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, EventBefore]:
-    """The event before each of these visible ones in its session, by the id of the latter."""
+    """The event before each of these visible ones in its session, by the id of the latter. Nothing
+    is before a statement, and it is before nothing."""
     rows = access.fetch(
         EventBefore,
         """
@@ -247,11 +255,11 @@ def read_events_before(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[U
         from unnest(%(event_ids)s::uuid[]) next (event_id)
         cross join lateral (
             select e.event_id, e.scope_id, e.session_id, e.seq from events e
-            where e.event_id = next.event_id offset 0) e
+            where e.event_id = next.event_id and e.type <> 'statement' offset 0) e
         cross join lateral (
             select e2.event_id from events e2
             where e2.scope_id = e.scope_id and e2.session_id = e.session_id
-                and e2.seq < e.seq and e2.erased_at is null
+                and e2.seq < e.seq and e2.erased_at is null and e2.type <> 'statement'
             order by e2.seq desc limit 1) before
         cross join lateral (
             select * from event_rows r where r.event_id = before.event_id offset 0) b

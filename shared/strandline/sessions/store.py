@@ -243,8 +243,8 @@ def list_recent(
 
 
 def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEvent]:
-    """The newest events of all scopes in view that were recorded after `since`, newest first; at
-    most MAX_RECENT. The caller's viewer is not empty."""
+    """The newest events of all scopes in view that were recorded after `since`, newest first, but
+    for statements; at most MAX_RECENT. The caller's viewer is not empty."""
     return access.fetch(
         RecentEvent,
         """
@@ -256,14 +256,14 @@ def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEve
             cross join lateral (
                 select e.scope_id, e.recorded_at from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and e.erased_at is null
+                    and e.erased_at is null and e.type <> 'statement'
                 order by e.seq desc limit 1) head
             where head.recorded_at > %(since)s
             order by head.recorded_at desc, head.scope_id desc limit %(limit)s) recent
         cross join lateral (
             select * from events e
             where e.tenant_id = current_tenant() and e.scope_id = recent.scope_id
-                and e.erased_at is null
+                and e.erased_at is null and e.type <> 'statement'
             order by e.seq desc limit %(limit)s) e
         where e.recorded_at > %(since)s
         order by e.recorded_at desc, e.scope_id desc, e.seq desc limit %(limit)s

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.errors import StrandlineError
-from strandline.topics import hashes, limits, store_growth
+from strandline.topics import hashes, limits, store_growth, store_tail
 from strandline.topics.contents import Builder, Contents
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
@@ -277,13 +277,15 @@ class _Growth:
         }
 
     def _find_cutoff(self) -> int:
-        """The greatest seq up to which every event is under a leaf."""
+        """The greatest seq up to which every event but statements is under a leaf."""
         cutoff, seqs = 0, {e.seq for events in self.leaf_events.values() for e in events}
         if not self.is_foreign and self.published.cutoff is not None:
             cutoff = self.published.cutoff
             seqs |= store_growth.list_seqs_after(
                 self.builder.access, self.scope.scope_id, self.scope.base_version, cutoff
             )
-        while cutoff + 1 in seqs:
-            cutoff += 1
-        return cutoff
+        mark = max(cutoff, self.scope.mark_seq)
+        gap = store_tail.find_uncovered_seq(
+            self.builder.access, self.scope.scope_id, cutoff, mark, seqs
+        )
+        return mark if gap is None else gap - 1

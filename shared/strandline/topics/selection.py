@@ -9,6 +9,7 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.recall.recall import Search, embed_query, search_by
+from strandline.recall.relevance import ScoredEvent
 from strandline.topics import store_references, store_tail
 from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope, WalkChoice
 from strandline.topics.schemas_references import ReferencesRequest
@@ -128,7 +129,7 @@ def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
             filters={},
             min_known=inquiry.min_known,
         )
-        best = search.select(request.min_relevance)[: inquiry.max_events]
+        best = _without_statements(search, request.min_relevance)[: inquiry.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
         snapshot, read = store_references.pin_snapshot(access, query, hit_scopes, MAX_EVENTS)
         rows = list(read.rows)
@@ -143,6 +144,16 @@ def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
     forest = Forest({node.slot: node for node in nodes}, relevance)
     return Hits(search, query, list(relevance), relevance, snapshot, read, scopes, forest)
+
+
+def _without_statements(search: Search, min_relevance: float | None) -> list[ScoredEvent]:
+    """The events to answer with, best first: those that a leaf holds, or the fresh tail."""
+    candidates = search.candidates
+    return [
+        event
+        for event in search.select(min_relevance)
+        if not candidates[event.candidate.event_id].is_statement
+    ]
 
 
 def select_by_beam(inquiry: Inquiry, hits: Hits) -> Selection:

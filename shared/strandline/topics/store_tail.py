@@ -1,6 +1,6 @@
 """SQL of which events the leaves of a version hold, and which are its fresh tail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -21,7 +21,7 @@ def list_tail(
     access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
 ) -> Sequence[ScopeEvent]:
     """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
-    leaf holds. A scope is its id, its cutoff (0 without a tree) and its mark."""
+    leaf holds, but for statements. A scope is its id, its cutoff (0 without a tree) and its mark."""
     # Without the fences a planner with the statistics of small tables joins a whole tree per event.
     return access.fetch(
         ScopeEvent,
@@ -34,6 +34,7 @@ def list_tail(
             select e.event_id, e.scope_id, e.seq, e.recorded_at from events e
             where e.tenant_id = current_tenant() and e.scope_id = s.scope_id
                 and e.seq > s.cutoff and e.seq <= s.mark and e.erased_at is null
+                and e.type <> 'statement'
                 and not exists (
                     select from (
                         select * from topic_events l
@@ -74,6 +75,29 @@ def list_leaf_events(access: TenantDb, version: int, scope_id: UUID) -> Sequence
         """,
         {"version": version, "scope_id": scope_id},
     )
+
+
+@dataclass(frozen=True)
+class _Seq:
+    seq: int
+
+
+def find_uncovered_seq(
+    access: TenantDb, scope_id: UUID, after: int, mark: int, covered: Collection[int]
+) -> int | None:
+    """The first event of a scope past `after`, up to the mark, that a leaf has to hold and that is
+    not among those covered; None if there is none. No leaf holds a statement."""
+    rows = access.fetch(
+        _Seq,
+        """
+        select e.seq from events e
+        where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(mark)s
+            and e.type <> 'statement' and e.seq <> all (%(covered)s::bigint[])
+        order by e.seq limit 1
+        """,
+        {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(covered)},
+    )
+    return rows[0].seq if rows else None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Statements: events that hold what a caller stated directly, for the knowledge graph.
+
+The graph is derived from them, so a statement is stored in the same transaction as the rows that
+cite it. No statement is in a session or a lane: the fold passes it, and short-term memory and the
+topic index leave it out. Recall finds it like any event.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from strandline.auth.principals import Principal
+from strandline.aws.work_queue import WorkQueue
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid
+from strandline.log import charges, event_builder, event_draft, store
+from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
+from strandline.log.refusals import make_refusal
+from strandline.log.schemas_append import AppendRequest, Receipt
+from strandline.log.schemas_fields import EventType, Role
+from strandline.schemas import check_storable, validate
+from strandline.tenants.quotas import QuotaManager
+
+MAX_STATEMENT_CHARS = 8000
+"""Fewer than would make a payload of it."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a caller stated, as it becomes an event."""
+
+    participants: Sequence[str]
+    """Everybody who took part, as in any append."""
+    role: Role
+    content: str
+    """One readable sentence, which recall finds."""
+    operation: Mapping[str, Any]
+    """The operation on the graph, stored as `metadata.graph`: what the graph is rebuilt from."""
+    speaker: str | None = None
+    occurred_at: datetime | None = None
+    key: str | None = None
+    """The source event key, or the request's `Idempotency-Key`."""
+    channel: str = event_draft.HTTP_CHANNEL
+
+
+class _StatementRequest(AppendRequest):
+    """The append of a statement."""
+
+    type: EventType = "statement"
+
+
+def build_statements(principal: Principal, statements: Sequence[Statement]) -> AppendBatch:
+    """The events of statements, in order, to be stored by `append_statements`. Without I/O. Raises
+    Invalid, which names the field as an append does, or Forbidden."""
+    drafts = {n: _build_draft(principal, item) for n, item in enumerate(statements)}
+    events = {n: event_builder.build_event(draft, n, ()) for n, draft in drafts.items()}
+    return AppendBatch(drafts, events)
+
+
+def _build_draft(principal: Principal, statement: Statement) -> event_draft.EventDraft:
+    if not 1 <= len(statement.content) <= MAX_STATEMENT_CHARS:
+        raise Invalid(
+            f"content: a statement is one sentence, at most {MAX_STATEMENT_CHARS} characters",
+            field="content",
+        )
+    body = {
+        "participants": list(statement.participants),
+        "role": statement.role,
+        "content": statement.content,
+        "metadata": {"graph": dict(statement.operation)},
+        "speaker": statement.speaker,
+        "occurred_at": statement.occurred_at,
+        "channel": statement.channel,
+        "source_event_key": statement.key,
+    }
+    return event_draft.build_draft(
+        principal, validate(_StatementRequest, check_storable(body)), None
+    )
+
+
+def append_statements(access: TenantDb, batch: AppendBatch) -> AppendBatch:
+    """Store the statements of `build_statements` in the caller's transaction, all or none. Returns
+    the batch with a result for each: its receipt, and whether it is a replay, whose receipt is the
+    first one. The quotas are not charged: `store_statements` does that.
+
+    Until the transaction ends, no other append and no fold commits in their scopes. Raises Conflict
+    for a key that was used with another request; the transaction must then be rolled back.
+    """
+    outcomes = store.append_events(access, list(batch.events.values()), atomic=False)
+    results: dict[int, AppendResult] = {}
+    for item in outcomes:
+        if item.outcome not in STORED_OUTCOMES:
+            raise make_refusal(
+                item.outcome, batch.drafts[item.n], batch.events[item.n], item.stored
+            )
+        receipt = Receipt.model_validate({**vars(item), "blob": None})
+        results[item.n] = AppendResult(receipt, is_replay=item.outcome == "replayed")
+    return replace(batch, results=results)
+
+
+def store_statements(
+    quotas: QuotaManager,
+    work_queue: WorkQueue,
+    access: TenantDb,
+    batch: AppendBatch,
+    write_rows: Callable[[Sequence[AppendResult]], None],
+    deadline: float | None = None,
+) -> list[AppendResult]:
+    """Charge the quotas, store the statements of `build_statements`, and call `write_rows` with
+    their results, in order, in the same transaction; then notify the work queue. Replays cost
+    nothing.
+
+    `deadline` is in time.monotonic() seconds. Raises QuotaExceeded, Conflict, Unavailable, or what
+    `write_rows` raises; nothing is stored then. After OutcomeUnknown it may be.
+    """
+
+    def store_batch(batch: AppendBatch) -> AppendBatch:
+        with access.transaction():
+            stored = append_statements(access, batch)
+            write_rows(_list_results(stored))
+        return stored
+
+    stored = charges.store_charged(quotas, access, batch, store_batch, deadline)
+    results = _list_results(stored)
+    new_scopes = {item.receipt.scope_id for item in results if item.receipt and item.is_new}
+    work_queue.send(access.caller.tenant, sorted(new_scopes))
+    return results
+
+
+def _list_results(batch: AppendBatch) -> list[AppendResult]:
+    return [batch.results[n] for n in sorted(batch.results)]
