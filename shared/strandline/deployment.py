@@ -188,6 +188,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/insert",
             "POST /api/v1/context",
             "POST /api/v1/references/query",
+            "POST /api/v1/graph/nodes",
+            "GET /api/v1/graph/nodes/{node_id}",
             "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",

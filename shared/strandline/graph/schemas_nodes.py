@@ -8,7 +8,14 @@ from pydantic import Field, field_validator, model_validator
 
 from strandline.graph.identity import NodeType, normalise
 from strandline.log.schemas_fields import SessionId, SourceKey
-from strandline.schemas import Moment, Participant, Participants, RequestModel, ResponseModel
+from strandline.schemas import (
+    Moment,
+    Participant,
+    Participants,
+    ParticipantsQuery,
+    RequestModel,
+    ResponseModel,
+)
 
 MAX_NODES = 50
 MAX_LINKS = 20
@@ -154,6 +161,13 @@ class CreateNodesRequest(RequestModel):
     """The caller's own key: the same request under it is stored only once."""
 
 
+class NodeQuery(ParticipantsQuery):
+    """Query string of a node."""
+
+    as_of: Moment | None = None
+    """As it was known at this time; by default now."""
+
+
 class StoredNode(ResponseModel):
     """A node that a request stored or spoke of."""
 
@@ -163,8 +177,6 @@ class StoredNode(ResponseModel):
     type: NodeType
     event_id: UUID
     """The statement that it rests on."""
-    is_new: bool
-    """False: the scope had this node already, and the statement is one more observation of it."""
 
 
 class StoredEdge(ResponseModel):

@@ -195,6 +195,8 @@ deferrable initially deferred for each row execute function require_source();
 create function halve(p_before double precision, p_now double precision) returns double precision
 language sql immutable parallel safe
     return coalesce((p_before + p_now) / 2, p_now, p_before);
+create aggregate merge_patches(jsonb) (sfunc = jsonb_concat, stype = jsonb, initcond = '{}',
+    parallel = safe);
 create aggregate halving_mean(double precision) (sfunc = halve, stype = double precision,
     parallel = safe);
 
@@ -212,14 +214,13 @@ begin atomic
         select o.* from graph_observations o
         where o.tenant_id = current_tenant() and o.target_id = any (p_ids)
             and (p_as_of is null or o.observed_at <= p_as_of)),
-    fields as (
-        select s.target_id, jsonb_strip_nulls(
-            jsonb_object_agg(f.key, f.value order by s.observed_at, s.source_id)) as merged
-        from said s cross join lateral jsonb_each(s.patch) f
-        group by s.target_id)
+    merged as (
+        select s.target_id,
+            jsonb_strip_nulls(merge_patches(s.patch order by s.observed_at, s.source_id)) as patch
+        from said s group by s.target_id)
     select s.target_id,
-        coalesce(f.merged, '{}') - array['identity', 'valid_to', 'archived'],
-        decode(f.merged ->> 'identity', 'hex'),
+        m.patch - array['identity', 'valid_to', 'archived'],
+        decode(m.patch ->> 'identity', 'hex'),
         case when p_halving
             then halving_mean(coalesce(s.confidence, 0.8) order by s.observed_at, s.source_id)
             else avg(coalesce(s.confidence, 0.8) order by s.observed_at, s.source_id) end,
@@ -227,10 +228,10 @@ begin atomic
         coalesce((array_agg(s.heat order by s.observed_at desc, s.source_id desc)
             filter (where s.heat is not null))[1], 0),
         (array_agg(s.trust order by trust_rank(s.trust)))[1],
-        min(s.valid_from), (f.merged ->> 'valid_to')::timestamptz,
-        coalesce((f.merged ->> 'archived')::boolean, false), min(s.observed_at), max(s.observed_at)
-    from said s left join fields f on f.target_id = s.target_id
-    group by s.target_id, f.merged;
+        min(s.valid_from), (m.patch ->> 'valid_to')::timestamptz,
+        coalesce((m.patch ->> 'archived')::boolean, false), min(s.observed_at), max(s.observed_at)
+    from said s join merged m on m.target_id = s.target_id
+    group by s.target_id, m.patch;
 end;
 
 -- row-level security and grants --------------------------------------------------------------------

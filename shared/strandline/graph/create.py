@@ -1,0 +1,276 @@
+"""Store what a caller states: each node becomes a statement in the log, and is derived from it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import NOBODY, Caller
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph import store_read
+from strandline.graph.identity import NodeType, format_node_id, normalise, parse_node_id
+from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
+from strandline.graph.relations import Relation, check_relation
+from strandline.graph.schemas_nodes import (
+    CreateNodesAnswer,
+    CreateNodesRequest,
+    FactIn,
+    NodeIn,
+    RelationshipIn,
+    StoredEdge,
+    StoredNode,
+)
+from strandline.graph.sentences import name_of, write_sentence
+from strandline.graph.store_read import NodeName
+from strandline.graph.store_write import write_observations
+from strandline.http.request import Request
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.statements import Statement, build_statements, store_statements
+
+_NOT_PROPERTIES = {
+    *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
+    *("content", "title", "name"),  # the node's name
+}
+
+
+@dataclass(frozen=True)
+class _End:
+    """A node at the other end of an edge."""
+
+    type: NodeType
+    name: str
+    node_id: UUID | None
+    """Its id, where it is of the same scope: another scope's node is spoken of by its name."""
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge from a node of the request."""
+
+    n: int
+    """The number of that node."""
+    end: _End
+    relation: Relation
+    link: RelationshipIn
+
+
+def create_nodes(
+    request: Request, body: CreateNodesRequest, key: str | None
+) -> tuple[CreateNodesAnswer, bool]:
+    """Store the nodes and edges, all or none, each node with the statement that it rests on.
+    Returns what was stored, and whether all of it was before, under the same key.
+
+    Raises Invalid for an edge that leads nowhere or joins what it cannot, StateConflict for a fact
+    of another scope that cannot be invalidated from here, and as an append.
+    """
+    resources, tenant = request.resources, request.principal.tenant
+    batch = build_statements(request.principal, _write_statements(body, key))
+    participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
+    readers = resources.database.connect_as(
+        Caller(tenant, tuple(participants), NOBODY), request.deadline
+    )
+    targets = _find_targets(store_read.find_nodes(readers, list(_named_ids(body))))
+    edges = list(_resolve_edges(body.nodes, targets, scope_id))
+    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
+    written: list[WrittenGraph] = []
+
+    def write_rows(results: Sequence[AppendResult]) -> None:
+        sources = [_source_of(batch, n, result) for n, result in enumerate(results)]
+        written.append(write_observations(access, *_observe(body.nodes, edges, sources)))
+
+    results = store_statements(
+        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+    )
+    answer = _answer(body.nodes, edges, results, written[-1])
+    return answer, all(result.is_replay for result in results)
+
+
+def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Statement]:
+    refs = {node.ref: node for node in body.nodes if node.ref}
+    if len(refs) < sum(node.ref is not None for node in body.nodes):
+        raise Invalid("nodes: a `ref` occurs twice", field="nodes")
+    own_key = body.source_event_key or key
+    return [
+        Statement(
+            participants=body.participants,
+            role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
+            content=write_sentence(node),
+            operation={"create": _write_operation(node, refs)},
+            speaker=body.speaker,
+            key=own_key and f"{own_key}#{n}",
+        )
+        for n, node in enumerate(body.nodes)
+    ]
+
+
+def _write_operation(node: NodeIn, refs: Mapping[str, NodeIn]) -> Mapping[str, Any]:
+    """The node as it was stated, without the names of this request."""
+    fields = node.model_dump(mode="json", exclude={"ref"}, exclude_none=True)
+    for link in fields["relationships"]:
+        other = refs.get(link["target"])
+        if other:
+            link["target"] = {"type": other.type, "name": name_of(other)}
+    return fields
+
+
+def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
+    for node in body.nodes:
+        names = [link.target for link in node.relationships]
+        for name in [*names, getattr(node, "invalidates", None)]:
+            if name and ":" in name:
+                try:
+                    yield parse_node_id(name)[1]
+                except NotFound:
+                    continue  # refused where the edge is resolved, by its field
+
+
+def _find_targets(rows: Mapping[UUID, NodeName]) -> Mapping[str, NodeName]:
+    return {format_node_id(row.type, row.node_id): row for row in rows.values()}
+
+
+def _resolve_edges(
+    nodes: Sequence[NodeIn], targets: Mapping[str, NodeName], scope_id: UUID
+) -> Iterator[_Edge]:
+    refs = {node.ref: node for node in nodes if node.ref}
+    for n, node in enumerate(nodes):
+        links = [
+            (f"nodes.{n}.relationships.{i}", link) for i, link in enumerate(node.relationships)
+        ]
+        if isinstance(node, FactIn) and node.invalidates:
+            link = RelationshipIn(edge="invalidates", target=node.invalidates)
+            links.append((f"nodes.{n}.invalidates", link))
+        for field, link in links:
+            end = _resolve_end(link.target, refs, targets, scope_id, field)
+            if (end.type, normalise(end.name)) == (node.type, normalise(name_of(node))):
+                raise Invalid(f"{field}: leads to the node itself", field=field)
+            if link.edge == "invalidates" and end.node_id is None:
+                raise StateConflict(
+                    f"{field}: {link.target} is a fact among other participants; invalidate it"
+                    " among these",
+                    field=field,
+                )
+            relation = check_relation(
+                link.edge, node.type, end.type, has_label=bool(link.role), field=field
+            )
+            yield _Edge(n, end, relation, link)
+
+
+def _resolve_end(
+    name: str,
+    refs: Mapping[str, NodeIn],
+    targets: Mapping[str, NodeName],
+    scope_id: UUID,
+    field: str,
+) -> _End:
+    if name in refs:
+        return _End(refs[name].type, name_of(refs[name]), None)
+    target = targets.get(name)
+    if target is None:
+        raise Invalid(
+            f"{field}: {name!r} is neither the `ref` of a node of this request nor the id of a node"
+            " that all participants can see",
+            field=field,
+        )
+    is_own = target.scope_id == scope_id
+    return _End(target.type, target.name, target.node_id if is_own else None)
+
+
+def _source_of(batch: AppendBatch, n: int, result: AppendResult) -> Source:
+    receipt, draft = result.receipt, batch.drafts[n]
+    assert receipt is not None, "refused statements are raised"
+    return Source(
+        source_id=receipt.event_id,
+        version=None,
+        scope_id=receipt.scope_id,
+        participants=draft.participants,
+        event_ids=[receipt.event_id],
+        trust=draft.origin,
+        observed_at=receipt.recorded_at,
+        valid_from=receipt.recorded_at,
+    )
+
+
+def _observe(
+    nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
+) -> tuple[list[NodeObservation], list[EdgeObservation]]:
+    """What the statements say: first of each node of the request, then of each edge's other end."""
+    spoken = [
+        NodeObservation(
+            sources[n],
+            node.type,
+            name_of(node),
+            _properties(node),
+            node.confidence,
+            valid_from=node.valid_from,
+        )
+        for n, node in enumerate(nodes)
+    ]
+    ends = [
+        NodeObservation(
+            sources[edge.n],
+            edge.end.type,
+            edge.end.name,
+            _end_patch(nodes[edge.n], edge, sources[edge.n]),
+            node_id=edge.end.node_id,
+        )
+        for edge in edges
+    ]
+    links = [
+        EdgeObservation(
+            sources[edge.n],
+            edge.n,
+            len(nodes) + i,
+            edge.relation.type,
+            edge.link.role or "",
+            {"nuance": edge.link.nuance} if edge.link.nuance else {},
+            edge.link.confidence,
+            valid_from=nodes[edge.n].valid_from,
+        )
+        for i, edge in enumerate(edges)
+    ]
+    return [*spoken, *ends], links
+
+
+def _properties(node: NodeIn) -> dict[str, Any]:
+    fields = node.model_dump(mode="json", exclude=_NOT_PROPERTIES, exclude_none=True)
+    if "kind" in fields:
+        fields["category"] = fields.pop("kind")
+    return fields
+
+
+def _end_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
+    """What an edge says of its other end: of an invalidated fact, until when it held, and why."""
+    if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
+        return {}
+    until = node.valid_from or source.valid_from
+    return {"valid_to": until.isoformat(), "reason": node.reason or edge.link.nuance}
+
+
+def _answer(
+    nodes: Sequence[NodeIn],
+    edges: Sequence[_Edge],
+    results: Sequence[AppendResult],
+    written: WrittenGraph,
+) -> CreateNodesAnswer:
+    receipts = [result.receipt for result in results if result.receipt]
+    types: list[NodeType] = [node.type for node in nodes]
+    types += [edge.end.type for edge in edges]
+    ids = [format_node_id(*pair) for pair in zip(types, written.node_ids, strict=True)]
+    return CreateNodesAnswer(
+        scope_id=receipts[0].scope_id,
+        nodes=[
+            StoredNode(id=ids[n], ref=node.ref, type=node.type, event_id=receipts[n].event_id)
+            for n, node in enumerate(nodes)
+        ],
+        edges=[
+            StoredEdge(
+                id=written.edge_ids[i],
+                type=edge.relation.type,
+                from_id=ids[edge.n],
+                to_id=ids[len(nodes) + i],
+                corrected_from=edge.relation.corrected_from,
+            )
+            for i, edge in enumerate(edges)
+        ],
+    )

@@ -1,0 +1,59 @@
+"""Which nodes an edge may join, by its type."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from strandline.errors import Invalid
+from strandline.graph.identity import NodeType
+from strandline.graph.schemas_nodes import RelationType
+
+_ENDS: Mapping[RelationType, tuple[NodeType, NodeType]] = {
+    "fact_entity": ("fact", "entity"),
+    "fact_topic": ("fact", "topic"),
+    "decision_entity": ("decision", "entity"),
+    "decision_topic": ("decision", "topic"),
+    "event_decision": ("event", "decision"),
+    "entity_topic": ("entity", "topic"),
+    "invalidates": ("fact", "fact"),
+}
+"""The types of both ends; the others join any nodes."""
+_VERBS: frozenset[RelationType] = frozenset(
+    {
+        "USES",
+        "WORKS_ON",
+        "BUILT_FOR_CLIENT",
+        "STRUGGLES_WITH",
+        "EXHIBITS",
+        "EXPRESSED_INTEREST",
+        "RELATES_TO",
+    }
+)
+
+
+class Relation(NamedTuple):
+    """The type of an edge, and the one that was asked for where that is not known."""
+
+    type: RelationType
+    corrected_from: str | None
+
+
+def check_relation(
+    name: str, from_type: NodeType, to_type: NodeType, *, has_label: bool, field: str
+) -> Relation:
+    """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO,
+    as the source has it. Raises Invalid, which names `field`, for ends that it cannot join."""
+    known = cast("RelationType", name)
+    if known in _ENDS:
+        if _ENDS[known] != (from_type, to_type):
+            ends = " to ".join(_ENDS[known])
+            raise Invalid(
+                f"{field}: {name} leads from {ends}, not from {from_type} to {to_type}",
+                field=field,
+            )
+        return Relation(known, None)
+    if name == "related":
+        if not has_label:
+            raise Invalid(f"{field}: related needs a role, which says how", field=field)
+        return Relation("related", None)
+    verb = cast("RelationType", name.upper())
+    return Relation(verb, None) if verb in _VERBS else Relation("RELATES_TO", name)

@@ -1,0 +1,46 @@
+"""What is stated of a node, as one sentence: the content of its statement, which recall finds."""
+
+from strandline.graph.schemas_nodes import (
+    DecisionIn,
+    EntityIn,
+    EventIn,
+    FactIn,
+    NodeIn,
+    TopicIn,
+)
+
+
+def name_of(node: NodeIn) -> str:
+    """What identifies a node of its type: a fact's content, a title or a name."""
+    match node:
+        case FactIn():
+            return node.content.strip()
+        case DecisionIn() | EventIn():
+            return node.title.strip()
+        case EntityIn() | TopicIn():
+            return node.name.strip()
+
+
+def write_sentence(node: NodeIn) -> str:
+    """The sentence that states a node."""
+    name = name_of(node)
+    match node:
+        case FactIn():
+            return _end(name)
+        case DecisionIn():
+            others = f" Instead of: {'; '.join(node.alternatives)}." if node.alternatives else ""
+            return f"Decided: {_end(name)} {_end(node.rationale)}{others}"
+        case EntityIn():
+            kind = "" if node.kind == "other" else f" ({node.kind})"
+            return f"{name}{kind}: {_end(node.description)}" if node.description else name + kind
+        case EventIn():
+            date = f", {node.event_date:%Y-%m-%d}" if node.event_date else ""
+            rest = f" {_end(node.description)}" if node.description else ""
+            return f"{name}{date}.{rest}"
+        case TopicIn():
+            return f"{name}: {_end(node.description)}" if node.description else name
+
+
+def _end(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", "…", "。")) else f"{text}."

@@ -1,0 +1,118 @@
+"""Nodes of the graph through the API: stated, read, repeated, refused."""
+
+from typing import Any
+
+import pytest
+
+from tests.support import Gateway, ScratchDatabase
+
+WHO = ["user:ada", "agent:helper"]
+NODES: list[dict[str, Any]] = [
+    {"type": "entity", "ref": "ada", "name": "Ada", "kind": "person"},
+    {
+        "type": "fact",
+        "content": "Ada lives in Oslo",
+        "category": "personal",
+        "relationships": [{"edge": "fact_entity", "target": "ada"}],
+    },
+    {
+        "type": "decision",
+        "title": "Buy the red kayak",
+        "rationale": "It is the lightest.",
+        "alternatives": ["the blue one"],
+        "relationships": [{"edge": "decision_entity", "target": "ada", "role": "buyer"}],
+    },
+]
+
+
+def store(gateway: Gateway, key: str, nodes: list[dict[str, Any]], **fields: Any) -> Any:
+    body = {"participants": WHO, "nodes": nodes, **fields}
+    return gateway.call("POST", "/api/v1/graph/nodes", body, key=key)
+
+
+def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
+    reply = gateway.call("GET", f"/api/v1/{path}", key=key, query={"participants": WHO, **query})
+    assert reply.status == 200, reply.body
+    return reply.body
+
+
+def test_nodes_are_stored_with_their_statements_and_read_again(gateway: Gateway) -> None:
+    key = gateway.key()
+    answer = store(gateway, key, NODES, source_event_key="k1")
+    assert answer.status == 201, answer.body
+    ada, fact, decision = answer.body["nodes"]
+    assert [edge["type"] for edge in answer.body["edges"]] == ["fact_entity", "decision_entity"]
+    read = get(gateway, key, f"graph/nodes/{fact['id']}")
+    assert (read["name"], read["properties"]) == (
+        "Ada lives in Oslo",
+        {"category": "personal"},
+    )
+    event = get(gateway, key, f"events/{decision['event_id']}")
+    assert event["type"] == "statement"
+    assert event["content"] == (
+        "Decided: Buy the red kayak. It is the lightest. Instead of: the blue one."
+    )
+    again = store(gateway, key, NODES, source_event_key="k1")
+    assert (again.status, again.body) == (201, answer.body)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert get(gateway, key, f"graph/nodes/{ada['id']}")["weight"] == 3, (
+        "its own statement, and two that lead to it"
+    )
+
+
+def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
+    key = gateway.key()
+    first = store(gateway, key, [{"type": "fact", "content": "Ada lives in Oslo"}]).body
+    (old,) = first["nodes"]
+    known = get(gateway, key, f"events/{old['event_id']}")["recorded_at"]
+    newer = {
+        "type": "fact",
+        "content": "Ada lives in Bergen.",
+        "invalidates": old["id"],
+        "reason": "She moved.",
+    }
+    answer = store(gateway, key, [newer]).body
+    assert [(edge["type"], edge["to_id"]) for edge in answer["edges"]] == [
+        ("invalidates", old["id"])
+    ]
+    now = get(gateway, key, f"graph/nodes/{old['id']}")
+    assert now["valid_to"] is not None
+    assert now["properties"] == {"category": "general", "reason": "She moved."}
+    before = get(gateway, key, f"graph/nodes/{old['id']}", as_of=known)
+    assert (before["valid_to"], before["properties"]) == (None, {"category": "general"})
+
+
+@pytest.mark.parametrize(
+    ("node", "field"),
+    [
+        ({"type": "fact"}, "nodes.0.fact.content"),
+        ({"type": "fact", "content": " . "}, "nodes.0.fact.content"),
+        ({"type": "person", "name": "Ada"}, "nodes.0"),
+        ({"type": "entity", "name": "Ada", "kind": "robot"}, "nodes.0.entity.kind"),
+        (
+            {"type": "fact", "content": "x", "relationships": [{"edge": "USES", "target": "y"}]},
+            "nodes.0.relationships.0",
+        ),
+        (
+            {"type": "fact", "content": "x", "invalidates": "ent:7", "reason": "r"},
+            "nodes.0.invalidates",
+        ),
+        ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0.fact"),
+        (
+            {
+                "type": "topic",
+                "name": "x",
+                "ref": "x",
+                "relationships": [{"edge": "fact_topic", "target": "x"}],
+            },
+            "nodes.0.relationships.0",
+        ),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_its_field(
+    gateway: Gateway, scratch_db: ScratchDatabase, node: dict[str, Any], field: str
+) -> None:
+    answer = store(gateway, gateway.key(), [node])
+    assert (answer.status, answer.error["details"]["field"]) == (422, field)
+    assert scratch_db.rows("select count(*) from graph_nodes") == [(0,)]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
