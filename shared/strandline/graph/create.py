@@ -254,8 +254,7 @@ def _answer(
     written: WrittenGraph,
 ) -> CreateNodesAnswer:
     receipts = [result.receipt for result in results if result.receipt]
-    types: list[NodeType] = [node.type for node in nodes]
-    types += [edge.end.type for edge in edges]
+    types: Sequence[NodeType] = (*(n.type for n in nodes), *(edge.end.type for edge in edges))
     ids = [format_node_id(*pair) for pair in zip(types, written.node_ids, strict=True)]
     return CreateNodesAnswer(
         scope_id=receipts[0].scope_id,
