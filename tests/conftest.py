@@ -116,6 +116,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`make prove` runs the sizes that were promised, `make test` a sample of them."""
     parser.addoption("--full", action="store_true", help="run proofs at their full size")
     parser.addoption("--quick", action="store_true", help="run what needs no database or program")
+    parser.addoption("--renew-examples", action="store_true", help="write the answers of examples")
     parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
 
 

@@ -210,7 +210,7 @@ def wire_handlers(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     get_settings.cache_clear()
-    for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver", "builder"):
+    for name in [fn.name for fn in FUNCTIONS if "database" in fn.needs]:
         service = Resources()
         service.__dict__ |= {"embedder": embedder, "job_queue": NullJobQueue()}
         services.append(service)

@@ -96,7 +96,7 @@ def test_nothing_due_is_no_shard_and_no_job(
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
     """Let the archiver fail so often in one tenant; gives how often it was tried there."""
-    archiver = importlib.import_module("strandline.chains.archive")
+    archiver = importlib.import_module("strandline.background.archiver")
     real = archiver.shard
     tried: list[int] = []
 

@@ -19,7 +19,7 @@ import pytest
 from strandline.aws.run_requests import JobQueue
 from strandline.chains import store_archiving
 from strandline.db.database import Caller
-from strandline.deployment import DAILY_SWEEP_SCHEDULE
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, JOBS
 from strandline.jobs import store_due
 from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.llm import store as llm_store
@@ -31,7 +31,7 @@ from tests.strandline.local.test_service import call
 DAYS = 30
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime.fromtimestamp(0, UTC)
-SLOT = {"sweeper": 6 * MINUTE, "builder": 6 * MINUTE, "archiver": 61 * MINUTE}
+SLOT = {job.name: job.min_spacing + MINUTE for job in JOBS}
 """A spacing, and what a wish may take."""
 TALK = (
     ("user", "The harbour crane at Ostend needs a new gearbox before the winter storms arrive."),

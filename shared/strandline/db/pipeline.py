@@ -6,6 +6,7 @@ would last for ever and Aurora could never pause. Here the Sync is the last mess
 """
 
 import functools
+import inspect
 import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, LiteralString
@@ -50,15 +51,26 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
 def parse_rows[Row](
     connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
-    """The rows of a result as `row_type`, with columns passed by name."""
+    """The rows of a result as `row_type`, with columns passed by name. Columns that it does not
+    have are left out: a view of a newer schema may have more."""
     names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+    known = _parameter_names(row_type)
+    unknown = [name for name in names if name not in known]
     transformer = Transformer(connection)
     transformer.set_pgresult(result)
 
     def make(values: Sequence[Any]) -> Row:
-        return row_type(**dict(zip(names, values, strict=True)))
+        columns = dict(zip(names, values, strict=True))
+        for name in unknown:
+            del columns[name]
+        return row_type(**columns)
 
     return transformer.load_rows(0, result.ntuples, make)
+
+
+@functools.cache
+def _parameter_names(row_type: type[object]) -> frozenset[str]:
+    return frozenset(inspect.signature(row_type).parameters)
 
 
 def _encode_statement(

@@ -208,7 +208,7 @@ def search_candidates(
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class HitEvent(Event):
     """An event of an answer, with its key if the reader wrote it."""
 
@@ -230,7 +230,7 @@ def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitE
     return {row.event_id: row for row in rows}
 
 
-@dataclass(frozen=True)
+@dataclass
 class EventBefore(HitEvent):
     """The event before another one in its session."""
 
