@@ -1,14 +1,14 @@
-"""How recall grows with a tenant: what a call of the handler takes and how well its vector leg
-finds the nearest, at a thousand events and at many, in one scope and spread over ten thousand.
+"""How recall and the topic index grow with a tenant, at a thousand events and at many: what a call
+of recall takes and how well its vector leg finds the nearest, in one scope and spread over ten
+thousand; what builds take, and a references query.
 
-PYTHONPATH=shared:. .venv/bin/python -m tests.bench.growth 1000 10000 100000
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.growth 1000 10000 100000 [--only topics]
 """
 
 import argparse
 import json
 import os
 import platform
-import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,17 +24,19 @@ import psycopg
 from pgvector import HalfVector
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.recall import store
-from tests.bench import strandline_system
+from tests.bench import growth_topics, strandline_system
 from tests.bench.cost import Call, interleaved
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.growth_data import (
     AGENT,
     SPACE,
+    Asking,
     Row,
-    SyntheticTenant,
+    StoredVectors,
+    View,
+    list_questions,
     load_tenant,
     make_tenant,
 )
@@ -43,35 +45,16 @@ from tests.support import ScratchDatabase
 
 SIZES = (1_000, 10_000, 100_000)
 SCOPES = 10_000
+PARTS = ("recall", "topics")
 SETTINGS = {"shared_buffers": "1GB"}
 """Of the server: a database that fits into its memory."""
 _DEPTH = 10
-_WORDS = (3, 8)
-"""So many words a question has, of the text of the event that it is about."""
 _NEAREST = """
 select event_id from event_vectors
 where tenant_id = %(tenant)s and space = %(space)s
     and (%(scope)s::uuid is null or scope_id = %(scope)s)
 order by embedding <=> %(vector)s::halfvec limit %(limit)s
 """
-
-
-@dataclass(frozen=True)
-class View:
-    """Who asks, and what they see: one scope, or all of the tenant."""
-
-    layout: str
-    tenant: SyntheticTenant
-    participant: str
-    scope: int | None
-
-
-@dataclass(frozen=True)
-class Asking:
-    """A question with its vector."""
-
-    text: str
-    vector: Row
 
 
 @dataclass(frozen=True)
@@ -90,30 +73,20 @@ class Figures:
     """The same, of questions near another tenant's vectors."""
 
 
-class StoredVectors:
-    """An embedder that knows the questions' vectors: embedding costs nothing."""
-
-    space = SPACE
-    dimensions = LOCAL_DIMENSIONS
-
-    def __init__(self) -> None:
-        self.vectors: dict[str, list[float]] = {}
-
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-        """The vectors of these texts, in order."""
-        return [self.vectors[text] for text in texts]
-
-
 def main() -> None:
     """Measure every size, print the table, write the file."""
     arguments = _arguments()
     embedder = StoredVectors()
     figures: list[Figures] = []
+    topics: list[growth_topics.TopicFigures] = []
     with (
         TemporaryDirectory(prefix="strandline-growth-") as name,
         EmbeddedPostgres(_passable(Path(name)) / "postgres", settings=SETTINGS) as server,
     ):
-        for size in arguments.sizes:
+        for size in arguments.sizes if "topics" in arguments.only else ():
+            topics.append(growth_topics.measure(server, Path(name), size, arguments.asks))
+            print(growth_topics.table(topics[-1:])[2:], file=sys.stderr)
+        for size in arguments.sizes if "recall" in arguments.only else ():
             database = f"growth_{size}"
             with strandline_system.opened(server, embedder, Path(name), database) as system:
                 views = list(_load(system.base, size))
@@ -122,15 +95,16 @@ def main() -> None:
                         figures.append(_measure(system, embedder, view, arguments.asks))
                         print(_line(figures[-1], figures), file=sys.stderr)
             server.drop_database(database)
-    for line in table(figures):
+    for line in [*table(figures), "", *growth_topics.table(topics)]:
         print(line)
-    _write(arguments.out, figures)
+    _write(arguments.out, figures, topics)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("sizes", type=int, nargs="*", default=list(SIZES), metavar="EVENTS")
     parser.add_argument("--asks", type=int, default=100, help="questions for each view")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path("build/growth.json"), metavar="JSON")
     return parser.parse_args()
 
@@ -152,24 +126,9 @@ def _load(base: ScratchDatabase, size: int) -> Iterator[View]:
     yield View("many scopes, one seen", many, many.user(7), 7)
 
 
-def _questions(view: View, count: int, clusters_of: SyntheticTenant) -> Iterator[Asking]:
-    """Questions of words of an event in view each; the vectors are near it, or, with the clusters
-    of another tenant, near one of that one's events."""
-    chance = random.Random(count)
-    in_view = view.tenant.events_in(view.scope)
-    is_own = clusters_of is view.tenant
-    for n in range(count):
-        about = int(chance.choice(in_view))
-        words = view.tenant.texts[about].split()
-        chance.shuffle(words)
-        text = f"{n} {' '.join(words[: chance.randint(*_WORDS)])}"
-        near = about if is_own else chance.randrange(len(clusters_of.event_ids))
-        yield Asking(text, clusters_of.clusters.near(clusters_of.vectors[near]))
-
-
 def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int) -> Figures:
     """Times and recall of one view; both sides of the times take turns."""
-    asked = list(_questions(view, asks, view.tenant))
+    asked = list(list_questions(view, asks, view.tenant))
     embedder.vectors = {asking.text: asking.vector.tolist() for asking in asked}
     key = system.gateway.key(view.tenant.name)
     handler: list[Call] = [
@@ -194,7 +153,7 @@ def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int)
         p95_ms=round(quantiles(took["handler"], n=20)[-1] * 1000, 2),
         bare_p50_ms=round(median(took["bare"]) * 1000, 2),
         recall=_recall(system, view, asked),
-        recall_elsewhere=_recall(system, view, list(_questions(view, asks, elsewhere))),
+        recall_elsewhere=_recall(system, view, list(list_questions(view, asks, elsewhere))),
     )
 
 
@@ -263,7 +222,9 @@ def _line(one: Figures, figures: Sequence[Figures]) -> str:
     )
 
 
-def _write(path: Path, figures: Sequence[Figures]) -> None:
+def _write(
+    path: Path, figures: Sequence[Figures], topics: Sequence[growth_topics.TopicFigures]
+) -> None:
     document = {
         "environment": {
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -272,6 +233,7 @@ def _write(path: Path, figures: Sequence[Figures]) -> None:
             **SETTINGS,
         },
         "figures": [asdict(one) for one in figures],
+        "topics": [asdict(one) for one in topics],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")

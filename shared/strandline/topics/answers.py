@@ -25,7 +25,7 @@ from strandline.recall.store import HitEvent, read_hits
 from strandline.sealing import UnsealError
 from strandline.topics import store_answers, store_references
 from strandline.topics.answer_tree import build_tree
-from strandline.topics.outline import Outline, Texts
+from strandline.topics.outline import Outline
 from strandline.topics.plan import LAYOUT_VERSION, Plan, PlannedEvent, PlannedNode
 from strandline.topics.schemas_references import (
     ReferencesCut,
@@ -36,6 +36,7 @@ from strandline.topics.schemas_references import (
 )
 from strandline.topics.store_answers import StoredAnswer
 from strandline.topics.store_references import NodeContent, Snapshot
+from strandline.topics.topic_lines import Lines, Texts
 
 KEPT_DAYS = 30
 """For how long an answer can be given again."""
@@ -106,7 +107,7 @@ def render(
     rendered already."""
     is_text = request.format == "text"
     texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
-    outline = outline or Outline(plan, texts, request.budget)
+    outline = outline or Outline(plan, Lines(texts, request.budget))
     return ReferencesOut(
         tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
         text=outline.text if is_text else None,

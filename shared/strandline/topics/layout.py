@@ -4,19 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.context.lines import (
-    EventSource,
-    Line,
-    TopicSource,
-    drop_sentences,
-    event_line,
-    size,
-    topic_line,
-    words,
-)
+from strandline.context.lines import EventSource, Line, drop_sentences, size, words
 from strandline.topics import outline
-from strandline.topics.outline import BYTES_PER_TOKEN, Texts
 from strandline.topics.plan import PlannedEvent, PlannedNode
+from strandline.topics.topic_lines import Lines, Texts, event_bytes, heading_bytes
 
 _EVENTS_SHARE = 3 / 4
 """The most of a budget that the events of a question take before the summaries above them."""
@@ -41,8 +32,7 @@ class Layout:
     """A selection that grows."""
 
     material: Material
-    texts: Texts
-    budget: int
+    lines: Lines
     events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
     headings: set[UUID] = field(default_factory=set[UUID])
     """Slots with a line."""
@@ -51,17 +41,16 @@ class Layout:
     shortened_count: int = 0
 
     def __post_init__(self) -> None:
-        max_bytes = self.budget * BYTES_PER_TOKEN
-        self._max_bytes = max_bytes
+        self._max_bytes = self.lines.max_bytes
         self._bytes = outline.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
-        self._event_lines: dict[UUID, Line[EventSource]] = {
-            event.event_id: event_line(self.texts.events[event.event_id], max_bytes)
-            for event in self.material.events
-        }
-        self._topic_lines: dict[UUID, Line[TopicSource]] = {
-            slot: topic_line(self.texts.topics[slot], max_bytes) for slot in self.material.nodes
-        }
+        self._words: dict[UUID, str] = {}
+        self._depths: dict[UUID, int] = {}
+
+    @property
+    def texts(self) -> Texts:
+        """What the lines are made of."""
+        return self.lines.texts
 
     def fill(self) -> None:
         """Select."""
@@ -81,21 +70,21 @@ class Layout:
         limit = int(self._max_bytes * share)
         while len(self.events) < len(self.material.events):
             event = self.material.events[len(self.events)]
-            line, depth = self._event_lines[event.event_id], self._depth(event.slot) + 1
+            line, day = self.lines.event(event.event_id), self.lines.day(event.slot)
+            depth = 0 if event.slot is None else self._depth(event.slot)
             above = self._bytes_above(event)
             room = limit - self._bytes - above
-            cost = outline.event_bytes(line, depth)
+            cost = event_bytes(line, depth + 1, day)
             if cost > room:
                 room -= cost - size(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
                 event = event.model_copy(update={"text_bytes": room})
-                cost = outline.event_bytes(line, depth)
+                cost = event_bytes(line, depth + 1, day)
             self._bytes += above + cost
             self.shortened_count += line.is_shortened
-            self._add_parts(event)
-            self.events.append(event)
+            self._add_event(event, line)
 
     def _bytes_above(self, event: PlannedEvent) -> int:
         """The headings that an event needs and that are not there yet."""
@@ -105,10 +94,12 @@ class Layout:
         if event.slot is None:
             missing += outline.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
         elif event.slot not in self.headings:
-            missing += outline.heading_bytes(self._topic_lines[event.slot], self._depth(event.slot))
+            missing += self._heading_bytes(event.slot)
         return missing
 
-    def _add_parts(self, event: PlannedEvent) -> None:
+    def _add_event(self, event: PlannedEvent, line: Line[EventSource]) -> None:
+        self.events.append(event)
+        self._words[event.event_id] = words(line.text)
         self._parts.add(("scope", event.scope_id))
         if event.slot is None:
             self._parts.add(("tail", event.scope_id))
@@ -138,17 +129,17 @@ class Layout:
         return list(dict.fromkeys([*leaves, *joins]))
 
     def _fill_summaries(self, slots: Sequence[UUID]) -> None:
-        texts = [words(self._event_lines[event.event_id].text) for event in self.events]
+        texts = list(self._words.values())
         for slot in slots:
             if slot in self.summaries or not self._is_reached(slot):
                 continue
-            line, node = self._topic_lines[slot], self.material.nodes[slot]
+            line, node = self.lines.topic(slot), self.material.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
                 text = drop_sentences(line.text, line.source.participants, texts)
             cost = size(text) + 1 + size("…")
             if slot not in self.headings:
-                cost += outline.heading_bytes(line, self._depth(slot))
+                cost += self._heading_bytes(slot)
             if ("scope", node.scope_id) not in self._parts:
                 cost += outline.scope_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
@@ -167,11 +158,14 @@ class Layout:
         parent = self.material.nodes[slot].parent
         return self.material.has_question or parent is None or parent in self.headings
 
-    def _depth(self, slot: UUID | None) -> int:
-        depth = 0
-        while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
-            depth, slot = depth + 1, parent
-        return depth
+    def _heading_bytes(self, slot: UUID) -> int:
+        return heading_bytes(self.lines.topic(slot, has_summary=False), self._depth(slot))
+
+    def _depth(self, slot: UUID) -> int:
+        if slot not in self._depths:
+            parent = self.material.nodes[slot].parent
+            self._depths[slot] = 0 if parent is None else 1 + self._depth(parent)
+        return self._depths[slot]
 
     # result --------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from strandline.observability import logger
 from strandline.topics import answers, store_references
 from strandline.topics.answers import Contents
 from strandline.topics.layout import Layout, Material
-from strandline.topics.outline import BYTES_PER_TOKEN, Outline, group_by
+from strandline.topics.outline import Outline, group_by
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
@@ -23,6 +23,7 @@ from strandline.topics.selection import (
     select_by_beam,
     select_outline,
 )
+from strandline.topics.topic_lines import Lines
 
 type ModelWalk = Callable[[Inquiry, Hits], Selection]
 """Selects with a language model."""
@@ -89,13 +90,14 @@ def _lay_out(
         keeps_summaries=request.format == "json",
     )
     material = Material(selection.events, selection.nodes, request.query is not None)
-    layout = Layout(material, texts, request.budget)
+    lines = Lines(texts, request.budget)
+    layout = Layout(material, lines)
     layout.fill()
     while True:
         plan = _to_plan(inquiry, selection, layout, now)
         plan = plan.model_copy(update={"nodes": tuple(_with_first_events(inquiry.access, plan))})
-        outline = Outline(plan, texts, request.budget)
-        is_within = len(outline.text.encode()) <= request.budget * BYTES_PER_TOKEN
+        outline = Outline(plan, lines)
+        is_within = len(outline.text.encode()) <= lines.max_bytes
         if is_within or not layout.drop_last():
             return plan, outline
 
