@@ -5,10 +5,10 @@ when it answers the Sync; the Flush stops that timer and does not start it again
 would last for ever and Aurora could never pause. Here the Sync is the last message.
 """
 
+import dataclasses
 import functools
 import re
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, LiteralString
 
 import psycopg
@@ -71,9 +71,9 @@ def parse_rows[Row](
 @functools.cache
 def _field_names(row_type: type[object]) -> frozenset[str] | None:
     """The fields of a dataclass; None for a type that takes every column, such as dict."""
-    if not is_dataclass(row_type):
+    if not dataclasses.is_dataclass(row_type):
         return None
-    return frozenset(field.name for field in fields(row_type))
+    return frozenset(field.name for field in dataclasses.fields(row_type))
 
 
 def _encode_statement(
