@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format examples prove upgrade bench bench-recall bench-growth fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-growth fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -53,6 +53,7 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
+.PHONY: examples
 examples: $(READY) ## write the answers of the API's examples anew, as the service gives them
 	@$(PY) -m pytest -q tests/functions/test_examples.py -k answers_as_it_says --renew-examples
 

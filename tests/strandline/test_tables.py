@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.auth.principals import Principal
+from strandline.deployment import quote_job_names
 from strandline.log.event_builder import NewEvent, build_event
 from strandline.log.event_draft import EventDraft, build_draft
 from strandline.log.schemas import EventOut
@@ -74,7 +75,7 @@ from strandline.apidocs import openapi
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.schedule_handler import RunRequest
 from strandline.config import ServiceSettings
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 from strandline.jobs import control, routes, store_due
 from strandline.jobs.schemas import JobKind
 from strandline.log.conflicts import list_differences
@@ -84,7 +85,7 @@ from tests.strandline.test_tables import BODY, draft_of, event_of, row_of
 from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
-connection.execute.return_value.fetchone.return_value = (now, None, None, None)
+connection.execute.return_value.fetchone.return_value = (now, *[None] * (len(JOBS) - 1))
 due = store_due.find_next_runs(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
 start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
@@ -168,7 +169,7 @@ def test_a_new_job_is_a_row(report: dict[str, Any]) -> None:
     assert report["run"] == "planted"
     assert "planted" in report["names"]
     assert report["kinds"][0] == "planted"
-    assert "`planted`, `archiver`, `builder` or `sweeper`" in report["description"].lower()
+    assert f"`planted`, {quote_job_names('or')}" in report["description"].lower()
     assert report["due"] == ["planted"]
     assert "planted_spacing" in report["due parameters"]
 

@@ -5,8 +5,8 @@ when it answers the Sync; the Flush stops that timer and does not start it again
 would last for ever and Aurora could never pause. Here the Sync is the last message.
 """
 
+import dataclasses
 import functools
-import inspect
 import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, LiteralString
@@ -51,11 +51,11 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
 def parse_rows[Row](
     connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
-    """The rows of a result as `row_type`, with columns passed by name. Columns that it does not
-    have are left out: a view of a newer schema may have more."""
+    """The rows of a result as `row_type`, with columns passed by name. Columns that a dataclass
+    does not have are left out: a view of a newer schema may have more."""
     names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
-    known = _parameter_names(row_type)
-    unknown = [name for name in names if name not in known]
+    known = _field_names(row_type)
+    unknown = [] if known is None else [name for name in names if name not in known]
     transformer = Transformer(connection)
     transformer.set_pgresult(result)
 
@@ -69,8 +69,11 @@ def parse_rows[Row](
 
 
 @functools.cache
-def _parameter_names(row_type: type[object]) -> frozenset[str]:
-    return frozenset(inspect.signature(row_type).parameters)
+def _field_names(row_type: type[object]) -> frozenset[str] | None:
+    """The fields of a dataclass; None for a type that takes every column, such as dict."""
+    if not dataclasses.is_dataclass(row_type):
+        return None
+    return frozenset(field.name for field in dataclasses.fields(row_type))
 
 
 def _encode_statement(
