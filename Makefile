@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-growth fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -12,7 +12,7 @@ LEAN := $(VENV)/.ready-run
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
@@ -70,7 +70,10 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 bench-recall: $(READY) ## measure how well recall answers: make bench-recall LOCOMO=<file> TALKS=<folder>, both optional
 	@$(PY) -m tests.bench.recall_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
 
-bench-growth: $(READY) ## measure how recall grows with a tenant: make bench-growth ARGS="1000 10000 100000"
+bench-references: $(READY) ## the part of bench-recall about references: make bench-references LOCOMO=<file> TALKS=<folder>
+	@$(PY) -m tests.bench.references_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
+
+bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.growth $(ARGS)
 
 fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=<file>

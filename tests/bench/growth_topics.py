@@ -3,10 +3,11 @@ what a references query takes beside recall and beside the bare SQL of its reads
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import LiteralString
 
 import psycopg
 from pgvector import HalfVector
@@ -75,7 +76,7 @@ _ADD_CHAINS = (
     """,
 )
 
-_BARE = {
+_BARE: Mapping[str, LiteralString] = {
     "nearest": """
         select event_id from event_vectors
         where tenant_id = %(tenant)s and space = %(space)s and scope_id = %(scope)s
@@ -240,7 +241,7 @@ def _measure_queries(
 
 
 def _bare_call(administrator: psycopg.Connection, tenant: SyntheticTenant, asking: Asking) -> Call:
-    params = {
+    params: dict[str, object] = {
         "tenant": tenant.name,
         "space": SPACE,
         "scope": tenant.scope_ids[0],

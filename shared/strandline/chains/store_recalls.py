@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
+from strandline.db.pipeline import RowQuery
 from strandline.tenants.store_due import list_tenant_ids
 from strandline.tuning import Tuning
 
@@ -53,8 +55,20 @@ def record_events(
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
     like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
     default: what they say is an echo when it comes back (chains/echoes)."""
+    query = query_insert(access, recall_id, event_ids, now, given)
+    return len(access.fetch(query.row_type, query.statement, query.params))
+
+
+def query_insert(
+    access: TenantDb,
+    recall_id: UUID,
+    event_ids: Sequence[UUID],
+    now: datetime,
+    given: Sequence[UUID] | None = None,
+) -> RowQuery[Any]:
+    """Stores what `record_events` does."""
     viewer = access.caller.viewer
-    new_rows = access.fetch(
+    return RowQuery(
         _ChainId,
         """
         with answer as (
@@ -83,7 +97,6 @@ def record_events(
             "now": now,
         },
     )
-    return len(new_rows)
 
 
 @dataclass(frozen=True)

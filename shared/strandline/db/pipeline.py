@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
@@ -19,6 +20,15 @@ from psycopg.pq.abc import PGconn, PGresult
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with placeholders `%(name)s`, and the values by name."""
+
+
+@dataclass(frozen=True)
+class RowQuery[Row]:
+    """A statement, its parameters, and the type of its rows."""
+
+    row_type: type[Row]
+    statement: LiteralString
+    params: Mapping[str, object]
 
 
 def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) -> list[PGresult]:

@@ -2,14 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID
 
 from strandline.context.lines import EventSource, Line, drop_sentences, size, words
 from strandline.topics import outline
 from strandline.topics.plan import PlannedEvent, PlannedNode
-from strandline.topics.topic_lines import Lines, Texts, event_bytes, heading_bytes
+from strandline.topics.topic_lines import (
+    CITATION_BYTES,
+    INDENT,
+    Lines,
+    Texts,
+    event_bytes,
+    heading_bytes,
+)
 
-_EVENTS_SHARE = 3 / 4
+_EVENTS_SHARE = 7 / 8
 """The most of a budget that the events of a question take before the summaries above them."""
 _TAIL_SHARE = 1 / 2
 """The same of the fresh tail, in an outline without a question."""
@@ -45,7 +53,7 @@ class Layout:
         self._bytes = outline.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
         self._words: dict[UUID, str] = {}
-        self._depths: dict[UUID, int] = {}
+        self._paths: dict[UUID, Sequence[UUID]] = {}
 
     @property
     def texts(self) -> Texts:
@@ -71,17 +79,17 @@ class Layout:
         while len(self.events) < len(self.material.events):
             event = self.material.events[len(self.events)]
             line, day = self.lines.event(event.event_id), self.lines.day(event.slot)
-            depth = 0 if event.slot is None else self._depth(event.slot)
+            depth = 1 if event.slot is None else 1 + self._indent(event.slot)
             above = self._bytes_above(event)
             room = limit - self._bytes - above
-            cost = event_bytes(line, depth + 1, day)
+            cost = event_bytes(line, depth, day)
             if cost > room:
                 room -= cost - size(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
                 event = event.model_copy(update={"text_bytes": room})
-                cost = event_bytes(line, depth + 1, day)
+                cost = event_bytes(line, depth, day)
             self._bytes += above + cost
             self.shortened_count += line.is_shortened
             self._add_event(event, line)
@@ -113,10 +121,9 @@ class Layout:
         join two branches; the most relevant first."""
         below: dict[UUID, set[UUID]] = {}
         for event in self.events:
-            slot = event.slot
-            while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
+            path = self._path(event.slot) if event.slot is not None else ()
+            for slot, parent in pairwise(path):
                 below.setdefault(parent, set()).add(slot)
-                slot = parent
         joins = [slot for slot, children in below.items() if len(children) > 1]
         joins.sort(
             key=lambda slot: (
@@ -138,8 +145,10 @@ class Layout:
             if not self.texts.keeps_summaries:
                 text = drop_sentences(line.text, line.source.participants, texts)
             cost = size(text) + 1 + size("…")
+            if not self.material.has_question:
+                cost += 1 + CITATION_BYTES
             if slot not in self.headings:
-                cost += self._heading_bytes(slot)
+                cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
             if ("scope", node.scope_id) not in self._parts:
                 cost += outline.scope_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
@@ -159,24 +168,32 @@ class Layout:
         return self.material.has_question or parent is None or parent in self.headings
 
     def _heading_bytes(self, slot: UUID) -> int:
-        return heading_bytes(self.lines.topic(slot, has_summary=False), self._depth(slot))
+        return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent(slot))
+
+    def _indent(self, slot: UUID) -> int:
+        """How many slots above this one have a line."""
+        return sum(above in self.headings for above in self._path(slot)[1:])
+
+    def _count_lines_below(self, slot: UUID) -> int:
+        """The lines that a line of this slot would indent."""
+        slots = [event.slot for event in self.events if event.slot is not None]
+        return sum(slot in self._path(below) for below in (*slots, *self.headings))
+
+    def _path(self, slot: UUID) -> Sequence[UUID]:
+        """A slot and those above it, up to the root."""
+        if slot not in self._paths:
+            parent = self.material.nodes[slot].parent
+            self._paths[slot] = (slot,) if parent is None else (slot, *self._path(parent))
+        return self._paths[slot]
 
     def _depth(self, slot: UUID) -> int:
-        if slot not in self._depths:
-            parent = self.material.nodes[slot].parent
-            self._depths[slot] = 0 if parent is None else 1 + self._depth(parent)
-        return self._depths[slot]
+        return len(self._path(slot)) - 1
 
     # result --------------------------------------------------------------------------------------
 
     def shown_nodes(self) -> list[PlannedNode]:
         """The slots that are shown and all above them, each after the one above it."""
-        slots = set[UUID]()
-        for slot in self.headings:
-            current: UUID | None = slot
-            while current is not None and current not in slots:
-                slots.add(current)
-                current = self.material.nodes[current].parent
+        slots = {above for slot in self.headings for above in self._path(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
             self.material.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
@@ -200,10 +217,6 @@ class Layout:
         return True
 
     def _holds_event(self, slot: UUID) -> bool:
-        for event in self.events:
-            current = event.slot
-            while current is not None:
-                if current == slot:
-                    return True
-                current = self.material.nodes[current].parent
-        return False
+        return any(
+            slot in self._path(event.slot) for event in self.events if event.slot is not None
+        )

@@ -16,7 +16,7 @@ from strandline.participants import display_name
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.topic_lines import BYTES_PER_TOKEN, INDENT, Lines, event_start
 
-_NOTES_BYTES = 140
+_NOTES_BYTES = 120
 """Kept for what the last line says was left out."""
 _NAMES_CHARS = 120
 _INTRODUCTION = (

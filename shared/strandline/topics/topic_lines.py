@@ -11,7 +11,7 @@ from strandline.log.words_index import format_date
 
 BYTES_PER_TOKEN = 4
 INDENT = "  "
-CITATION_BYTES = len("[999]")
+CITATION_BYTES = len("[99]")
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def event_start(line: Line[EventSource], day: str | None) -> str:
 
 
 def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
-    """The most that an event's line takes."""
+    """What an event's line takes."""
     start = event_start(line, day)
     return depth * len(INDENT) + CITATION_BYTES + size(start) + size(line.shown_text) + 1
 
 
 def heading_bytes(line: Line[TopicSource], depth: int) -> int:
-    """The most that a topic's line takes without its summary."""
-    return depth * len(INDENT) + size(line.start) + 2 + CITATION_BYTES
+    """What a topic's line takes without its summary."""
+    return depth * len(INDENT) + size(line.start) + 1
