@@ -25,7 +25,9 @@ from tests.support import (
 )
 
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
-SAMPLE = 20
+SERVERS = {"server", "aurora"}
+"""Fixtures that start a database."""
+SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
 """Requests that are made up against the API, at full size."""
@@ -151,7 +153,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_integration(item: pytest.Item) -> bool:
     fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return "server" in fixtures or item.get_closest_marker("integration") is not None
+    return not SERVERS.isdisjoint(fixtures) or item.get_closest_marker("integration") is not None
 
 
 @pytest.fixture
