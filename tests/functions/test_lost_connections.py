@@ -16,6 +16,7 @@ from strandline.jobs import runner
 from strandline.llm.tasks import LlmTasks
 from tests.support import APP, Gateway, ScratchDatabase, user_message
 
+pytestmark = pytest.mark.own_sessions
 SESSIONS = "from pg_stat_activity where usename = 'strandline_app' and datname = current_database()"
 
 

@@ -39,6 +39,14 @@ PARALLEL = (
     ("plans", "tests/prove/test_plans.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
     ("credentials", "tests/functions/test_authentication.py", 5),
+    (
+        "service",
+        "tests/strandline/local/test_service.py tests/strandline/local/test_tls.py"
+        " tests/strandline/local/test_aws.py",
+        6,
+    ),
+    ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
+    ("stack", "tests/infra/test_stack.py", 5),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),

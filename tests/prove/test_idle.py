@@ -100,6 +100,7 @@ def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedel
     ]
 
 
+@pytest.mark.proof
 def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     stage: ProofService, scaled: Callable[[int], int]
 ) -> None:
@@ -182,6 +183,7 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     assert unexplained(stage, begun, dues) == []
 
 
+@pytest.mark.proof
 def test_a_hint_that_is_lost_costs_minutes(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -567,7 +567,7 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 @pytest.fixture
 def crowd(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return fill_tenant(scratch_db, max(10_000, scaled(EVENTS)), max(2_000, scaled(SCOPES)))
+    return fill_tenant(scratch_db, max(6_000, scaled(EVENTS)), max(1_200, scaled(SCOPES)))
 
 
 def faults(base: ScratchDatabase, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
@@ -660,6 +660,7 @@ _BROKEN = {
 }
 
 
+@pytest.mark.proof
 def test_a_broken_policy_or_a_missing_index_is_noticed(
     scratch_db: ScratchDatabase, server: EmbeddedPostgres, request: pytest.FixtureRequest
 ) -> None:

@@ -148,6 +148,7 @@ def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> 
     assert any(str(path) in commands for path in files)
 
 
+@pytest.mark.proof
 def test_the_browser_s_tests_are_whole() -> None:
     """`make test` does not run them, for want of a browser: it collects them at least."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/browser"]

@@ -165,11 +165,13 @@ def _lost_counts(access: TenantDb) -> Iterator[str]:
             yield f"{word} in {count:.0f} events, {counted} counted"
 
 
+@pytest.mark.proof
 def test_little_is_lost_of_a_large_view(large: Large) -> None:
     losses = list(lost(large))
     assert losses == []
 
 
+@pytest.mark.proof
 def test_what_few_see_is_all_found(large: Large) -> None:
     with closing(Database(large.base.url)) as database:
         access = database.connect_as(Caller("many", (large.many.user(9),)))
