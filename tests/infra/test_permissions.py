@@ -154,7 +154,7 @@ NEVER_IN_JOBS = (
     "resources:Resources._request_sweep",
 )
 NEVER: Mapping[str, Sequence[str]] = {
-    **{job.name: NEVER_IN_JOBS for job in JOBS},
+    **{job.name: ("llm/bedrock:_converse", *NEVER_IN_JOBS) for job in JOBS},
     "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove_uploads"),
     "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
     "worker": ("resources:Resources._request_sweep",),
@@ -173,7 +173,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
     ),
-    "archiver": ("llm/bedrock:_converse", *NEVER_IN_JOBS),
+    "builder": NEVER_IN_JOBS,
     "sweeper": (
         "background/queue_handler:_handle_message",
         "resources:Resources._request_sweep",
