@@ -184,8 +184,9 @@ def test_what_few_see_is_all_found(large: Large) -> None:
 _ANY_PLACE = "and e.seq = place.seq"
 _FAULTS = (
     ("nearest_by_code", "order by c.code <~> v_code,", "order by"),
-    ("nearest_by_code", "limit 3 * p_limit", "limit p_limit / 3"),
-    ("nearest_by_code", "and c.event_id <> all (v_erased)", ""),
+    ("nearest_by_code", "int := 3 * p_limit", "int := p_limit / 3"),
+    ("nearest_by_code", "or c.event_id <> all (v_erased)", "or true"),
+    ("nearest_by_code", "[3 + ceil(3 * v_wanted", "[1 + ceil(0 * v_wanted"),
     ("search_words_in_large_view", "where w.event_id <> all (v_erased)", ""),
     ("search_words_in_large_view", "and e.seq = place.seq and e.erased_at is null", _ANY_PLACE),
     ("search_words_in_large_view", "or v_pass = 2 and counts.total > 0", ""),
