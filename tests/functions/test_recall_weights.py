@@ -37,7 +37,11 @@ ONCE_TODAY = 0.1 / (1 - 0.9**30)
 def same_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question has the same vector at once: how busy the machine is decides nothing."""
     vector = [1.0] + [0.0] * (LOCAL_DIMENSIONS - 1)
-    monkeypatch.setattr("strandline.recall.recall.embed_query", lambda *_: (vector, []))
+
+    def embed_query(*_: object) -> tuple[list[float], list[str]]:
+        return vector, []
+
+    monkeypatch.setattr("strandline.recall.recall.embed_query", embed_query)
 
 
 @pytest.fixture
@@ -193,10 +197,10 @@ def test_other_weights_are_refused(gateway: Gateway, key: str, weights: object, 
 def test_use_counts_once_a_day_and_fades(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
 ) -> None:
-    lamps(tell, key)
+    lamps(tell, key, ALICE, HELPER)
     lamp = "The zyzzyva lamp is at the pier."
-    for _ in range(3):
-        use(gateway, key, access, "zyzzyva", ALICE)
+    for who in ((ALICE,), (ALICE,), (ALICE, HELPER)):
+        use(gateway, key, access, "zyzzyva", *who)
     assert importances(gateway, key)[lamp] == pytest.approx(ONCE_TODAY, abs=1e-6)
     scratch_db.rows("delete from recall_answers")
     for days, expected in ((1, 0.9), (29, 0.9**29), (30, 0.0)):
@@ -208,7 +212,7 @@ def test_use_counts_once_a_day_and_fades(
     scratch_db.rows("update event_uses set day = (now() at time zone 'UTC')::date - 31")
     connection = gateway.database.connection()
     assert fold_recalls.list_due_tenants(connection, DEFAULTS, now)
-    assert prune_uses(access, now, 10) == 1
+    assert (prune_uses(access, now, 1), prune_uses(access, now, 10)) == (1, 1)
     assert scratch_db.rows("select from event_uses") == []
 
 
@@ -297,7 +301,8 @@ def test_use_can_be_dropped_and_folded_again(
         " from recall_answers) r where r.recall_id = a.recall_id"
     )
     dump = "select to_jsonb(u) from event_uses u order by cited_id, asker_id, event_id, day"
-    chance, folded = random.Random(3), []
+    chance = random.Random(3)
+    folded: list[list[Any]] = []
     for _ in range(4):
         scratch_db.rows("delete from event_uses")
         scratch_db.rows("update recall_answers set folded_at = null")
