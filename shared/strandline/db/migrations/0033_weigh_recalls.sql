@@ -85,17 +85,18 @@ revoke create on schema public from strandline_planner;
 
 -- As before, but codes that differ in too many bits are not sorted. A sample of the view tells how many
 -- are too many: what it says is a bound, and where fewer are within it than are needed, all are sorted.
--- Whether somebody sees the whole tenant is counted, not listed.
+-- Whether somebody sees the whole tenant is counted, not listed. From some 20,000 codes a worker reads a
+-- part of them.
 grant create on schema public to strandline_search;
 set local role strandline_search;
 create or replace function nearest_by_code(p_vector halfvec, p_space text, p_scopes uuid[], p_limit int)
 returns table (event_id uuid, distance double precision)
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
-set enable_seqscan = off as $$
+set plan_cache_mode = force_custom_plan set jit = off set enable_seqscan = off
+set max_parallel_workers_per_gather = 1 set parallel_setup_cost = 300 set parallel_tuple_cost = 0.01 as $$
 #variable_conflict use_column
 declare
-    c_sample constant int := 150;
+    c_sample constant int := 80;
     c_sampled_scopes constant int := 50;
     v_wanted constant int := 3 * p_limit;
     v_tenant text := current_tenant();
@@ -108,7 +109,6 @@ declare
         select e.event_id from events e
         where e.tenant_id = v_tenant and e.erased_at is not null and e.participants @> v_viewer);
     v_bound float8;  -- in so many bits codes may differ; null: in any number
-    v_near uuid[];
 begin
     if p_scopes is null then
         v_scope_count := (select count(*) from scopes s where s.tenant_id = v_tenant);
@@ -161,24 +161,30 @@ begin
     select (array_agg(bits order by bits))[3 + ceil(3 * v_wanted * count(bits) / max(events))]
     into v_bound from sample where bits is not null;
 
-    for v_pass in 1 .. 2 loop
-        v_near := array(
-            select array[c.scope_id, c.event_id] from event_vectors c
+    return query
+        with within as materialized (
+            select c.scope_id, c.event_id from event_vectors c
             where c.tenant_id = v_tenant and c.space = p_space
                 and (v_scopes is null or c.scope_id = any (v_scopes))
                 and (v_erased = '{}' or c.event_id <> all (v_erased))
                 and c.code <~> v_code <= coalesce(v_bound, 'infinity')
-            order by c.code <~> v_code, c.event_id limit v_wanted);
-        exit when v_bound is null or array_length(v_near, 1) = v_wanted;
-        v_bound := null;
-    end loop;
-    return query
+            order by c.code <~> v_code, c.event_id limit v_wanted),
+        near as (
+            select w.scope_id, w.event_id from within w
+            where v_bound is null or (select count(*) from within) = v_wanted
+            union all
+            (select c.scope_id, c.event_id from event_vectors c
+            where v_bound is not null and (select count(*) from within) < v_wanted
+                and c.tenant_id = v_tenant and c.space = p_space and c.code is not null
+                and (v_scopes is null or c.scope_id = any (v_scopes))
+                and (v_erased = '{}' or c.event_id <> all (v_erased))
+            order by c.code <~> v_code, c.event_id limit v_wanted))
         select v.event_id, v.distance
-        from generate_subscripts(v_near, 1) near (n)
+        from near
         cross join lateral (
             select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
-            where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = v_near[near.n][1]
-                and v.event_id = v_near[near.n][2]
+            where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
+                and v.event_id = near.event_id
             offset 0) v
         order by v.distance, v.event_id limit p_limit;
 end $$;
