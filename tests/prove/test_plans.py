@@ -502,7 +502,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             3 * 50 + crowd.events // 30,
         ),
         "use of candidates": Hot((WIDE,), used, 450 * 5),
-        "fold use": Hot((), inside(lambda a: store_importance.fold_uses(a, now, 20)), 20 * 9 * 9),
+        "fold use": Hot((), inside(lambda a: store_importance.fold_uses(a, now, 20)), 20 * 9 * 12),
         "old use": Hot((), lambda a: importance.prune_uses(a, now, 50), 3 * 50),
         "whose recalls are due": Hot(
             (),

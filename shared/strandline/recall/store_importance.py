@@ -79,15 +79,15 @@ class _Total:
 
 
 def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
-    """Fold the use of at most `limit` answers, the oldest first; inside of a transaction. Returns
-    how many."""
+    """Fold the use of at most `limit` answers, in any order; inside of a transaction. Returns how
+    many. Two folds at once take different answers."""
     (row,) = access.fetch(
         _Total,
         """
         with recursive due as (
             select a.recall_id from recall_answers a
             where a.tenant_id = current_tenant() and a.folded_at is null and a.used > 0
-            order by a.recalled_at, a.recall_id limit %(limit)s for no key update),
+            limit %(limit)s for no key update skip locked),
         answers as (
             update recall_answers a set folded_at = %(now)s from due
             where a.tenant_id = current_tenant() and a.recall_id = due.recall_id
@@ -150,7 +150,7 @@ def prune_uses(access: TenantDb, before: datetime, limit: int) -> int:
             select u.cited_id, u.asker_id, u.event_id, u.day from event_uses u
             where u.tenant_id = current_tenant()
                 and u.day < (%(before)s::timestamptz at time zone 'UTC')::date
-            order by u.day limit %(limit)s) old
+            limit %(limit)s) old
         where u.tenant_id = current_tenant() and u.cited_id = old.cited_id
             and u.asker_id = old.asker_id and u.event_id = old.event_id and u.day = old.day
         """,

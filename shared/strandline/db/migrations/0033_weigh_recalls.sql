@@ -7,8 +7,7 @@
 alter table recall_answers add column used int not null default 0 check (used >= 0);
 alter table recall_answers add column folded_at timestamptz;  -- when its use was folded into event_uses
 grant update (folded_at) on recall_answers to strandline_app;
-create index recall_answers_unfolded on recall_answers (tenant_id, recalled_at, recall_id)
-    where folded_at is null and used > 0;
+create index recall_answers_unfolded on recall_answers (tenant_id) where folded_at is null and used > 0;
 
 -- That a recall gave an event, which counts for itself and, by the weights of its edges, for what it
 -- rests on in its scope: a row a day for each set of people who asked. Participants are these, not the
@@ -73,10 +72,9 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         select from recall_answers a
         where a.tenant_id = t.tenant_id and a.folded_at is null and a.used > 0 limit 1) use
     union
-    select t.tenant_id from tenants t, lateral (
-        select from event_uses u
-        where u.tenant_id = t.tenant_id and u.day < (p_before at time zone 'UTC')::date
-        limit 1) old_use
+    select t.tenant_id from tenants t, lateral (  -- the oldest, by index: most have none
+        select u.day from event_uses u where u.tenant_id = t.tenant_id order by u.day limit 1) oldest
+    where oldest.day < (p_before at time zone 'UTC')::date
 $$;
 reset role;
 revoke create on schema public from strandline_planner;
