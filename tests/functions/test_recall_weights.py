@@ -345,6 +345,9 @@ def test_the_used_are_the_best_of_what_was_given(
     assert {str(event_id) for event_id in event_ids[:used]} == best
     assert {str(event_id) for event_id in event_ids} == {h["event_id"] for h in body["hits"]}
     assert UUID(base["event_id"]) in event_ids[used:]
+    fold(access)
+    folded = scratch_db.rows("select distinct event_id::text from event_uses")
+    assert {event_id for (event_id,) in folded} == best
 
 
 # whose use ----------------------------------------------------------------------------------------
