@@ -108,13 +108,17 @@ declare
         where e.tenant_id = v_tenant and e.erased_at is not null and e.participants @> v_viewer);
     v_bound float8;  -- in so many bits codes may differ; null: in any number
 begin
-    if p_scopes is null then
+    if p_scopes is null and v_viewer = '{}' then
         v_scope_count := (select count(*) from scopes s where s.tenant_id = v_tenant);
-        -- who is in every scope sees the whole tenant: to compare scopes costs as much as the codes
-        v_sees_all := v_scope_count = (
+    elsif p_scopes is null then
+        v_scope_count := (
             select count(*) from scope_members m
             where m.tenant_id = v_tenant and m.participant = v_viewer[cardinality(v_viewer)]
                 and (cardinality(v_viewer) = 1 or m.participants @> v_viewer));
+        -- who is in every scope sees the whole tenant: to compare scopes costs as much as the codes
+        v_sees_all := v_scope_count = (
+            select count(*) from (
+                select from scopes s where s.tenant_id = v_tenant limit v_scope_count + 1) s);
     end if;
     if v_viewer = '{}' or v_sees_all then
         v_scopes := p_scopes;
