@@ -54,7 +54,8 @@ def record_events(
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
     like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
-    default: what they say is an echo when it comes back (chains/echoes)."""
+    default: what they say is an echo when it comes back (chains/echoes). The use of the events
+    themselves is folded later, from what is stored here (recall/importance)."""
     query = query_insert(access, recall_id, event_ids, now, given)
     return len(access.fetch(query.row_type, query.statement, query.params))
 
@@ -73,9 +74,9 @@ def query_insert(
         """
         with answer as (
             insert into recall_answers
-                (tenant_id, recall_id, participants, asker, writer, event_ids, recalled_at)
+                (tenant_id, recall_id, participants, asker, writer, event_ids, used, recalled_at)
             select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
-                current_writer(), %(given_ids)s::uuid[], %(now)s::timestamptz
+                current_writer(), %(given_ids)s::uuid[], %(used)s, %(now)s::timestamptz
             where %(asker)s::text is not null  -- a reader of the whole tenant is no participant
             on conflict do nothing)
         insert into recalls
@@ -92,7 +93,8 @@ def query_insert(
         {
             "recall_id": recall_id,
             "event_ids": list(event_ids),
-            "given_ids": list(event_ids if given is None else given),
+            "given_ids": list(dict.fromkeys([*event_ids, *(given or ())])),  # the used ones first
+            "used": len(set(event_ids)),
             "asker": viewer[-1] if viewer else None,
             "now": now,
         },
