@@ -27,7 +27,7 @@ from strandline.participants import display_name
 from tests.bench import recall_corpora
 from tests.bench.cost import Known
 from tests.bench.recall_corpora import Corpus
-from tests.bench.recall_service import Asking, RecallService, list_askings, serve
+from tests.bench.recall_service import Asking, RecallService, serve
 
 BUDGET = 2000
 BYTES_PER_TOKEN = 4
@@ -61,7 +61,12 @@ def measure(service: RecallService, corpora: Sequence[Corpus]) -> dict[str, Any]
     """Build every corpus, and ask its questions that something answers."""
     for corpus in corpora:
         service.build(corpus)
-    askings = [a for a in list_askings(corpora) if a.tenant is a.home and a.evidence]
+    askings = [
+        Asking(question, corpus, corpus, question.participants)
+        for corpus in corpora
+        for question in corpus.questions
+        if question.evidence
+    ]
     return summarize([ask(service, asking) for asking in askings])
 
 
