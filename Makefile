@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-growth fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-reading bench-weights fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -12,7 +12,7 @@ LEAN := $(VENV)/.ready-run
 READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
@@ -53,6 +53,10 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
+.PHONY: examples
+examples: $(READY) ## write the answers of the API's examples anew, as the service gives them
+	@$(PY) -m pytest -q tests/functions/test_examples.py -k answers_as_it_says --renew-examples
+
 prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
 	@$(PY) -m tests.prove $(ARGS)
 
@@ -66,8 +70,17 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 bench-recall: $(READY) ## measure how well recall answers: make bench-recall LOCOMO=<file> TALKS=<folder>, both optional
 	@$(PY) -m tests.bench.recall_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
 
-bench-growth: $(READY) ## measure how recall grows with a tenant: make bench-growth ARGS="1000 10000 100000"
+bench-references: $(READY) ## the part of bench-recall about references: make bench-references LOCOMO=<file> TALKS=<folder>
+	@$(PY) -m tests.bench.references_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
+
+bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.growth $(ARGS)
+
+bench-reading: $(READY) ## write what readers answer questions from: make bench-reading LOCOMO=<file>, optional
+	@$(PY) -m tests.bench.reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)
+
+bench-weights: $(READY) ## measure recency and importance in recall's order: make bench-weights LOCOMO=<file>, optional
+	@$(PY) -m tests.bench.recall_weights $(if $(LOCOMO),--locomo "$(LOCOMO)")
 
 fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=<file>
 	@$(PY) -m tests.bench.fit_relevance --locomo "$(LOCOMO)" $(ARGS)

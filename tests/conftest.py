@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from strandline.config import get_settings
+from strandline.db import connection as db_connection
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
+from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.support import (
     KEY_SECRET,
@@ -23,7 +25,9 @@ from tests.support import (
 )
 
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
-SAMPLE = 20
+SERVERS = {"server", "aurora"}
+"""Fixtures that start a database."""
+SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
 """Requests that are made up against the API, at full size."""
@@ -55,9 +59,13 @@ def server() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture(scope="session")
-def databases(server: EmbeddedPostgres) -> DatabasePool:
-    """The run's databases."""
-    return DatabasePool(server)
+def databases(server: EmbeddedPostgres) -> Iterator[DatabasePool]:
+    """The run's databases, whose sessions outlive a test."""
+    pool = DatabasePool(server)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db_connection, "connect", SESSIONS.connect_service)
+        yield pool
+    pool.close()
 
 
 @pytest.fixture
@@ -65,9 +73,11 @@ def scratch_db(
     databases: DatabasePool, request: pytest.FixtureRequest
 ) -> Iterator[ScratchDatabase]:
     """A database that no other test uses at the same time, without rows; with the marker
-    `own_database` one that none has used before."""
-    fresh = request.node.get_closest_marker("own_database") is not None
-    database = databases.lend(fresh=fresh)
+    `own_database` one that none has used before, with `own_sessions` one without sessions."""
+    database = databases.lend(
+        fresh=request.node.get_closest_marker("own_database") is not None,
+        new_sessions=request.node.get_closest_marker("own_sessions") is not None,
+    )
     yield database
     databases.take_back(database)
 
@@ -116,6 +126,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`make prove` runs the sizes that were promised, `make test` a sample of them."""
     parser.addoption("--full", action="store_true", help="run proofs at their full size")
     parser.addoption("--quick", action="store_true", help="run what needs no database or program")
+    parser.addoption("--renew-examples", action="store_true", help="write the answers of examples")
     parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
 
 
@@ -143,7 +154,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_integration(item: pytest.Item) -> bool:
     fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return "server" in fixtures or item.get_closest_marker("integration") is not None
+    return not SERVERS.isdisjoint(fixtures) or item.get_closest_marker("integration") is not None
 
 
 @pytest.fixture

@@ -57,6 +57,8 @@ def read_fence(text: str) -> list[str]:
     return inside[1:]
 
 
+_UNDATED = re.compile(r"\[(\d+)\] (?:[^()\[\]:<>,]+(?: \([a-z]+\))?|\([a-z]+\)): .*")
+_ONE_DAY = re.compile(r"- \d+ [A-Z][a-z]+ \d{4}(?! to )")
 _OUTLINE_TOPIC = re.compile(
     r"- \d+ [A-Z][a-z]+ \d{4}(?: to \d+ [A-Z][a-z]+ \d{4})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r"(?: .*)?"
@@ -67,10 +69,14 @@ _OUTLINE_SCOPE = re.compile(r"Of [^()\[\]:<>]+:")
 def read_outline(text: str) -> list[str]:
     """The lines of an outline, each of which has a form of the service's own; the numbers of its
     events begin at 1 and miss none. Raises AssertionError as `read_fence`."""
-    lines, cited = read_fence(text), list[int]()
+    lines, cited, heading = read_fence(text), list[int](), ""
     for number, line in enumerate(lines):
         plain = line.lstrip(" ")
-        if match := _EVENT.fullmatch(plain):
+        if not plain.startswith("["):
+            heading = plain
+        undated = _UNDATED.fullmatch(plain)
+        if match := _EVENT.fullmatch(plain) or undated:
+            assert not undated or _ONE_DAY.match(heading), line
             cited.append(int(match[1]))
             shown = plain.partition("] ")[2]
             assert not _CITES.search(_as_it_looks(shown)), line

@@ -1,7 +1,7 @@
 """Databases for tests: copies of a migrated template, emptied and lent again.
 
 A copy costs about 200 ms with its removal and the first look at its catalogue; to empty one costs
-a tenth of that. A database whose catalogue a test changed is removed, and so is one that became
+a twentieth of that. A database whose catalogue a test changed is removed, and so is one that became
 large: its dead rows would slow down the tests to come.
 """
 
@@ -10,33 +10,43 @@ from contextlib import suppress
 import psycopg
 from psycopg import sql
 
+from strandline.db.connection import Connection
 from strandline.local.postgres import EmbeddedPostgres
+from tests.connections import SESSIONS
 from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
-MAX_BYTES = 64 * 1024 * 1024
-"""A migrated database without rows has 12 MB."""
-_CATALOGUE = """
-    select md5(string_agg(part, ' ' order by part)) from (
-        select concat('class ', oid, ' ', xmin) from pg_class where oid >= 16384
-        union all select concat('function ', oid, ' ', xmin) from pg_proc where oid >= 16384
-        union all select concat('policy ', oid, ' ', xmin) from pg_policy
-        union all select concat('trigger ', oid, ' ', xmin) from pg_trigger
-        union all select concat('constraint ', oid, ' ', xmin) from pg_constraint
-        union all select concat('index ', indexrelid, ' ', xmin) from pg_index
-            where indexrelid >= 16384
-        union all select concat('default ', oid, ' ', xmin) from pg_attrdef
-        union all select concat('column ', attrelid, ' ', max(xmin::text::bigint))
-            from pg_attribute where attrelid >= 16384 group by attrelid
-        union all select concat('schema ', oid, ' ', xmin) from pg_namespace
-        union all select concat('setting ', setdatabase, ' ', setrole, ' ', xmin)
-            from pg_db_role_setting
-        union all select concat('applied ', count(*)) from schema_migrations
-    ) parts (part)
-"""
-"""Changes with every row of the catalogue that a statement writes."""
-_OTHERS = """
+MAX_BYTES = 48 * 1024 * 1024
+"""Of the tables that hold rows, with their indexes."""
+_CATALOGUES = (
+    *("pg_class", "pg_attribute", "pg_attrdef", "pg_index", "pg_constraint", "pg_trigger"),
+    *("pg_policy", "pg_proc", "pg_type", "pg_rewrite", "pg_extension", "pg_default_acl"),
+)
+_CHANGES = sql.SQL(" union all ").join(
+    [
+        *(
+            sql.SQL("select count(*), max(xmin::text::bigint) from {}").format(sql.Identifier(name))
+            for name in _CATALOGUES
+        ),
+        sql.SQL(
+            "select count(*), max(xmin::text::bigint) from pg_namespace"
+            " where not starts_with(nspname, 'pg_')"  # a session's first temporary table makes one
+        ),
+        sql.SQL(
+            "select count(*), max(s.xmin::text::bigint) from pg_db_role_setting s"
+            " left join pg_database d on d.oid = s.setdatabase"
+            " where d.datname is null or d.datname = current_database()"
+        ),
+        sql.SQL("select count(*), max(xmin::text::bigint) from schema_migrations"),
+    ]
+)
+"""Changes with every row of the catalogue that a statement writes: a row that is added or changed
+bears the newest transaction, and one that is removed is missing."""
+_END_OTHERS = """
     select pg_terminate_backend(pid) from pg_stat_activity
-    where datname = current_database() and pid <> pg_backend_pid()
+    where datname = current_database() and pid <> pg_backend_pid() and pid <> all (%s)
+"""
+_TABLES = """
+    select tablename from pg_tables where schemaname = 'public' and tablename <> 'schema_migrations'
 """
 
 
@@ -46,67 +56,93 @@ class DatabasePool:
     def __init__(self, server: EmbeddedPostgres) -> None:
         self._server = server
         self._idle: list[str] = []
-        self._catalogues: dict[str, str] = {}
+        self._keepers: dict[str, _Keeper] = {}
 
-    def lend(self, *, fresh: bool = False) -> ScratchDatabase:
+    def lend(self, *, fresh: bool = False, new_sessions: bool = False) -> ScratchDatabase:
         """An empty database with every migration; a `fresh` one has never had a row, so that
-        neither statistics nor dead rows of other tests change its plans."""
+        neither statistics nor dead rows of other tests change its plans. Its sessions are of other
+        tests before, but of a fresh one and with `new_sessions`."""
         name = self._idle.pop() if self._idle and not fresh else self._clone()
-        return ScratchDatabase(self._server, name)
+        database = ScratchDatabase(self._server, name)
+        if fresh or new_sessions:
+            SESSIONS.close(database.url, database.admin_url)
+            self._keepers[name].rest()
+        else:
+            SESSIONS.open(database.url, database.admin_url)
+        return database
 
     def take_back(self, database: ScratchDatabase) -> None:
         """End the test's connections, and keep its database for the next test if that is as it
         was."""
-        if self._empty(database):
+        keeper = self._keepers[database.name]
+        spare = SESSIONS.list_pids(database.url, database.admin_url)
+        if keeper.empty(spare):
             self._idle.append(database.name)
         else:
+            SESSIONS.close(database.url, database.admin_url)
+            keeper.rest()
             self._server.drop_database(database.name)
-            self._catalogues.pop(database.name)
+            del self._keepers[database.name]
+
+    def close(self) -> None:
+        """End all sessions."""
+        for name, keeper in self._keepers.items():
+            database = ScratchDatabase(self._server, name)
+            SESSIONS.close(database.url, database.admin_url)
+            keeper.rest()
 
     def _clone(self) -> str:
         name = unique_name()
         self._server.clone_database(TEMPLATE, name)
-        with psycopg.connect(self._server.dsn(name), autocommit=True) as connection:
-            self._catalogues[name] = _read_catalogue(connection)
+        self._keepers[name] = _Keeper(self._server.dsn(name))
         return name
 
-    def _empty(self, database: ScratchDatabase) -> bool:
-        with (
-            suppress(psycopg.Error),  # a test may have left anything: then it is removed
-            psycopg.connect(database.admin_url, autocommit=True) as connection,
-        ):
-            connection.execute(_OTHERS)
-            if _read_catalogue(connection) != self._catalogues[database.name]:
+
+class _Keeper:
+    """Knows a database's catalogue, and empties its tables. It has one connection, whose plans it
+    keeps."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+        connection = self._connect()
+        self._changes = connection.execute(_CHANGES, prepare=True).fetchall()
+        names = [name for (name,) in connection.execute(_TABLES)]
+        self._filled = sql.SQL(" union all ").join(
+            sql.SQL(
+                "select {}, pg_total_relation_size({}::regclass) where exists (select from {})"
+            ).format(sql.Literal(name), sql.Literal(name), sql.Identifier(name))
+            for name in names
+        )
+
+    def rest(self) -> None:
+        """Close the connection, until it is needed."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def empty(self, spare: list[int]) -> bool:
+        """End all sessions but the `spare` ones and delete all rows. False: the database is not
+        as it was, or large."""
+        with suppress(psycopg.Error):  # a test may have left anything
+            connection = self._connect()
+            connection.execute(_END_OTHERS, [spare])
+            if connection.execute(_CHANGES, prepare=True).fetchall() != self._changes:
                 return False
-            _delete_rows(connection)
-            size = connection.execute("select pg_database_size(current_database())").fetchone()
-            return size is not None and size[0] < MAX_BYTES
+            filled = connection.execute(self._filled, prepare=True).fetchall()
+            _delete_rows(connection, [name for name, _ in filled])
+            return sum(size for _, size in filled) < MAX_BYTES
         return False
 
+    def _connect(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True)
+        return self._connection
 
-def _read_catalogue(connection: psycopg.Connection) -> str:
-    row = connection.execute(_CATALOGUE).fetchone()
-    assert row is not None
-    return row[0]
 
-
-def _delete_rows(connection: psycopg.Connection) -> None:
+def _delete_rows(connection: Connection, tables: list[str]) -> None:
     """Delete all rows, past triggers and foreign keys."""
-    tables = [
-        sql.Identifier(name)
-        for (name,) in connection.execute(
-            "select tablename from pg_tables"
-            " where schemaname = 'public' and tablename <> 'schema_migrations'"
-        )
-    ]
-    probe = sql.SQL(" union all ").join(
-        sql.SQL("select {} where exists (select from {})").format(
-            sql.Literal(table.as_string().strip('"')), table
-        )
-        for table in tables
-    )
-    filled = [sql.Identifier(name) for (name,) in connection.execute(probe)]
     with connection.transaction(), connection.pipeline():
         connection.execute("set local session_replication_role = replica")
-        for table in filled:
-            connection.execute(sql.SQL("delete from {}").format(table))
+        for table in tables:
+            connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))

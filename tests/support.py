@@ -29,6 +29,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.proxy_event import HttpRequest, proxy_event
 from strandline.local.tls import to_client_cert
 from strandline.resources import Resources
+from tests.connections import SESSIONS
 
 KEY_SECRET = "a deployment secret that only tests know"
 UNLIMITED = ServiceSettings(
@@ -78,7 +79,7 @@ class ScratchDatabase:
 
     def rows(self, statement: str, *params: object) -> list[tuple[Any, ...]]:
         """What really lies in the database."""
-        with psycopg.connect(self.admin_url, autocommit=True) as administrator:
+        with SESSIONS.connect(self.admin_url) as administrator:
             cursor = administrator.execute(statement.encode(), params)
             gives_rows = cursor.pgresult is not None and cursor.pgresult.status == 2
             return cursor.fetchall() if gives_rows else []  # 2 is libpq's PGRES_TUPLES_OK
@@ -210,7 +211,7 @@ def wire_handlers(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     get_settings.cache_clear()
-    for name in ("ingest", "query", "admin", "worker", "sweeper", "archiver", "builder"):
+    for name in [fn.name for fn in FUNCTIONS if "database" in fn.needs]:
         service = Resources()
         service.__dict__ |= {"embedder": embedder, "job_queue": NullJobQueue()}
         services.append(service)

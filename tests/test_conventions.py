@@ -12,7 +12,7 @@ import pytest
 
 from strandline.admin import routes_usage
 from strandline.db.migrate import list_migrations
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS, FunctionSpec
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
 from strandline.status import routes as status_routes
@@ -22,12 +22,14 @@ SOURCES = sorted((ROOT / "shared" / "strandline").rglob("*.py"))
 
 
 def test_every_function_is_a_handler_a_row_an_event_and_a_test() -> None:
+    """All jobs have one event."""
     folders = {path.name for path in (ROOT / "functions").iterdir() if path.name != "__pycache__"}
     assert folders == {fn.name for fn in FUNCTIONS}
     for name in folders:
         inside = {p.name for p in (ROOT / "functions" / name).iterdir()} - {"__pycache__"}
         assert inside == {"handler.py"}
-        assert list((ROOT / "events").glob(f"{name}*.json")), f"no event for {name}"
+        event = "job" if name in {job.name for job in JOBS} else name
+        assert list((ROOT / "events").glob(f"{event}*.json")), f"no event for {name}"
         assert (ROOT / "tests" / "functions" / f"test_{name}.py").exists()
 
 
@@ -124,22 +126,13 @@ def test_public_names_are_explained() -> None:
     assert not silent
 
 
-@pytest.mark.parametrize(
-    ("handler", "unwanted"),
-    [
-        ("ingest", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("query", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
-        ("admin", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("worker", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
-        ("sweeper", ("jwt", "cryptography", "openai", "moto", "uvicorn")),
-        ("archiver", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("builder", ("jwt", "cryptography", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("scheduler", ("psycopg", "openai", "onnxruntime", "numpy", "moto", "uvicorn")),
-        ("migrate", ("jwt", "cryptography", "boto3", "openai", "onnxruntime", "numpy", "moto")),
-    ],
-)
-def test_a_handler_imports_only_what_it_needs(handler: str, unwanted: tuple[str, ...]) -> None:
-    code = f"import functions.{handler}.handler, sys; print(*sys.modules)"
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
+def test_a_handler_imports_only_what_it_needs(fn: FunctionSpec) -> None:
+    unwanted = {"jwt", "cryptography", "openai", "moto", "uvicorn"}
+    if "model" not in fn.layers:
+        unwanted |= {"onnxruntime", "numpy"}
+    unwanted |= {"scheduler": {"psycopg"}, "migrate": {"boto3"}}.get(fn.name, set())
+    code = f"import functions.{fn.name}.handler, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -149,7 +142,7 @@ def test_a_handler_imports_only_what_it_needs(handler: str, unwanted: tuple[str,
         check=True,
     )
     loaded = set(done.stdout.split())
-    assert not loaded & set(unwanted)
+    assert not loaded & unwanted
 
 
 def test_locks_name_hashes_and_no_address() -> None:

@@ -419,18 +419,25 @@ def report(
 
 
 def ablate(samples: Sequence[Sample], weights: Array) -> list[str]:
-    """What each feature earns: the groups' R@10 and MRR without it, less those with all."""
+    """What each feature earns, as Markdown: the groups' R@10 and MRR without it, less those with
+    all."""
     whole = by_group(samples, weights)
-    lines: list[str] = []
+    lines = [f"| without | {' | '.join(whole)} |", "|---" * (len(whole) + 1) + "|"]
     for place, name in enumerate(Features._fields):
         if weights[place]:
             rest = by_group(samples, np.where(np.arange(len(weights)) == place, 0.0, weights))
             parts = (
-                f"{group} {rest[group].recall - s.recall:+.3f} / {rest[group].rank - s.rank:+.3f}"
+                f"{_signed(rest[group].recall - s.recall)} / {_signed(rest[group].rank - s.rank)}"
                 for group, s in whole.items()
             )
-            lines.append(f"without {name}: {' | '.join(parts)}")
+            lines.append(f"| `{name}` | {' | '.join(parts)} |")
     return lines
+
+
+def _signed(difference: float) -> str:
+    """As in docs/recall.md: without the 0, and with the sign for minus."""
+    shown = f"{difference:+.3f}".replace("0.", ".", 1)
+    return ".000" if shown[1:] == ".000" else shown.replace("-", "\N{MINUS SIGN}")
 
 
 def _line(scores: Mapping[str, Scores]) -> str:

@@ -1,17 +1,21 @@
-"""How recall grows with a tenant: what a call of the handler takes and how well its vector leg
-finds the nearest, at a thousand events and at many, in one scope and spread over ten thousand.
+"""How recall and the topic index grow with a tenant, at a thousand events and at many: what a call
+of recall takes and how well its vector leg finds the nearest, in one scope and spread over ten
+thousand; what builds take, and a references query.
 
-PYTHONPATH=shared:. .venv/bin/python -m tests.bench.growth 1000 10000 100000
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.growth 1000 10000 100000 [--only topics]
+
+A million events take several minutes to load and 8 GB of disk and memory; what does not fit into
+`--minutes` or on the disk is left out, and said.
 """
 
 import argparse
 import json
 import os
 import platform
-import random
+import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,17 +28,19 @@ import psycopg
 from pgvector import HalfVector
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.recall import store
-from tests.bench import strandline_system
+from tests.bench import growth_topics, strandline_system
 from tests.bench.cost import Call, interleaved
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.growth_data import (
     AGENT,
     SPACE,
+    Asking,
     Row,
-    SyntheticTenant,
+    StoredVectors,
+    View,
+    list_questions,
     load_tenant,
     make_tenant,
 )
@@ -43,35 +49,21 @@ from tests.support import ScratchDatabase
 
 SIZES = (1_000, 10_000, 100_000)
 SCOPES = 10_000
-SETTINGS = {"shared_buffers": "1GB"}
-"""Of the server: a database that fits into its memory."""
+PARTS = ("recall", "topics")
+_LAYOUTS = ("one", "many")
+_BYTES_PER_EVENT = 4_000
+"""Of the database, indexes included."""
+_SPARE_BYTES = 5 * 10**9
+"""What a disk keeps free, beside the database: its log."""
+_SECONDS_PER_EVENT = 0.0004
+"""What loading takes, before a size was loaded."""
 _DEPTH = 10
-_WORDS = (3, 8)
-"""So many words a question has, of the text of the event that it is about."""
 _NEAREST = """
 select event_id from event_vectors
 where tenant_id = %(tenant)s and space = %(space)s
     and (%(scope)s::uuid is null or scope_id = %(scope)s)
 order by embedding <=> %(vector)s::halfvec limit %(limit)s
 """
-
-
-@dataclass(frozen=True)
-class View:
-    """Who asks, and what they see: one scope, or all of the tenant."""
-
-    layout: str
-    tenant: SyntheticTenant
-    participant: str
-    scope: int | None
-
-
-@dataclass(frozen=True)
-class Asking:
-    """A question with its vector."""
-
-    text: str
-    vector: Row
 
 
 @dataclass(frozen=True)
@@ -90,47 +82,62 @@ class Figures:
     """The same, of questions near another tenant's vectors."""
 
 
-class StoredVectors:
-    """An embedder that knows the questions' vectors: embedding costs nothing."""
-
-    space = SPACE
-    dimensions = LOCAL_DIMENSIONS
-
-    def __init__(self) -> None:
-        self.vectors: dict[str, list[float]] = {}
-
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-        """The vectors of these texts, in order."""
-        return [self.vectors[text] for text in texts]
-
-
 def main() -> None:
     """Measure every size, print the table, write the file."""
     arguments = _arguments()
     embedder = StoredVectors()
     figures: list[Figures] = []
+    topics: list[growth_topics.TopicFigures] = []
+    deadline = time.monotonic() + 60 * arguments.minutes
+    settings = server_settings(max(arguments.sizes) * len(arguments.layouts))
     with (
         TemporaryDirectory(prefix="strandline-growth-") as name,
-        EmbeddedPostgres(_passable(Path(name)) / "postgres", settings=SETTINGS) as server,
+        EmbeddedPostgres(_passable(Path(name)) / "postgres", settings=settings) as server,
     ):
-        for size in arguments.sizes:
+        for size in arguments.sizes if "topics" in arguments.only else ():
+            topics.append(growth_topics.measure(server, Path(name), size, arguments.asks))
+            print(growth_topics.table(topics[-1:])[2:], file=sys.stderr)
+        for size in arguments.sizes if "recall" in arguments.only else ():
+            events = size * len(arguments.layouts)
+            free = shutil.disk_usage(name).free
+            if why := what_does_not_fit(events, deadline - time.monotonic(), free):
+                print(f"{size:,} events are left out: {why}", file=sys.stderr)
+                continue
             database = f"growth_{size}"
             with strandline_system.opened(server, embedder, Path(name), database) as system:
-                views = list(_load(system.base, size))
+                views = list(_load(system.base, size, arguments.layouts))
                 with log_to_nowhere():
                     for view in views:
                         figures.append(_measure(system, embedder, view, arguments.asks))
                         print(_line(figures[-1], figures), file=sys.stderr)
             server.drop_database(database)
-    for line in table(figures):
+    for line in [*table(figures), "", *growth_topics.table(topics)]:
         print(line)
-    _write(arguments.out, figures)
+    _write(arguments.out, figures, topics, settings)
+
+
+def server_settings(events: int) -> dict[str, str]:
+    """Of the server: a database of so many events that fits into its memory."""
+    return {"shared_buffers": f"{max(1, -(-events * _BYTES_PER_EVENT // 10**9))}GB"}
+
+
+def what_does_not_fit(events: int, seconds: float, free_bytes: int) -> str | None:
+    """Why so many events cannot be loaded in so many seconds and bytes; None if they can."""
+    if events * _SECONDS_PER_EVENT > seconds:
+        return f"loading takes {events * _SECONDS_PER_EVENT:.0f} s, {seconds:.0f} s are left"
+    needed = events * _BYTES_PER_EVENT + _SPARE_BYTES
+    if needed > free_bytes:
+        return f"they need {needed:,} bytes of disk, {free_bytes:,} are free"
+    return None
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("sizes", type=int, nargs="*", default=list(SIZES), metavar="EVENTS")
     parser.add_argument("--asks", type=int, default=100, help="questions for each view")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--layouts", nargs="+", choices=_LAYOUTS, default=list(_LAYOUTS))
+    parser.add_argument("--minutes", type=float, default=15.0, help="for everything")
     parser.add_argument("--out", type=Path, default=Path("build/growth.json"), metavar="JSON")
     return parser.parse_args()
 
@@ -140,36 +147,28 @@ def _passable(directory: Path) -> Path:
     return directory
 
 
-def _load(base: ScratchDatabase, size: int) -> Iterator[View]:
-    """Two tenants of a size in one database, and who asks in them."""
+def _load(base: ScratchDatabase, size: int, layouts: Sequence[str]) -> Iterator[View]:
+    """A tenant of a size for each layout, in one database, and who asks in them."""
     began = time.monotonic()
-    one, many = make_tenant("one", size, 1, seed=1), make_tenant("many", size, SCOPES, seed=2)
-    for tenant in (one, many):
+    tenants = {
+        name: make_tenant(name, size, scopes, seed=seed)
+        for seed, (name, scopes) in enumerate((("one", 1), ("many", SCOPES)), 1)
+        if name in layouts
+    }
+    for tenant in tenants.values():
         load_tenant(base, tenant)
-    print(f"{size} events, twice: loaded in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    yield View("one scope", one, one.user(0), None)
-    yield View("many scopes, all seen", many, AGENT, None)
-    yield View("many scopes, one seen", many, many.user(7), 7)
-
-
-def _questions(view: View, count: int, clusters_of: SyntheticTenant) -> Iterator[Asking]:
-    """Questions of words of an event in view each; the vectors are near it, or, with the clusters
-    of another tenant, near one of that one's events."""
-    chance = random.Random(count)
-    in_view = view.tenant.events_in(view.scope)
-    is_own = clusters_of is view.tenant
-    for n in range(count):
-        about = int(chance.choice(in_view))
-        words = view.tenant.texts[about].split()
-        chance.shuffle(words)
-        text = f"{n} {' '.join(words[: chance.randint(*_WORDS)])}"
-        near = about if is_own else chance.randrange(len(clusters_of.event_ids))
-        yield Asking(text, clusters_of.clusters.near(clusters_of.vectors[near]))
+    took = time.monotonic() - began
+    print(f"{size:,} events each in {', '.join(tenants)}: loaded in {took:.0f} s", file=sys.stderr)
+    if one := tenants.get("one"):
+        yield View("one scope", one, one.user(0), None)
+    if many := tenants.get("many"):
+        yield View("many scopes, all seen", many, AGENT, None)
+        yield View("many scopes, one seen", many, many.user(7), 7)
 
 
 def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int) -> Figures:
     """Times and recall of one view; both sides of the times take turns."""
-    asked = list(_questions(view, asks, view.tenant))
+    asked = list(list_questions(view, asks, view.tenant))
     embedder.vectors = {asking.text: asking.vector.tolist() for asking in asked}
     key = system.gateway.key(view.tenant.name)
     handler: list[Call] = [
@@ -194,7 +193,7 @@ def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int)
         p95_ms=round(quantiles(took["handler"], n=20)[-1] * 1000, 2),
         bare_p50_ms=round(median(took["bare"]) * 1000, 2),
         recall=_recall(system, view, asked),
-        recall_elsewhere=_recall(system, view, list(_questions(view, asks, elsewhere))),
+        recall_elsewhere=_recall(system, view, list(list_questions(view, asks, elsewhere))),
     )
 
 
@@ -263,15 +262,21 @@ def _line(one: Figures, figures: Sequence[Figures]) -> str:
     )
 
 
-def _write(path: Path, figures: Sequence[Figures]) -> None:
+def _write(
+    path: Path,
+    figures: Sequence[Figures],
+    topics: Sequence[growth_topics.TopicFigures],
+    settings: Mapping[str, str],
+) -> None:
     document = {
         "environment": {
             "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": platform.platform(),
             "cpus": os.process_cpu_count(),
-            **SETTINGS,
+            **settings,
         },
         "figures": [asdict(one) for one in figures],
+        "topics": [asdict(one) for one in topics],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")

@@ -26,6 +26,8 @@ _LATENT = 48
 """Vectors of texts vary in fewer directions than they have dimensions: in those of the model, the
 same for every tenant."""
 _EVENTS_OF_A_SESSION = 50
+_WORDS = (3, 8)
+"""So many words a question has, of the text of the event that it is about."""
 _FIRST = datetime(2025, 1, 1, tzinfo=UTC)
 
 type Matrix = np.ndarray[tuple[int, int], np.dtype[np.float32]]
@@ -66,9 +68,10 @@ class Clusters:
         one_model = np.random.default_rng(0)
         self._directions = one_model.standard_normal((_LATENT, LOCAL_DIMENSIONS))
 
-    def draw(self, count: int) -> Matrix:
-        """So many vectors, as halfvec stores them."""
-        centres = self._centres[self._chance.integers(0, _CLUSTERS, count)]
+    def draw(self, count: int, run: int = 1) -> Matrix:
+        """So many vectors, as halfvec stores them; each `run` of them lies around one centre."""
+        numbers = self._chance.integers(0, _CLUSTERS, -(-count // run))
+        centres = self._centres[np.repeat(numbers, run)[:count]]
         vectors: Matrix = np.empty((count, LOCAL_DIMENSIONS), np.float32)
         for start in range(0, count, 20_000):  # the whole at once would take gigabytes
             part = slice(start, min(start + 20_000, count))
@@ -88,8 +91,56 @@ def _unit(vectors: Any) -> Any:
     return (vectors / lengths).astype(np.float32)
 
 
-def make_tenant(name: str, events: int, scopes: int, seed: int) -> SyntheticTenant:
-    """A tenant of `events` in at most so many `scopes`, the same for the same seed."""
+@dataclass(frozen=True)
+class View:
+    """Who asks, and what they see: one scope, or all of the tenant."""
+
+    layout: str
+    tenant: SyntheticTenant
+    participant: str
+    scope: int | None
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question with its vector."""
+
+    text: str
+    vector: Row
+
+
+class StoredVectors:
+    """An embedder that knows the questions' vectors: embedding costs nothing."""
+
+    space = SPACE
+    dimensions = LOCAL_DIMENSIONS
+
+    def __init__(self) -> None:
+        self.vectors: dict[str, list[float]] = {}
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """The vectors of these texts, in order."""
+        return [self.vectors[text] for text in texts]
+
+
+def list_questions(view: View, count: int, clusters_of: SyntheticTenant) -> Iterator[Asking]:
+    """Questions of words of an event in view each; the vectors are near it, or, with the clusters
+    of another tenant, near one of that one's events."""
+    chance = random.Random(count)
+    in_view = view.tenant.events_in(view.scope)
+    is_own = clusters_of is view.tenant
+    for n in range(count):
+        about = int(chance.choice(in_view))
+        words = view.tenant.texts[about].split()
+        chance.shuffle(words)
+        text = f"{n} {' '.join(words[: chance.randint(*_WORDS)])}"
+        near = about if is_own else chance.randrange(len(clusters_of.event_ids))
+        yield Asking(text, clusters_of.clusters.near(clusters_of.vectors[near]))
+
+
+def make_tenant(name: str, events: int, scopes: int, seed: int, *, run: int = 1) -> SyntheticTenant:
+    """A tenant of `events` in at most so many `scopes`, the same for the same seed. Each `run` of
+    events has vectors around one centre."""
     chance = np.random.default_rng(seed)
     clusters = Clusters(chance)
     ids = random.Random(seed)
@@ -108,7 +159,7 @@ def make_tenant(name: str, events: int, scopes: int, seed: int) -> SyntheticTena
             for moment in moments
         ],
         list(_texts(chance, events)),
-        clusters.draw(events),
+        clusters.draw(events, run),
         clusters,
     )
 

@@ -16,9 +16,10 @@ Production code is what lies in `shared/strandline`, `infra` and `functions`. Wh
 - places to touch in six walks, from one example of each that exists already. A walk's marker in
   house.json is a regular expression. Each production file in Python or JSON that matches counts as
   one place, and all SQL files together as one, because a change to the schema is one migration. A
-  mention in a comment counts: whoever makes such a change has to read it. What a marker does not
-  name is not counted, so the figures compare two trees and are no absolute effort. A dash says
-  that a marker matches nothing: it needs the new name as a further alternative.
+  mention in a comment counts: whoever makes such a change has to read it. A file that a target of
+  the tree's Makefile writes is no place; house.json names both. What a marker does not name is not
+  counted, so the figures compare two trees and are no absolute effort. A dash says that a marker
+  matches nothing: it needs the new name as a further alternative.
 
 `--list` adds the names and files behind the figures of the working tree.
 """
@@ -59,6 +60,8 @@ class Vocabulary(NamedTuple):
     """Words that do not count."""
     api_fields: frozenset[str]
     walks: Mapping[str, Walk]
+    generated: Mapping[str, str]
+    """Files that a command writes, and the target of the Makefile that does."""
 
 
 class Tree(NamedTuple):
@@ -93,7 +96,7 @@ def read_vocabulary() -> Vocabulary:
         for name, entry in data["walks"].items()
     }
     irregular, api_fields = frozenset(data["irregular"]), frozenset(data["api_fields"])
-    return Vocabulary(irregular, exceptions, api_fields, walks)
+    return Vocabulary(irregular, exceptions, api_fields, walks, data["generated"])
 
 
 def working_tree(root: Path) -> Tree:
@@ -187,9 +190,21 @@ def participles(tree: Tree, vocabulary: Vocabulary) -> tuple[Counter[str], int]:
     return counts, names.total()
 
 
-def places(tree: Tree, walk: Walk) -> list[str]:
+def list_generated(tree: Tree, vocabulary: Vocabulary) -> set[str]:
+    """The files that nobody edits by hand, because the tree's Makefile has the target for it."""
+    makefile = PurePosixPath("Makefile")
+    text = tree.text(makefile) if makefile in tree.paths else ""
+    return {
+        path
+        for path, target in vocabulary.generated.items()
+        if re.search(rf"^{target}:", text, re.MULTILINE)
+    }
+
+
+def places(tree: Tree, vocabulary: Vocabulary, walk: Walk) -> list[str]:
     """The production files that a walk touches, all SQL as one."""
-    files = tree.production(".py", ".json", ".sql")
+    generated = list_generated(tree, vocabulary)
+    files = [p for p in tree.production(".py", ".json", ".sql") if str(p) not in generated]
     matches = [path for path in files if walk.marker.search(tree.text(path))]
     touched = [str(path) for path in matches if path.suffix != ".sql"]
     return [*touched, "SQL"] if len(touched) < len(matches) else touched
@@ -217,7 +232,7 @@ def figures(tree: Tree, vocabulary: Vocabulary) -> dict[str, str]:
         "DECISIONS lines": tree.lines(PurePosixPath("DECISIONS.md")),
     }
     for name, walk in vocabulary.walks.items():
-        rows[f"places to touch: {name}"] = len(places(tree, walk)) or NONE
+        rows[f"places to touch: {name}"] = len(places(tree, vocabulary, walk)) or NONE
     folders = Counter(str(path.parent) for path in paths)
     rows |= {f"modules in {folder}": folders[folder] for folder in sorted(folders)}
     return {row: f"{value:,}" if isinstance(value, int) else value for row, value in rows.items()}
@@ -254,7 +269,7 @@ def details(tree: Tree, vocabulary: Vocabulary) -> Iterator[str]:
     long = [path for path in modules(tree) if tree.lines(path) > LONG]
     yield f"over {LONG} lines: " + ", ".join(f"{path} {tree.lines(path)}" for path in long)
     for name, walk in vocabulary.walks.items():
-        yield f"{name} ({walk.what}): " + ", ".join(places(tree, walk))
+        yield f"{name} ({walk.what}): " + ", ".join(places(tree, vocabulary, walk))
 
 
 def main() -> None:

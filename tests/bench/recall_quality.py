@@ -5,6 +5,7 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.recall_quality [--locomo FIL
 R@10 is the share of a question's evidence among the first ten hits, MRR one over the rank of the
 first, hit@1 whether it comes first. All of it with `min_relevance` 0; what the default leaves out
 is told apart: on questions that nothing answers, and on every question asked of two other tenants.
+At the end, what the references query holds of the evidence beside recall (references_quality).
 """
 
 import argparse
@@ -25,7 +26,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.log import words_index
 from strandline.participants import display_name
-from tests.bench import recall_corpora
+from tests.bench import recall_corpora, references_quality
 from tests.bench.cost import Known
 from tests.bench.fit_relevance import area_under_curve, calibration_error
 from tests.bench.recall_corpora import NONE, Corpus
@@ -243,7 +244,9 @@ def measure(corpora: Sequence[Corpus], embedder: Embedder) -> dict[str, Any]:
                 for way, ranked in rankers[asking.home.name].rankings(asking).items():
                     for name in (asking.home.name, f"all {asking.home.group}"):
                         plain[name][way].append(score(asking.evidence, ranked))
+        references = references_quality.measure(service, corpora)
     return {
+        "references": references,
         "corpora": {name: summarize(rows[name], plain[name]) for name in sorted(rows)},
         "elsewhere": summarize_away(home, away),
     }
@@ -264,7 +267,8 @@ def table(result: Mapping[str, Any]) -> list[str]:
                 f"| | {name}: none refused {found['none_refused']}, R@10 lost by the default "
                 f"{found['lost_by_default']:.3f}, p50 {found['p50_ms']} ms | | | |"
             )
-    return [*lines, "", f"asked elsewhere: {json.dumps(result['elsewhere'])}"]
+    lines += ["", f"asked elsewhere: {json.dumps(result['elsewhere'])}", ""]
+    return [*lines, *references_quality.table(result["references"])]
 
 
 def main() -> None:

@@ -80,21 +80,33 @@ class RecallService:
                 self.event_keys[result["event"]["event_id"]] = event["source_event_key"]
         self.system.embed()
 
+    def build(self, corpus: Corpus) -> None:
+        """Fold a stored corpus to its end, and publish its topic index."""
+        self.system.fold()
+        totals = self.system.gateway.run_job("builder", corpus.name)
+        if totals.get("scopes_failed") or not totals.get("snapshots_published"):
+            raise RuntimeError(f"the topic index of {corpus.name} was not built: {totals}")
+
     def recall(self, asking: Asking, **fields: object) -> dict[str, Any]:
-        """An answer through the API."""
+        """An answer of recall through the API."""
+        return self._ask("/api/v1/recall", asking, {"limit": LIMIT, **fields})
+
+    def references(self, asking: Asking, **fields: object) -> dict[str, Any]:
+        """An answer of the references query through the API."""
+        return self._ask("/api/v1/references/query", asking, fields)
+
+    def _ask(self, path: str, asking: Asking, fields: Mapping[str, object]) -> dict[str, Any]:
         body: dict[str, object] = {
             "query": asking.question.text,
             "participants": list(asking.participants),
-            "limit": LIMIT,
             **({"now": asking.question.asked_at} if asking.question.asked_at else {}),
             **fields,
         }
-        key = self.keys[asking.tenant.name]
-        reply = self.system.gateway.call("POST", "/api/v1/recall", body, key=key)
+        reply = self.system.gateway.call("POST", path, body, key=self.keys[asking.tenant.name])
         if reply.status != 200:
             raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
         if reply.body["degraded"] or reply.body["not_yet_embedded"]:
-            raise RuntimeError(f"recall was degraded ({reply.body['degraded']})")
+            raise RuntimeError(f"{path} was degraded ({reply.body['degraded']})")
         return reply.body
 
     def hit_keys(self, answer: Mapping[str, Any]) -> list[str]:

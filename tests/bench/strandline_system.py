@@ -75,6 +75,15 @@ class Strandline:
                 raise RuntimeError(f"not everything is embedded after {EMBEDDING_SECONDS:.0f} s")
             self.gateway.sweep()
 
+    def fold(self) -> None:
+        """Fold everything that is stored, and close all lanes, whatever the time."""
+        while self.base.rows(
+            "select from lanes union all select from scopes where folded_seq < last_seq limit 1"
+        ):
+            self.base.rows("update lanes set idle_at = now() - interval '1 second'")
+            self.embed()
+            self.gateway.sweep()
+
 
 @contextmanager
 def opened(

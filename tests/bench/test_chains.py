@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import pytest
+
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm import prompts
 from strandline.llm.heuristic import cohesion
@@ -117,6 +119,7 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
     assert found["boundary_recall"] < 0.3
 
 
+@pytest.mark.proof
 def test_the_heuristic_weights_are_what_the_conversations_give() -> None:
     samples = [fit_heuristic.sample(talk) for talk in fit_heuristic.read()]
     assert fit_heuristic.FILE.read_text() == fit_heuristic.file_text(fit_heuristic.fit(samples))

@@ -168,4 +168,21 @@ def test_the_table_shows_what_only_one_tree_has() -> None:
 def test_each_walk_finds_its_example_here(name: str) -> None:
     """Whoever renames an example adds its new name to the marker, and leaves the former one."""
     tree = house.working_tree(house.ROOT)
-    assert house.places(tree, VOCABULARY.walks[name])
+    assert house.places(tree, VOCABULARY, VOCABULARY.walks[name])
+
+
+def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
+    tree = house.working_tree(house.ROOT)
+    field = house.places(tree, VOCABULARY, VOCABULARY.walks["event field"])
+    assert len(field) <= 5
+    assert "SQL" in field
+
+
+def test_what_a_command_writes_is_no_place_where_the_tree_has_it(root: Path) -> None:
+    quota = VOCABULARY.walks["quota"]
+    vocabulary = VOCABULARY._replace(generated={"shared/strandline/config.py": "settings"})
+    before = house.places(house.working_tree(root), vocabulary, quota)
+    (root / "Makefile").write_text("settings: ## write them\n\tpython settings.py\n")
+    git(root, "add", "Makefile")
+    after = house.places(house.working_tree(root), vocabulary, quota)
+    assert [place for place in before if place not in after] == ["shared/strandline/config.py"]

@@ -1,11 +1,13 @@
 """The examples of the document as one story: each is called as it is written, its ids those that
 the calls before it really gave."""
 
+import json
 import re
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeIs, cast
 from urllib.parse import quote
 
 from strandline.apidocs.examples import Example
@@ -59,7 +61,16 @@ class Story:
 
     def tell(self, example: Example) -> Reply:
         """Call one, and check that it answers as it says. Raises AssertionError."""
-        real: Example = Example(**self._with_real_names(vars(example)))
+        reply, renewed = self.renew(example)
+        if example.answer is not None:
+            said, real = to_text(example.answer), to_text(renewed.answer)
+            assert said == real, f"{example.operation}: `make examples` writes what is answered now"
+        return reply
+
+    def renew(self, example: Example) -> tuple[Reply, Example]:
+        """Call one, and give it the answer that it really has. What stands for the same stays as
+        it says. Raises AssertionError at another status."""
+        real: Example = Example(**_replace_names(vars(example), self._real))
         if real.operation.endswith("/retry"):
             self._fail_jobs()
         method, path = real.operation.split()
@@ -79,10 +90,11 @@ class Story:
         )
         assert reply.status == example.status, f"{example.operation}: {reply.text}"
         if example.answer is not None:
-            self._compare(example.answer, reply.body, example.operation)
+            answer = self._renewed(example.answer, reply.body, example.operation)
+            example = replace(example, answer=answer)
         if real.operation == "POST /api/v1/uploads" and reply.status == 201:
             _put(reply.body)
-        return reply
+        return reply, example
 
     def _fail_jobs(self) -> None:
         """What was started was not heard of for long."""
@@ -100,38 +112,88 @@ class Story:
             snapshot = NewSnapshot(2, 1, None, None, now, 0, [], configuration)
             store_publish.add_snapshot(access, snapshot)
 
-    def _with_real_names(self, said: Any) -> Any:
-        if isinstance(said, Mapping):
-            pairs = cast("Mapping[str, Any]", said).items()
-            return {name: self._with_real_names(value) for name, value in pairs}
-        if isinstance(said, list):
-            return [self._with_real_names(value) for value in cast("list[Any]", said)]
-        return self._real.get(said, said) if isinstance(said, str) else said
-
-    def _compare(self, said: Any, real: Any, place: str) -> None:
-        """`said` and `real` have one shape, and a name in one stands for one in the other."""
-        both = f"{place}: says {said!r}, is {real!r}"
+    def _renewed(self, said: Any, real: Any, place: str) -> Any:
+        """What `said` is to say of `real`: a name in one stands for one in the other."""
+        if _is_name(said) and _is_name(real):
+            is_same = said.endswith("Z") or self._real.setdefault(said, real) == real
+            return said if is_same else self._with_said_names(real)
         if isinstance(said, dict) and isinstance(real, dict):
             shape = cast("dict[str, Any]", said)
-            assert list(shape) == list(cast("dict[str, Any]", real)), both
-            for name, value in shape.items():
-                is_score = place.startswith(_FOUND[0]) and name == _FOUND[1]
-                if (name in _OPAQUE or is_score) and value is not None:
-                    assert isinstance(real[name], str) == isinstance(value, str), both
-                    if isinstance(value, str):
-                        self._real[value] = real[name]
-                else:
-                    self._compare(value, real[name], f"{place}.{name}")
-        elif isinstance(said, list) and isinstance(real, list):
+            return {
+                name: self._renewed_member(shape[name], value, name, place)
+                if name in shape
+                else self._with_said_names(value)
+                for name, value in cast("dict[str, Any]", real).items()
+            }
+        if isinstance(said, list) and isinstance(real, list):
             items, others = cast("list[Any]", said), cast("list[Any]", real)
-            assert len(items) == len(others), both
-            for n, value in enumerate(items):
-                self._compare(value, others[n], f"{place}[{n}]")
-        elif isinstance(said, str) and isinstance(real, str) and _NAMES.fullmatch(said):
-            assert _NAMES.fullmatch(real), both
-            assert said.endswith("Z") or self._real.setdefault(said, real) == real, both
+            both = [
+                self._renewed(item, other, f"{place}[{n}]")
+                for n, (item, other) in enumerate(zip(items, others, strict=False))
+            ]
+            return both + [self._with_said_names(other) for other in others[len(items) :]]
+        return self._with_said_names(real)
+
+    def _renewed_member(self, said: Any, real: Any, name: str, place: str) -> Any:
+        is_score = place.startswith(_FOUND[0]) and name == _FOUND[1]
+        if (name not in _OPAQUE and not is_score) or said is None:
+            return self._renewed(said, real, f"{place}.{name}")
+        if isinstance(said, str) != isinstance(real, str):
+            return self._with_said_names(real)
+        if isinstance(said, str):
+            self._real[said] = real
+        return said
+
+    def _with_said_names(self, real: Any) -> Any:
+        """What no example says yet, with the names that examples use."""
+        said = {value: name for name, value in self._real.items()}
+        return _replace_names(real, said)
+
+
+def to_text(entry: Any, indent: int = 0, lead: int = 0) -> str:
+    """JSON as the examples are written: on one line what fits into it. `lead` characters stand
+    before it."""
+    line = json.dumps(entry, ensure_ascii=False)
+    if indent + lead + len(line) <= 100 or not isinstance(entry, dict | list) or not entry:
+        return line
+    deeper = "\n" + " " * (indent + 2)
+    if isinstance(entry, list):
+        values = cast("list[Any]", entry)
+        lines = [to_text(value, indent + 2) for value in values]
+        return f"[{deeper}{f',{deeper}'.join(lines)}\n{' ' * indent}]"
+    lines = [
+        f"{json.dumps(name, ensure_ascii=False)}: {to_text(value, indent + 2, len(name) + 4)}"
+        for name, value in cast("dict[str, Any]", entry).items()
+    ]
+    return f"{{{deeper}{f',{deeper}'.join(lines)}\n{' ' * indent}}}"
+
+
+def renew_text(text: str, examples: Sequence[Example]) -> str:
+    """The text of the examples with the answers of these; an example that says the same keeps its
+    lines."""
+    decoder, parts, at = json.JSONDecoder(), list[str](), 0
+    for example in examples:
+        begin = text.index("{", at)
+        entry, end = decoder.raw_decode(text, begin)
+        if to_text(entry.get("answer")) != to_text(example.answer):
+            parts += [text[at:begin], to_text({**entry, "answer": example.answer}, indent=2)]
         else:
-            assert said == real, both
+            parts.append(text[at:end])
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _is_name(value: Any) -> TypeIs[str]:
+    return isinstance(value, str) and _NAMES.fullmatch(value) is not None
+
+
+def _replace_names(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return {name: _replace_names(member, names) for name, member in pairs}
+    if isinstance(value, list):
+        return [_replace_names(item, names) for item in cast("list[Any]", value)]
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _now() -> datetime:

@@ -316,6 +316,7 @@ def service_of(name: str) -> Resources:
     return importlib.import_module(f"functions.{name}.handler").resources
 
 
+@pytest.mark.proof
 def test_what_a_caller_says_is_in_no_error_and_in_no_log(
     hunt: Hunt,
     scratch_db: ScratchDatabase,

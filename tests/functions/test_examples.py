@@ -1,5 +1,6 @@
 """Every route has an example that works: what the document shows is what the service does."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from strandline.apidocs import examples
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
-from tests.functions.example_calls import Story
+from tests.functions.example_calls import Story, renew_text
 from tests.support import Gateway
 
 EXAMPLES = examples.load_examples()
@@ -18,11 +19,35 @@ def test_every_route_has_an_example() -> None:
     assert {example.operation for example in EXAMPLES} == routes
 
 
-def test_every_example_answers_as_it_says(gateway: Gateway, embedder: Embedder) -> None:
+def test_every_example_answers_as_it_says(
+    gateway: Gateway, embedder: Embedder, request: pytest.FixtureRequest
+) -> None:
+    """With `--renew-examples` (`make examples`) the file gets the answers of now."""
     embedder.embed(["warm"], timeout=60.0)
     story = Story(gateway)
-    for example in EXAMPLES:
-        story.tell(example)
+    if not request.config.getoption("--renew-examples"):
+        for example in EXAMPLES:
+            story.tell(example)
+        return
+    text = examples.FILE.read_text()
+    examples.FILE.write_text(renew_text(text, [story.renew(example)[1] for example in EXAMPLES]))
+
+
+def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:
+    """A field that is new, one that is gone and a value that changed; the rest stays, ids too."""
+    first = EXAMPLES[0]
+    read = next(e for e in EXAMPLES if e.path.get("event_id") == first.answer["event_id"])
+    old = {**read.answer, "gone": 1, "content": "Something else."}
+    del old["channel"]
+    story = Story(gateway)
+    story.tell(first)
+    _, renewed = story.renew(replace(read, answer=old))
+    assert renewed == read
+    text = examples.FILE.read_text()
+    assert renew_text(text, EXAMPLES) == text
+    stale = text.replace('"channel": "http",', "", 1)
+    assert stale != text
+    assert json.loads(renew_text(stale, EXAMPLES)) == json.loads(text)
 
 
 def test_an_example_that_says_something_else_is_noticed(gateway: Gateway) -> None:

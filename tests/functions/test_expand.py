@@ -228,3 +228,12 @@ def test_a_walk_without_bounds_is_noticed(
     monkeypatch.setattr(store_edges, "_MAX_DEPTH", 9)
     with pytest.raises(AssertionError):
         test_what_the_best_hits_rest_on_is_added_by_weight(gateway, key, tell)
+
+
+def test_weights_next_to_nothing_are_followed_last(gateway: Gateway, key: str, tell: Told) -> None:
+    """Their product is too small for a double."""
+    deep = tell(key, "Deep.", ALICE)
+    faint = tell(key, "Faint.", ALICE, edges=[edge(deep, 1e-200)])
+    light = tell(key, "Light.", ALICE)
+    tell(key, HIT, ALICE, edges=[edge(faint, 1e-200), edge(light, 0.1)])
+    assert texts(recall(gateway, key, expand=5)) == [HIT, "Light.", "Faint.", "Deep."]

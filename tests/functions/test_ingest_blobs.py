@@ -3,6 +3,7 @@
 import base64
 import json
 from contextlib import closing
+from dataclasses import fields
 from typing import Any, cast
 
 import dag_cbor
@@ -10,8 +11,7 @@ import pytest
 from multiformats import CID, multihash
 
 from strandline.local.aws import LocalAws, client
-from strandline.log.cid import Edge, Part, encode_block
-from strandline.log.event_builder import NewEvent
+from strandline.log.cid import Edge, EventColumns, Part, encode_block
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
@@ -281,18 +281,15 @@ def bodies(targets: list[str]) -> list[dict[str, Any]]:
     return [user_message("Plain words.", "user:alice", "agent:helper") | shape for shape in shapes]
 
 
+COLUMNS = [column.name for column in fields(EventColumns)]
+
+
 def row_as_block(row: tuple[Any, ...]) -> bytes:
     """A stored row's block."""
-    names = (
-        "role type speaker content parts stop_reason blob_cid file_name mime_type occurred_at edges"
-    )
-    fields = dict(zip(names.split(" "), row, strict=True))
-    fields["parts"] = [Part(part["chars"], part["model"]) for part in fields["parts"]]
-    links = [Edge(edge["cid"], edge["weight"]) for edge in fields.pop("edges")]
-    event = object.__new__(NewEvent)
-    for name, value in fields.items():
-        object.__setattr__(event, name, value)
-    return encode_block(event, links)
+    *values, edges = row
+    event = EventColumns(**dict(zip(COLUMNS, values, strict=True)))
+    event.parts = [Part(part["chars"], part["model"]) for part in cast("Any", event.parts)]
+    return encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in edges])
 
 
 @pytest.fixture
@@ -330,8 +327,7 @@ def test_every_row_encodes_to_its_cid(
     gateway: Gateway, scratch_db: ScratchDatabase, cids: list[str]
 ) -> None:
     rows = scratch_db.rows(
-        "select cid, role, type, speaker, content, parts, stop_reason, blob_cid, file_name,"
-        " mime_type, occurred_at, edges from event_rows order by seq"
+        f"select cid, {', '.join(COLUMNS)}, edges from event_rows order by seq"  # noqa: S608
     )
     assert [cid for cid, *_ in rows] == cids
     for cid, *row in rows:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strandline.chains import archive
+from strandline.background import archiver
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import runner, store_runs
@@ -35,7 +35,7 @@ def tools(gateway: Gateway) -> Any:
 def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = None) -> int:
     """How many shards a run has."""
     run = run or str(uuid.uuid4())
-    return runner.plan_run(tools, archive, run, now, tenant).shards
+    return runner.plan_run(tools, archiver, run, now, tenant).shards
 
 
 def away(times: int) -> Callable[..., str]:
@@ -95,7 +95,7 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
     def broken(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr(archive, "plan", broken)
+    monkeypatch.setattr(archiver, "plan", broken)
     with pytest.raises(RuntimeError):
         plan(tools, run="r", tenant="acme")
     assert scratch_db.rows(STATES) == [("acme", "failed", "RuntimeError")]
@@ -185,7 +185,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     monkeypatch.setattr(store_runs, "end_shard", end_shard)
     try:
         with suppress(runner.ShardFailed):
-            runner.run_shard(tools, archive, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
+            runner.run_shard(tools, archiver, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)
     finally:
         threads[0].join()
         other.close()

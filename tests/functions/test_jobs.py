@@ -96,7 +96,7 @@ def test_nothing_due_is_no_shard_and_no_job(
 
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
     """Let the archiver fail so often in one tenant; gives how often it was tried there."""
-    archiver = importlib.import_module("strandline.chains.archive")
+    archiver = importlib.import_module("strandline.background.archiver")
     real = archiver.shard
     tried: list[int] = []
 
@@ -264,5 +264,5 @@ def test_what_changes_nothing_is_refused_by_its_name(
 def test_every_kind_of_job_can_be_asked_for() -> None:
     assert {*KINDS} == {
         *(*control.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
-        *(store_failures.FOLD_KIND, store_failures.EMBED_KIND),
+        *(store_failures.FOLD_KIND, store_failures.EMBED_KIND, store_failures.GROW_KIND),
     }

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline.chains import archive
+from strandline.background import archiver
 from strandline.config import get_settings
 from strandline.db import connection as db_connection
 from strandline.errors import Unavailable
@@ -16,6 +16,7 @@ from strandline.jobs import runner
 from strandline.llm.tasks import LlmTasks
 from tests.support import APP, Gateway, ScratchDatabase, user_message
 
+pytestmark = pytest.mark.own_sessions
 SESSIONS = "from pg_stat_activity where usename = 'strandline_app' and datname = current_database()"
 
 
@@ -108,7 +109,7 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
             raise Unavailable
         return connect(*given)
 
-    monkeypatch.setattr(archive, "shard", shard)
+    monkeypatch.setattr(archiver, "shard", shard)
     gateway.key("acme")
     gateway.run_job("archiver", "acme")  # which raises all but ShardFailed
     assert scratch_db.rows("select state, reason from jobs") == [("failed", reason)]

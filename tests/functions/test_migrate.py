@@ -28,7 +28,16 @@ from strandline.errors import MigrationFailed, Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from tests.support import APP, EVENTS, KEY_SECRET, OWNER, ScratchDatabase, unique_name
+from tests.support import (
+    APP,
+    EVENTS,
+    KEY_SECRET,
+    OWNER,
+    Gateway,
+    ScratchDatabase,
+    unique_name,
+    user_message,
+)
 
 EVENT = json.loads((EVENTS / "migrate.json").read_text())
 EVERY = [file.name for file in list_migrations()]
@@ -390,3 +399,35 @@ def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
     del files[3]  # a branch that never knew it: not older, but another
     with pytest.raises(Misconfigured, match=EVERY[3]):
         deploy()
+
+
+def test_the_code_of_before_serves_events_with_one_field_more(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    """In the sessions that it has open, with the plans that they keep."""
+    key = gateway.key(user="user:alice")
+
+    def append_and_read() -> None:
+        messages = [
+            user_message(text, session_id="s") for text in ("The tide is in.", "It is out.")
+        ]
+        sent = gateway.call("POST", "/api/v1/events", messages[0], key=key)
+        assert sent.status == 201, sent.text
+        several = gateway.call("POST", "/api/v1/events/batch", {"events": messages}, key=key)
+        assert [item["status"] for item in several.body["results"]] == [201, 201]
+        read = gateway.call("GET", f"/api/v1/events/{sent.body['event_id']}", key=key)
+        assert read.body["content"] == "The tide is in."
+        found = gateway.call("POST", "/api/v1/recall", {"query": "the tide"}, key=key)
+        assert found.body["hits"]
+
+    for _ in range(7):  # a plan is kept after the fifth
+        append_and_read()
+    ((view,),) = scratch_db.rows("select pg_get_viewdef('event_rows'::regclass)")
+    wider = view.replace("FROM events e", ", e.planted FROM events e").rstrip(";")
+    scratch_db.rows(
+        "alter table events add column planted text;"
+        " alter type append_item add attribute planted text;"
+        f" create or replace view event_rows with (security_invoker = true) as {wider}"
+    )
+    assert scratch_db.rows("select distinct planted from event_rows") == [(None,)]
+    append_and_read()

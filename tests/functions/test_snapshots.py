@@ -1,9 +1,12 @@
 """Snapshots as admins see them: lists, differences, an older one made active again, collection."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from strandline.db.database import Caller
+from strandline.topics import limits, snapshots
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
@@ -157,7 +160,11 @@ def test_what_a_failed_build_left_is_collected(
 
 
 def test_the_trigger_s_state(
-    scratch_db: ScratchDatabase, gateway: Gateway, key: str, world: ScopeWorld
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    key: str,
+    world: ScopeWorld,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     idle = gateway.call("GET", TOPICS, key=key).body
     assert (idle["active_version"], idle["waiting_scopes"], idle["due_at"]) == (3, 0, None)
@@ -165,6 +172,12 @@ def test_the_trigger_s_state(
     state = gateway.call("GET", TOPICS, key=key).body
     assert (state["waiting_scopes"], state["waiting_versions"]) == (1, 5)
     assert state["next_build"] == {"shards": 1, "scopes": 1, "versions": 5}
+    access = gateway.database.connect_as(Caller.background("acme"))
+    with monkeypatch.context() as bounds:
+        bounds.setattr(limits, "MAX_VERSIONS_WITH_MODEL", 2)
+        now = datetime.now(UTC)
+        assert snapshots.describe_state(access, now, has_model=True).next_build.versions == 2
+        assert snapshots.describe_state(access, now, has_model=False).next_build.versions == 5
     assert state["scopes"][0]["scope_id"] == str(world.scope_id)
     assert state["scopes"][0]["position"] == 36
     started = gateway.call("POST", "/api/v1/admin/jobs/builder", key=key)

@@ -18,7 +18,8 @@ type Told = Callable[..., Any]
 type Keys = Mapping[str, str]
 
 with_and_without = pytest.mark.parametrize("share", [False, True], ids=["alone", "share"])
-every_key = pytest.mark.parametrize("who", ["alice", "anyone"])
+EVERY_KEY = ("alice", "anyone")
+"""One of a user, and one of nobody's, which names any."""
 
 
 @dataclass(frozen=True)
@@ -99,65 +100,65 @@ def world(
 
 
 @with_and_without
-@every_key
 def test_an_agent_knows_what_another_agent_of_its_user_does_where_agents_share(
-    world: World, who: str, share: bool
+    world: World, share: bool
 ) -> None:
     own, all_of_alice = {"alice-pilot"}, [f"{name}: the buoy" for name in reversed(list(ALICES))]
-    for query in ({}, {"query": "the buoy"}):
-        recent, chains = world.context(who, "alice-pilot", **query)
-        assert chains == (ALICES if share else own)
-        assert sorted(recent) == (sorted(all_of_alice) if share else ["alice-pilot: the buoy"])
-    assert world.search(who, "alice-pilot") == (ALICES if share else own)
-    for found in world.everything(who, ALICE, PILOT):
-        assert found == (ALICES if share else {"alice-pilot", "both-pilot"})
-    event = f"/api/v1/events/{world.events['alice-helper']}"
-    asked = {"participants": [ALICE, PILOT]}
-    reply = world.gateway.call("GET", event, key=world.keys[who], query=asked)
-    assert reply.status == (200 if share else 404)
+    for who in EVERY_KEY:
+        for query in ({}, {"query": "the buoy"}):
+            recent, chains = world.context(who, "alice-pilot", **query)
+            assert chains == (ALICES if share else own)
+            assert sorted(recent) == (sorted(all_of_alice) if share else ["alice-pilot: the buoy"])
+        assert world.search(who, "alice-pilot") == (ALICES if share else own)
+        for found in world.everything(who, ALICE, PILOT):
+            assert found == (ALICES if share else {"alice-pilot", "both-pilot"})
+        event = f"/api/v1/events/{world.events['alice-helper']}"
+        asked = {"participants": [ALICE, PILOT]}
+        reply = world.gateway.call("GET", event, key=world.keys[who], query=asked)
+        assert reply.status == (200 if share else 404)
 
 
 @with_and_without
-@every_key
-def test_a_caller_may_ask_for_all_that_a_user_takes_part_in(
-    world: World, who: str, share: bool
-) -> None:
+def test_a_caller_may_ask_for_all_that_a_user_takes_part_in(world: World, share: bool) -> None:
     """With the same answer, whether the tenant's agents share or not."""
-    for query in ({}, {"query": "the buoy"}):
-        recent, chains = world.context(who, "alice-helper", participants=ALICE, **query)
-        assert chains == ALICES
-        assert recent == [f"{n}: the buoy" for n in ("both-pilot", "alice-pilot", "alice-helper")]
-    assert world.search(who, "alice-helper", participants=[ALICE]) == ALICES
-    assert all(found == ALICES for found in world.everything(who, ALICE))
-    (newest,), _ = world.context(who, "alice-helper", participants=ALICE, limit=1)
-    assert newest == "both-pilot: the buoy"
-    _, latest = world.context(who, "alice-helper", participants=ALICE, chains=1)
-    assert latest == {"both-pilot"}
+    for who in EVERY_KEY:
+        for query in ({}, {"query": "the buoy"}):
+            recent, chains = world.context(who, "alice-helper", participants=ALICE, **query)
+            assert chains == ALICES
+            assert recent == [
+                f"{n}: the buoy" for n in ("both-pilot", "alice-pilot", "alice-helper")
+            ]
+        assert world.search(who, "alice-helper", participants=[ALICE]) == ALICES
+        assert all(found == ALICES for found in world.everything(who, ALICE))
+        (newest,), _ = world.context(who, "alice-helper", participants=ALICE, limit=1)
+        assert newest == "both-pilot: the buoy"
+        _, latest = world.context(who, "alice-helper", participants=ALICE, chains=1)
+        assert latest == {"both-pilot"}
 
 
 # two users ---------------------------------------------------------------------------------------
 
 
 @with_and_without
-@every_key
-def test_two_users_never_see_each_other_s_memory(world: World, who: str, share: bool) -> None:
+def test_two_users_never_see_each_other_s_memory(world: World, share: bool) -> None:
     """Nor where both talk to the same agent, nor in any context of what they share."""
-    others = set(WHO) - ALICES
-    for session in ALICES:
-        for asked in (None, [ALICE], [ALICE, HELPER], [ALICE, PILOT]):
-            if asked is not None and not set(asked) <= set(WHO[session]):
-                continue
-            query = {"participants": asked} if asked else {}
-            recent, chains = world.context(who, session, **query)
-            found = chains | {text.partition(":")[0] for text in recent}
-            found |= world.search(who, session, **query)
-            assert session in found
-            assert found.isdisjoint(others), (session, asked)
-    for names in ((ALICE,), (ALICE, HELPER), (ALICE, HELPER, PILOT)):
-        assert all(found.isdisjoint(others) for found in world.everything(who, *names))
-    both = [found for names in ((ALICE, BOB), (ALICE, BOB, PILOT)) for found in
-            world.everything(who, *names)]  # fmt: skip
-    assert all(found == {"both-pilot"} for found in both)
+    for who in EVERY_KEY:
+        others = set(WHO) - ALICES
+        for session in ALICES:
+            for asked in (None, [ALICE], [ALICE, HELPER], [ALICE, PILOT]):
+                if asked is not None and not set(asked) <= set(WHO[session]):
+                    continue
+                query = {"participants": asked} if asked else {}
+                recent, chains = world.context(who, session, **query)
+                found = chains | {text.partition(":")[0] for text in recent}
+                found |= world.search(who, session, **query)
+                assert session in found
+                assert found.isdisjoint(others), (session, asked)
+        for names in ((ALICE,), (ALICE, HELPER), (ALICE, HELPER, PILOT)):
+            assert all(found.isdisjoint(others) for found in world.everything(who, *names))
+        both = [found for names in ((ALICE, BOB), (ALICE, BOB, PILOT)) for found in
+                world.everything(who, *names)]  # fmt: skip
+        assert all(found == {"both-pilot"} for found in both)
 
 
 @with_and_without

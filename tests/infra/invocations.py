@@ -19,7 +19,7 @@ from strandline.background.schedule_handler import RunScheduler
 from strandline.config import get_settings
 from strandline.db import migrate
 from strandline.db.migrate import Migration
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
@@ -192,7 +192,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
-    for job in ("archiver", "archiver", "builder", "sweeper"):
+    for job in ("archiver", *(job.name for job in JOBS)):
         front.run_job(job, "acme")
         # What nobody cites goes at the second look.
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")

@@ -112,16 +112,23 @@ def on_the_way() -> list[Place]:
 
 def within_reach(texts: Mapping[str, str], function: str) -> set[str]:
     """The files that a function imports, at its start or later, and what these import."""
-    found, todo = set[str](), [f"functions/{function}/handler.py"]
+    first = f"functions/{function}/handler.py"
+    found, todo = {first}, [first]
     while todo:
         file = todo.pop()
-        found.add(file)
-        for one in _read(file, texts[file]).imported:
-            path = one.what.replace(".", "/")
-            # Of `from a.b import c` the last part may be a module or a name in one.
-            for stem in (path, path.rpartition("/")[0]):
-                todo += {f"shared/{stem}.py", f"{stem}.py"} & texts.keys() - found
+        imported = {one for one in _imported_files(file, texts[file]) if one in texts} - found
+        found |= imported
+        todo += imported
     return found
+
+
+@cache
+def _imported_files(file: str, text: str) -> frozenset[str]:
+    """Where the modules that a file imports may lie."""
+    paths = {one.what.replace(".", "/") for one in _read(file, text).imported}
+    # Of `from a.b import c` the last part may be a module or a name in one.
+    stems = paths | {path.rpartition("/")[0] for path in paths}
+    return frozenset(f"{folder}{stem}.py" for stem in stems for folder in ("shared/", ""))
 
 
 @cache

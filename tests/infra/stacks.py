@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 # Read once, when the CDK's JavaScript starts, of which Node it would complain.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
@@ -92,14 +92,6 @@ def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> Strandlin
     return StrandlineStack(app, build_settings(given), StandIns(directory / "assets", size))
 
 
-class Made(NamedTuple):
-    """What `cdk synth` would write."""
-
-    template: str
-    findings: tuple[str, ...]
-    """Of cdk-nag and the CDK's own rules, that nothing explains."""
-
-
 def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
     """Synthesize a stack with all checks; rule and construct of what nothing explains."""
     app = cast(cdk.App, made.node.root)
@@ -116,22 +108,23 @@ def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
 
 
 @functools.cache
-def _made(given: str) -> Made:
+def _template(given: str) -> str:
     with TemporaryDirectory() as name:
         directory = Path(name)
         made = stack(directory, json.loads(given))
-        found = findings_of(made, directory)
-        return Made((directory / "out" / f"{made.stack_name}.template.json").read_text(), found)
+        cast(cdk.App, made.node.root).synth()
+        return (directory / "out" / f"{made.stack_name}.template.json").read_text()
 
 
 def template(**given: Any) -> Template:
     """The template of these settings: synthesized once a run, and a copy each time."""
-    return json.loads(_made(json.dumps(given, sort_keys=True)).template)
+    return json.loads(_template(json.dumps(given, sort_keys=True)))
 
 
 def findings(**given: Any) -> tuple[str, ...]:
-    """What is found wrong with it."""
-    return _made(json.dumps(given, sort_keys=True)).findings
+    """What cdk-nag and the CDK's own rules find wrong with it, and nothing explains."""
+    with TemporaryDirectory() as name:
+        return findings_of(stack(Path(name), given), Path(name))
 
 
 def properties(found: Template, kind: str) -> dict[str, dict[str, Any]]:

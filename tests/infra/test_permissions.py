@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.permissions import Grant, ResourceArns, bedrock_models, list_grants
-from strandline.deployment import FUNCTIONS, FunctionSpec
+from strandline.deployment import FUNCTIONS, JOBS, FunctionSpec
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
@@ -147,7 +147,14 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 
 # --- what is written beside what was heard
 
+NEVER_IN_JOBS = (
+    "background/job_handler:run_step",
+    "background/queue_handler:_handle_message",
+    "jobs/context:read_text_head",
+    "resources:Resources._request_sweep",
+)
 NEVER: Mapping[str, Sequence[str]] = {
+    **{job.name: ("llm/bedrock:_converse", *NEVER_IN_JOBS) for job in JOBS},
     "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove_uploads"),
     "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
     "worker": ("resources:Resources._request_sweep",),
@@ -166,20 +173,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
     ),
-    "archiver": (
-        *(
-            "llm/bedrock:_converse",
-            "background/job_handler:run_step",
-            "background/queue_handler:_handle_message",
-        ),
-        *("resources:Resources._request_sweep", "jobs/context:read_text_head"),
-    ),
-    "builder": (
-        "background/job_handler:run_step",
-        "background/queue_handler:_handle_message",
-        "jobs/context:read_text_head",
-        "resources:Resources._request_sweep",
-    ),
+    "builder": NEVER_IN_JOBS,
     "sweeper": (
         "background/queue_handler:_handle_message",
         "resources:Resources._request_sweep",

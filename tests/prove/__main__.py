@@ -10,6 +10,7 @@ The exit status is 0 only where every part passed.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,9 +28,9 @@ SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answe
 PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py", 15),
-    ("references", "tests/prove/test_references.py", 14),
+    ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
-    ("isolation", "tests/strandline/store", 8),
+    ("isolation", "tests/strandline/store", 10),
     ("archive", "tests/prove/test_archive.py", 16),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("builder", "tests/prove/test_builder_killed.py", 20),
@@ -38,6 +39,14 @@ PARALLEL = (
     ("plans", "tests/prove/test_plans.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
     ("credentials", "tests/functions/test_authentication.py", 5),
+    (
+        "service",
+        "tests/strandline/local/test_service.py tests/strandline/local/test_tls.py"
+        " tests/strandline/local/test_aws.py",
+        6,
+    ),
+    ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
+    ("stack", "tests/infra/test_stack.py", 5),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),
@@ -107,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for part in selected:
             print(f"{part.name:16} at most {part.seconds / MINUTE:g} minutes")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the parts too
     with tempfile.TemporaryDirectory(prefix="strandline-prove-") as directory:
         results = proof_runner.run_parts(selected, Path(directory), BOUND_MINUTES * MINUTE)
     print(proof_runner.render_table(results))

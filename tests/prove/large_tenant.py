@@ -232,6 +232,16 @@ _FILL_STATEMENTS = (
     where e.tenant_id = %(tenant)s and e.seq %% 3 = 0
     """,
     """
+    insert into event_uses (tenant_id, cited_id, asker_id, event_id, day, participants, impact)
+    select tenant_id, event_id, scope_id, event_id, now()::date - days, participants, 1
+    from events, unnest(array[0, 20, 40]) days where tenant_id = %(tenant)s and seq %% 5 = 0
+    """,
+    """
+    update recall_answers a set used = 9, event_ids = array(
+        select event_id from events where tenant_id = a.tenant_id order by event_id limit 9)
+    where tenant_id = %(tenant)s and recalled_at > now() - interval '1 minute'
+    """,
+    """
     insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)
     select %(tenant)s, scope_id, %(space)s, participants,
         last_seq - case when row_number() over () %% 50 = 0 then 1 else 0 end

@@ -217,7 +217,7 @@ def test_every_text_is_folded_and_read(
     plenty: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     full = bool(request.config.getoption("--full"))
-    texts, larges = (TEXTS, LARGE) if full else (TEXTS // 40, 2)
+    texts, larges = (TEXTS, LARGE) if full else (TEXTS // 80, 2)
     dice, talk, key = random.Random(12), Talk(12), plenty.key()
     began = time.monotonic()
 

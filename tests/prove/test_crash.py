@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
+import pytest
+
 from strandline.aws.blobs import BlobStore
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
@@ -142,6 +144,7 @@ def test_no_acknowledged_event_is_lost_by_a_killed_database(
     assert len(log) == len({ack.receipt.event_id for ack in history.acked}) + kept
 
 
+@pytest.mark.proof
 def test_an_acknowledgement_before_the_write_would_be_lost(
     start_durable_server: Callable[..., EmbeddedPostgres], aws: LocalAws
 ) -> None:

@@ -63,7 +63,10 @@ def frail(
         database.close()
 
 
-@pytest.mark.parametrize("pause", [0.0, 1.2], ids=["in use", "at rest"])
+@pytest.mark.parametrize(
+    "pause",
+    [pytest.param(0.0, id="in use", marks=pytest.mark.proof), pytest.param(1.2, id="at rest")],
+)
 def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
     frail: tuple[EmbeddedPostgres, Gateway], pause: float
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
     assert time.monotonic() - back < 5
 
 
+@pytest.mark.proof
 def test_a_database_that_dies_during_a_request_leaves_the_outcome_unknown(
     frail: tuple[EmbeddedPostgres, Gateway],
 ) -> None:
@@ -136,6 +140,7 @@ for each row execute function at_commit();
 """
 
 
+@pytest.mark.proof
 def test_nothing_is_acknowledged_before_its_commit(
     frail: tuple[EmbeddedPostgres, Gateway],
 ) -> None:

@@ -231,6 +231,7 @@ def test_no_order_number_or_death_of_hints_changes_what_is_folded(
         assert found[part] == expected[part], part
 
 
+@pytest.mark.proof
 def test_interleaved_sessions_fold_as_they_would_alone(
     server: Any, aws: LocalAws, embedder: WordEmbedder
 ) -> None:
@@ -386,7 +387,16 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
     assert kinds == {"settings", "continues", "vector_given_up", "formed", "idle", "reformed"}
 
 
-@pytest.mark.parametrize("kind", ["continues", "formed", "idle", "reformed", "settings"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "continues",
+        *(
+            pytest.param(kind, marks=pytest.mark.proof)
+            for kind in ("formed", "idle", "reformed", "settings")
+        ),
+    ],
+)
 def test_a_decision_that_was_not_stored_is_noticed(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, kind: str
 ) -> None:
@@ -459,6 +469,7 @@ def test_workers_on_one_scope_at_once_leave_one_history(
     assert hashes(scratch_db) == before
 
 
+@pytest.mark.proof
 def test_without_the_compare_and_swap_workers_get_into_each_others_way(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,6 +489,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
     assert set(race(scratch_db, worker, scope)) - {"Unavailable"}
 
 
+@pytest.mark.proof
 def test_topics_compared_across_lanes_are_noticed(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,7 @@ def scans_of_the_log(scratch_db: ScratchDatabase) -> int:
 def test_an_event_costs_the_same_however_many_are_folded(
     plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:
-    for count in (2000, 5000, 20012) if request.config.getoption("--full") else (1000,):
+    for count in (2000, 5000, 20012) if request.config.getoption("--full") else (600,):
         access, scope = prepared(plenty, worker, talk(count, 12))
         set_tuning(scratch_db, ahead_events=3)
         scans = scans_of_the_log(scratch_db)
@@ -240,7 +240,7 @@ def test_what_is_open_is_read_once_in_a_batch(
     plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     """However much of a lane stays open: a message is judged by all of it."""
-    count = 3000 if request.config.getoption("--full") else 500
+    count = 3000 if request.config.getoption("--full") else 300
     access, scope = prepared(plenty, worker, talk(count, 300))
     set_tuning(
         scratch_db, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0

@@ -19,7 +19,7 @@ import pytest
 from strandline.aws.run_requests import JobQueue
 from strandline.chains import store_archiving
 from strandline.db.database import Caller
-from strandline.deployment import DAILY_SWEEP_SCHEDULE
+from strandline.deployment import DAILY_SWEEP_SCHEDULE, JOBS
 from strandline.jobs import store_due
 from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.llm import store as llm_store
@@ -31,7 +31,7 @@ from tests.strandline.local.test_service import call
 DAYS = 30
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime.fromtimestamp(0, UTC)
-SLOT = {"sweeper": 6 * MINUTE, "builder": 6 * MINUTE, "archiver": 61 * MINUTE}
+SLOT = {job.name: job.min_spacing + MINUTE for job in JOBS}
 """A spacing, and what a wish may take."""
 TALK = (
     ("user", "The harbour crane at Ostend needs a new gearbox before the winter storms arrive."),
@@ -100,6 +100,7 @@ def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedel
     ]
 
 
+@pytest.mark.proof
 def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     stage: ProofService, scaled: Callable[[int], int]
 ) -> None:
@@ -182,6 +183,7 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     assert unexplained(stage, begun, dues) == []
 
 
+@pytest.mark.proof
 def test_a_hint_that_is_lost_costs_minutes(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

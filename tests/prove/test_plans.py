@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from hashlib import sha256
+from hashlib import md5, sha256
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,7 @@ from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
 from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index
+from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
 from strandline.sessions import store as sessions_store
 from strandline.sessions import store_chains
@@ -473,6 +474,12 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, crowd.participants)
     deployment, tenants = DEFAULTS, max(crowd.scopes // 4, 1000) + 2
     waiting = crowd.events // 10 // 20 * 2
+    ids = (md5(f"{TENANT}event{n}".encode(), usedforsecurity=False) for n in range(1, 451))
+    candidates = [(UUID(bytes=hashed.digest()), crowd.busiest) for hashed in ids]
+
+    def used(access: TenantDb) -> object:
+        return store_importance.read_uses(access, candidates, now, importance.WINDOW_DAYS)
+
     return {
         "record a recall": Hot(
             (WIDE,), lambda a: store_recalls.record_chains(a, crowd.event_id, [given] * 50, now), 10
@@ -494,10 +501,13 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             lambda a: fold_recalls.prune(a, now - fold_recalls.RETENTION, 50),
             3 * 50 + crowd.events // 30,
         ),
+        "use of candidates": Hot((WIDE,), used, 450 * 5),
+        "fold use": Hot((), inside(lambda a: store_importance.fold_uses(a, now, 20)), 20 * 9 * 12),
+        "old use": Hot((), lambda a: importance.prune_uses(a, now, 50), 3 * 50),
         "whose recalls are due": Hot(
             (),
             Before(lambda c: fold_recalls.list_due_tenants(c, deployment, now)),
-            4 * tenants + waiting,
+            6 * tenants + waiting,
             frozenset({"tenants"}),
         ),
     }
@@ -567,7 +577,7 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 @pytest.fixture
 def crowd(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return fill_tenant(scratch_db, max(10_000, scaled(EVENTS)), max(2_000, scaled(SCOPES)))
+    return fill_tenant(scratch_db, max(6_000, scaled(EVENTS)), max(1_200, scaled(SCOPES)))
 
 
 def faults(base: ScratchDatabase, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
@@ -635,6 +645,11 @@ _BROKEN = {
         "quota",
     ),
     "no recalls by chain": ("drop index recalls_new", "whose recalls are due"),
+    "no use by event": (
+        "alter table event_uses drop constraint event_uses_pkey",
+        "use of candidates",
+    ),
+    "no use by day": ("drop index event_uses_day", "old use"),
     "no recalls by age": ("drop index recalls_folded", "old recalls"),
     "no uploads by address": ("drop index uploads_cid", "announce"),
     "no uploads by time": ("drop index uploads_due", "whose uploads are due"),
@@ -660,6 +675,7 @@ _BROKEN = {
 }
 
 
+@pytest.mark.proof
 def test_a_broken_policy_or_a_missing_index_is_noticed(
     scratch_db: ScratchDatabase, server: EmbeddedPostgres, request: pytest.FixtureRequest
 ) -> None:

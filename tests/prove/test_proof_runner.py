@@ -50,6 +50,24 @@ def test_a_part_over_its_bound_is_stopped_with_all_it_started(
     assert gone(int(child.read_text()))
 
 
+def test_a_terminated_run_leaves_no_part_running(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    sleeper = (
+        f"import os, pathlib, time; pathlib.Path({str(child)!r}).write_text(str(os.getpid()));"
+    )
+    program = (
+        "import sys; from tests.prove import __main__ as prove; from tests.prove.proof_runner"
+        f" import Part; part = Part('slow', (sys.executable, '-c', {sleeper + 'time.sleep(60)'!r}),"
+        " 60); prove.all_parts = lambda cases: [part]; sys.exit(prove.main([]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as run:
+        while not child.exists() or not child.read_text():
+            time.sleep(0.05)
+        run.terminate()
+        assert run.wait(30) != 0
+    assert gone(int(child.read_text()))
+
+
 def gone(process: int) -> bool:
     """Whether it ended within a moment; one that nobody has waited for yet did."""
     for _ in range(50):
@@ -130,6 +148,7 @@ def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> 
     assert any(str(path) in commands for path in files)
 
 
+@pytest.mark.proof
 def test_the_browser_s_tests_are_whole() -> None:
     """`make test` does not run them, for want of a browser: it collects them at least."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/browser"]

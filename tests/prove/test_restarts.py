@@ -84,6 +84,7 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
     return longest
 
 
+@pytest.mark.proof
 def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     served: tuple[EmbeddedPostgres, Load],
     scaled: Callable[[int], int],
@@ -142,6 +143,7 @@ def assert_no_work_is_stuck(gateway: Gateway, base: ScratchDatabase) -> None:
     assert base.rows("select count(*) > 0 from chain_versions") == [(True,)]
 
 
+@pytest.mark.proof
 def test_an_error_that_nobody_translates_is_noticed(
     served: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +159,7 @@ def test_an_error_that_nobody_translates_is_noticed(
     assert any(": 500 " in wrong for wrong in load.faults), load.faults
 
 
+@pytest.mark.proof
 def test_an_acknowledgement_of_nothing_is_noticed(
     served: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:

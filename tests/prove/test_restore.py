@@ -188,6 +188,7 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
             goes_on(front, back, source.keys)
 
 
+@pytest.mark.proof
 def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, place: Path) -> None:
     with restore_from_dump(source.base, place, "--no-acl") as back:
         assert read_guards(back) != read_guards(source.base)

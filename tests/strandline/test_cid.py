@@ -1,8 +1,7 @@
 """Blocks and CIDs, checked by an implementation that is not ours: dag_cbor and multiformats."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from multiformats import CID, multihash
 from strandline.errors import Invalid
 from strandline.log.cid import (
     Edge,
+    EventColumns,
     Part,
     blob_cid,
     block_cid,
@@ -27,20 +27,13 @@ from strandline.log.cid import (
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Row:
-    """What a block is a view of."""
+class Row(EventColumns):
+    """What a block is a view of; columns left out are empty."""
 
-    role: str = "user"
-    type: str = "message"
-    speaker: str | None = None
-    content: str | None = None
-    parts: Sequence[Part] = ()
-    stop_reason: str | None = None
-    blob_cid: str | None = None
-    file_name: str | None = None
-    mime_type: str | None = None
-    occurred_at: datetime | None = None
+    def __init__(self, **columns: Any) -> None:
+        empty: dict[str, Any] = dict.fromkeys(column.name for column in fields(EventColumns))
+        common: dict[str, Any] = {"role": "user", "type": "message", "parts": ()}
+        super().__init__(**empty | common | columns)
 
 
 def other_cid(data: bytes, codec: str) -> CID:

@@ -29,6 +29,7 @@ class Number:
     n: int
 
 
+pytestmark = pytest.mark.own_sessions
 WHO = "select current_tenant() as tenant, current_viewer() as viewer, current_writer() as writer"
 ALICE = Caller("acme", ("user:alice",), "user:alice")
 BOB = Caller("globex", ("agent:helper", "user:bob"))

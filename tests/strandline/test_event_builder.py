@@ -228,6 +228,32 @@ def test_requests_that_say_the_same_have_one_fingerprint(
     assert made(**one).compute_fingerprint() == made(**other).compute_fingerprint()
 
 
+@pytest.mark.parametrize(
+    ("body", "fingerprint"),
+    [
+        ({}, "2dcb07ffbafa221415824303de369b8132cb8f8b47979a3406922144f39f6669"),
+        (
+            {
+                "role": "agent",
+                "stop_reason": "endTurn",
+                "model": "m",
+                "name": "n.txt",
+                "mime_type": "text/plain",
+                "session_id": "s",
+                "channel": "slack",
+                "occurred_at": "2026-05-08T13:56:00Z",
+                "metadata": {"a": [1.0, 1e3]},
+                "edges": [{"event_id": str(FIRST), "weight": 0.5}],
+            },
+            "47b9a27883241930eb93c0fa0394e8e37ba73af1a44e96748531b446861729a5",
+        ),
+    ],
+)
+def test_fingerprints_stay_what_they_were(body: dict[str, Any], fingerprint: str) -> None:
+    """A key of before an upgrade has the fingerprint of its request."""
+    assert made(key="k", **body).compute_fingerprint() == fingerprint
+
+
 def test_requests_that_say_something_else_have_other_fingerprints() -> None:
     numbers = [1, 1.5, True, "1", None, [1], {"a": 1}, 2**53, 2**53 + 1, 2**70]
     bodies: list[dict[str, Any]] = [{"metadata": {"a": number}} for number in numbers]

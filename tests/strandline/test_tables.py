@@ -1,16 +1,26 @@
-"""A new job and a new quota are one row each: the rest of the package derives from it."""
+"""A new job and a new quota are one row each, a new field of an event three lines: the rest of the
+package derives from it."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "shared" / "strandline"
+from strandline.auth.principals import Principal
+from strandline.deployment import quote_job_names
+from strandline.log.event_builder import NewEvent, build_event
+from strandline.log.event_draft import EventDraft, build_draft
+from strandline.log.schemas import EventOut
+from strandline.log.schemas_append import AppendRequest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "shared" / "strandline"
 JOB_ROW = """\
     JobSpec(
         name="planted",
@@ -38,8 +48,22 @@ PLANTED = {
         "QUOTAS = (\n": f"QUOTAS = (\n{QUOTA_ROW}",
         "    tenant_burst_seconds": f"{QUOTA_SETTING}    tenant_burst_seconds",
     },
+    "log/schemas_append.py": {
+        "    stop_reason: StopReason | None = None\n": "    stop_reason: StopReason | None = None\n"
+        "    planted_field: str | None = None\n"
+    },
+    "log/cid.py": {
+        "    stop_reason: str | None\n": "    stop_reason: str | None\n"
+        "    planted_field: str | None\n"
+    },
+    "log/schemas.py": {
+        "    stop_reason: StopReason | None\n": "    stop_reason: StopReason | None\n"
+        "    planted_field: str | None\n"
+    },
 }
+BODY = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x"}
 REPORT = """
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from unittest.mock import MagicMock
@@ -51,13 +75,17 @@ from strandline.apidocs import openapi
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.schedule_handler import RunRequest
 from strandline.config import ServiceSettings
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 from strandline.jobs import control, routes, store_due
 from strandline.jobs.schemas import JobKind
+from strandline.log.conflicts import list_differences
+from strandline.log.read import to_event_out
+from strandline.log.store import Event
+from tests.strandline.test_tables import BODY, draft_of, event_of, row_of
 from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
-connection.execute.return_value.fetchone.return_value = (now, None, None, None)
+connection.execute.return_value.fetchone.return_value = (now, *[None] * (len(JOBS) - 1))
 due = store_due.find_next_runs(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
 start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
@@ -66,6 +94,9 @@ settings = ServiceSettings.from_env({"STRANDLINE_DATABASE_URL": "d", "STRANDLINE
 access = MagicMock()
 access.execute.return_value = 1
 store_quotas.set_limits(access, {"planted_units": 3})
+old, new = draft_of(BODY), draft_of({**BODY, "planted_field": "low"})
+row = {**row_of(new), "seq": 1, "recorded_at": now, "scope_id": new.scope_id}
+names = [column.name for column in dataclasses.fields(Event)]
 spent = quotas._quota_error(quotas._LocalBalance(limit=5, at_once=5), "planted", 1)
 print(json.dumps({
     "functions": [fn.name for fn in FUNCTIONS],
@@ -81,8 +112,30 @@ print(json.dumps({
     "default": settings.quota_defaults["planted"],
     "set": access.execute.call_args[0],
     "refusal": [spent.code, spent.message, spent.retryable],
+    "fingerprints": [draft.compute_fingerprint() for draft in (old, new)],
+    "cid": event_of(old).cid,
+    "stored": [event_of(draft).as_json()["planted_field"] for draft in (old, new)],
+    "differences": [list_differences(old, row_of(new), []), list_differences(new, row_of(old), []),
+        list_differences(new, row_of(new), [])],
+    "shown": to_event_out(Event(**{name: row[name] for name in names})).model_dump(mode="json"),
 }))
 """
+
+
+def draft_of(body: Mapping[str, object]) -> EventDraft:
+    """The draft of a request."""
+    principal = Principal("acme", None, frozenset({"write"}))
+    return build_draft(principal, AppendRequest.model_validate(body), None)
+
+
+def event_of(draft: EventDraft) -> NewEvent:
+    """The event of a request without edges."""
+    return build_event(draft, 0, [])
+
+
+def row_of(draft: EventDraft) -> dict[str, Any]:
+    """Its row, as the database gives it."""
+    return json.loads(json.dumps(event_of(draft).as_json()))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +153,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (package / name).write_text(text)
     child = subprocess.run(
         [sys.executable, "-c", REPORT],
-        env={**os.environ, "PYTHONPATH": str(copy)},
+        env={**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"},
         cwd=copy,
         capture_output=True,
         text=True,
@@ -116,7 +169,7 @@ def test_a_new_job_is_a_row(report: dict[str, Any]) -> None:
     assert report["run"] == "planted"
     assert "planted" in report["names"]
     assert report["kinds"][0] == "planted"
-    assert "`planted`, `archiver`, `builder` or `sweeper`" in report["description"].lower()
+    assert f"`planted`, {quote_job_names('or')}" in report["description"].lower()
     assert report["due"] == ["planted"]
     assert "planted_spacing" in report["due parameters"]
 
@@ -131,3 +184,21 @@ def test_a_new_quota_is_a_row_and_its_setting(report: dict[str, Any]) -> None:
     code, message, retryable = report["refusal"]
     assert (code, retryable) == ("quota_exceeded", False)
     assert "planted: the tenant's quota is 5 planted units" in message
+
+
+def test_a_new_event_field_is_three_lines(report: dict[str, Any]) -> None:
+    assert report["stored"] == [None, "low"]
+    assert report["shown"]["planted_field"] == "low"
+    assert (
+        list(report["shown"]).index("planted_field")
+        == [*EventOut.model_fields].index("stop_reason") + 1
+    )
+    assert report["differences"] == [["planted_field"], ["planted_field"], ["edges"]]
+
+
+def test_requests_without_a_new_field_keep_their_fingerprint_and_block(
+    report: dict[str, Any],
+) -> None:
+    old, new = report["fingerprints"]
+    assert old == draft_of(BODY).compute_fingerprint() != new
+    assert report["cid"] == event_of(draft_of(BODY)).cid

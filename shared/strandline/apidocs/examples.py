@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-_HERE = Path(__file__).parent
+FILE = Path(__file__).parent / "examples.json"
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,4 @@ class Example:
 
 def load_examples() -> list[Example]:
     """The example calls, in an order in which they work: `examples.json`."""
-    return [Example(**entry) for entry in json.loads((_HERE / "examples.json").read_text())]
+    return [Example(**entry) for entry in json.loads(FILE.read_text())]

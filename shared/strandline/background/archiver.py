@@ -2,27 +2,36 @@
 left of old snapshots."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from strandline.chains import archive
 from strandline.jobs.runner import JobResources, Lease, Shard
 from strandline.topics import collection
 
 name = "archiver"
+_SHARD_LIST_RETENTION = timedelta(days=7)
+"""How long a run's list of shards stays in the bucket."""
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """List one shard per tenant with something to archive or to collect. With `tenant`, only that
     tenant, whether or not it has work."""
-    return archive.plan(resources, now, tenant)
+    tenants = archive.list_tenants(resources, now) if tenant is None else [tenant]
+    return [Shard(tenant) for tenant in tenants]
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Archive one tenant's cold chains, remove its uncited payloads, then collect its old
     snapshots. Returns counts."""
-    return {**archive.shard(resources, lease, shard, now), **collection.collect(lease, now)}
+    del shard
+    archived_count = archive.archive_chains(lease, now)
+    return {
+        "chains_archived": archived_count,
+        "payloads_removed": archive.remove_uncited_payloads(resources, lease, now),
+        **collection.collect(lease, now),
+    }
 
 
 def finish(resources: JobResources, now: datetime) -> None:
     """Delete the shard lists of runs that never finished."""
-    archive.finish(resources, now)
+    resources.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)

@@ -19,6 +19,7 @@ from strandline.llm import store as llm_store
 from strandline.log import store_uploads, store_work
 from strandline.log import uploads as log_uploads
 from strandline.observability import logger
+from strandline.recall import importance
 from strandline.tenants import recount_usage
 from strandline.tenants.store_due import read_tuning
 
@@ -150,6 +151,11 @@ def _recalls_folded(resources: JobResources, lease: Lease, now: datetime) -> int
     )
 
 
+def _uses_folded(resources: JobResources, lease: Lease, now: datetime) -> int:
+    del resources
+    return _run_batches(lease, lambda: importance.fold_uses(lease.access, now, _ROWS_PER_COMMIT))
+
+
 def _uploads_removed(resources: JobResources, lease: Lease, now: datetime) -> int:
     del now
     return log_uploads.remove_expired(
@@ -168,6 +174,11 @@ def _recalls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int
         lease,
         lambda: fold_recalls.prune(lease.access, now - fold_recalls.RETENTION, _ROWS_PER_COMMIT),
     )
+
+
+def _uses_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+    del resources
+    return _run_batches(lease, lambda: importance.prune_uses(lease.access, now, _ROWS_PER_COMMIT))
 
 
 def _calls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -199,9 +210,11 @@ _STEPS: tuple[_Step, ...] = (
     _lanes_closed,
     _failures_retried,
     _recalls_folded,
+    _uses_folded,
     _uploads_removed,
     _bytes_counted,
     _recalls_pruned,
+    _uses_pruned,
     _calls_pruned,
     _jobs_pruned,
 )

@@ -1,53 +1,30 @@
-"""The archiver job: archive cold chains and remove payloads that no event cites."""
+"""Archive cold chains, and remove payloads that no event cites."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from strandline.chains import store_archiving
 from strandline.config import get_settings
-from strandline.jobs.runner import JobResources, Lease, Shard
+from strandline.jobs.runner import JobResources, Lease
 
-name = "archiver"
 _CHAINS_PER_COMMIT = 500
 """How many chains one transaction archives at most."""
-_SHARD_LIST_RETENTION = timedelta(days=7)
-"""How long a run's list of shards stays in the bucket."""
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant that has cold chains, payloads that are due for a scan, or old
-    snapshots. With `tenant`, only that tenant, whether or not it has work."""
-    if tenant is not None:
-        return [Shard(tenant)]
+def list_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
+    """The tenants that have cold chains, payloads that are due for a scan, or old snapshots."""
     settings = get_settings()
-    tenants = store_archiving.list_tenants(
+    return store_archiving.list_tenants(
         resources.database.connection(),
         now,
         timedelta(seconds=settings.blob_grace_seconds),
         timedelta(days=settings.snapshot_days),
     )
-    return [Shard(tenant) for tenant in tenants]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """Archive one tenant's cold chains, then remove its uncited payloads. Returns the counts
-    `chains_archived` and `payloads_removed`. Whatever must happen to a chain before it is archived
-    runs before this job."""
-    del shard
-    archived_count = _archive_chains(lease, now)
-    return {
-        "chains_archived": archived_count,
-        "payloads_removed": _collect_garbage(resources, lease, now),
-    }
-
-
-def finish(resources: JobResources, now: datetime) -> None:
-    """Delete the shard lists of runs that never finished."""
-    resources.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)
-
-
-def _archive_chains(lease: Lease, now: datetime) -> int:
-    """Archive the tenant's cold chains until none is left or the time is up. Returns how many."""
+def archive_chains(lease: Lease, now: datetime) -> int:
+    """Archive the tenant's cold chains until none is left or the time is up. Returns how many.
+    Whatever must happen to a chain before it is archived runs before."""
     archived_count = 0
     while not lease.is_out_of_time():
         with lease.transaction():
@@ -58,7 +35,7 @@ def _archive_chains(lease: Lease, now: datetime) -> int:
     return archived_count
 
 
-def _collect_garbage(resources: JobResources, lease: Lease, now: datetime) -> int:
+def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Scan the tenant's payloads page by page, starting where the last scan stopped. Returns how
     many were removed."""
     removed_count = 0

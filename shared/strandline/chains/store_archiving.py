@@ -1,4 +1,4 @@
-"""SQL for the archiver: cold chains to archive, and payloads that no event cites."""
+"""SQL for archiving: cold chains to archive, and payloads that no event cites."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

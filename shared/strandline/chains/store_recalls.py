@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
+from strandline.db.pipeline import RowQuery
 from strandline.tenants.store_due import list_tenant_ids
 from strandline.tuning import Tuning
 
@@ -52,16 +54,29 @@ def record_events(
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
     like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
-    default: what they say is an echo when it comes back (chains/echoes)."""
+    default: what they say is an echo when it comes back (chains/echoes). The use of the events
+    themselves is folded later, from what is stored here (recall/importance)."""
+    query = query_insert(access, recall_id, event_ids, now, given)
+    return len(access.fetch(query.row_type, query.statement, query.params))
+
+
+def query_insert(
+    access: TenantDb,
+    recall_id: UUID,
+    event_ids: Sequence[UUID],
+    now: datetime,
+    given: Sequence[UUID] | None = None,
+) -> RowQuery[Any]:
+    """Stores what `record_events` does."""
     viewer = access.caller.viewer
-    new_rows = access.fetch(
+    return RowQuery(
         _ChainId,
         """
         with answer as (
             insert into recall_answers
-                (tenant_id, recall_id, participants, asker, writer, event_ids, recalled_at)
+                (tenant_id, recall_id, participants, asker, writer, event_ids, used, recalled_at)
             select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
-                current_writer(), %(given_ids)s::uuid[], %(now)s::timestamptz
+                current_writer(), %(given_ids)s::uuid[], %(used)s, %(now)s::timestamptz
             where %(asker)s::text is not null  -- a reader of the whole tenant is no participant
             on conflict do nothing)
         insert into recalls
@@ -78,12 +93,12 @@ def record_events(
         {
             "recall_id": recall_id,
             "event_ids": list(event_ids),
-            "given_ids": list(event_ids if given is None else given),
+            "given_ids": list(dict.fromkeys([*event_ids, *(given or ())])),  # the used ones first
+            "used": len(set(event_ids)),
             "asker": viewer[-1] if viewer else None,
             "now": now,
         },
     )
-    return len(new_rows)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from psycopg import errors
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from strandline.db.connection import AuthMode, Connection, connect_restricted, translate_errors
-from strandline.db.pipeline import Statement, parse_rows, run_pipeline
+from strandline.db.pipeline import RowQuery, Statement, parse_rows, run_pipeline
 from strandline.sealing import Sealer
 
 NOBODY = "*"
@@ -107,6 +107,25 @@ class TenantDb:
             )
         return parse_rows(connection, row_type, result)
 
+    def fetch_pair[First, Second](
+        self, first: RowQuery[First], second: RowQuery[Second]
+    ) -> tuple[Sequence[First], Sequence[Second]]:
+        """Run two statements in one round trip and return the rows of each; outside of
+        `transaction` they are one transaction."""
+        context: list[Statement] = [(_SET_CONTEXT, self._context_params())]
+        connection = self._transaction_connection or self._get_connection()
+        with translate_errors(connection):
+            *_, first_result, second_result = run_pipeline(
+                connection,
+                *(context if self._transaction_connection is None else ()),
+                (first.statement, first.params),
+                (second.statement, second.params),
+            )
+        return (
+            parse_rows(connection, first.row_type, first_result),
+            parse_rows(connection, second.row_type, second_result),
+        )
+
     def call_function(self, statement: LiteralString, *params: str) -> list[list[bytes | None]]:
         """Call one SQL function and return its rows, values in Postgres' text format.
 
@@ -193,15 +212,21 @@ class TenantDb:
         """Run several reads in one database snapshot; not nested."""
         assert self._transaction_connection is None
         connection = self._get_connection()
-        with translate_errors(connection), connection.transaction():
-            self._transaction_connection = connection
+        with translate_errors(connection):
             try:
                 run_pipeline(
                     connection,
-                    ("set transaction isolation level repeatable read read only", {}),
+                    ("begin isolation level repeatable read read only", {}),
                     (_SET_CONTEXT, self._context_params()),
                 )
+                self._transaction_connection = connection
                 yield
+            except BaseException:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+            else:
+                connection.commit()
             finally:
                 self._transaction_connection = None
 

@@ -5,9 +5,11 @@ when it answers the Sync; the Flush stops that timer and does not start it again
 would last for ever and Aurora could never pause. Here the Sync is the last message.
 """
 
+import dataclasses
 import functools
 import re
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
@@ -18,6 +20,15 @@ from psycopg.pq.abc import PGconn, PGresult
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with placeholders `%(name)s`, and the values by name."""
+
+
+@dataclass(frozen=True)
+class RowQuery[Row]:
+    """A statement, its parameters, and the type of its rows."""
+
+    row_type: type[Row]
+    statement: LiteralString
+    params: Mapping[str, object]
 
 
 def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) -> list[PGresult]:
@@ -50,15 +61,29 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
 def parse_rows[Row](
     connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
-    """The rows of a result as `row_type`, with columns passed by name."""
+    """The rows of a result as `row_type`, with columns passed by name. Columns that a dataclass
+    does not have are left out: a view of a newer schema may have more."""
     names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+    known = _field_names(row_type)
+    unknown = [] if known is None else [name for name in names if name not in known]
     transformer = Transformer(connection)
     transformer.set_pgresult(result)
 
     def make(values: Sequence[Any]) -> Row:
-        return row_type(**dict(zip(names, values, strict=True)))
+        columns = dict(zip(names, values, strict=True))
+        for name in unknown:
+            del columns[name]
+        return row_type(**columns)
 
     return transformer.load_rows(0, result.ntuples, make)
+
+
+@functools.cache
+def _field_names(row_type: type[object]) -> frozenset[str] | None:
+    """The fields of a dataclass; None for a type that takes every column, such as dict."""
+    if not dataclasses.is_dataclass(row_type):
+        return None
+    return frozenset(field.name for field in dataclasses.fields(row_type))
 
 
 def _encode_statement(

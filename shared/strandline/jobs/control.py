@@ -17,8 +17,9 @@ from strandline.tenants.store_audit import AuditContext
 
 JOB_NAMES = tuple(job.name for job in JOBS)
 """The jobs that can be started."""
+_RETRY_JOBS = {store_failures.GROW_KIND: "builder"}
 _RETRY_JOB = "sweeper"
-"""The job that retries failures of models."""
+"""The job that retries all other failures."""
 
 
 def start_job(
@@ -68,9 +69,8 @@ def retry_job(
                 raise _make_conflict(access, job.kind)
         store_runs.requeue(access, job_id, run_id, now)
         store_audit.add_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
-    _start_run(
-        access, job_queue, job.kind, job.kind if job.ref is None else _RETRY_JOB, run_id, now
-    )
+    retry_job_name = job.kind if job.ref is None else _RETRY_JOBS.get(job.kind, _RETRY_JOB)
+    _start_run(access, job_queue, job.kind, retry_job_name, run_id, now)
     return get_job(access, job_id)
 
 

@@ -10,14 +10,15 @@ from strandline.deployment import JobName, quote_job_names
 from strandline.schemas import ListQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]
-type JobKind = Literal[JobName, "enrich", "continues", "embed", "fold"]
+type JobKind = Literal[JobName, "enrich", "continues", "embed", "fold", "grow"]
 
 _JOB_NAMES = quote_job_names("and")
 _KIND = f"""\
 {_JOB_NAMES} are jobs. The others are failures: `enrich` is a chain whose model
 failed, so that it has only what works without one; `continues` is a scope in which the
 configured model could not judge where topics end; `embed` is a scope with events that the
-embedding model refuses; `fold` is a scope whose work failed five times in a row."""
+embedding model refuses; `fold` is a scope whose work failed five times in a row; `grow` is a
+scope whose topic tree the last build could not grow."""
 _REF = f"""\
 The id of what it is about: for `enrich` the chain's, for the other failures the scope's;
 null for {_JOB_NAMES}."""

@@ -1,5 +1,6 @@
 """SQL for failures, which are jobs that an admin can retry."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,8 @@ FOLD_KIND = "fold"
 """A failure: a scope whose work fails again and again."""
 EMBED_KIND = "embed"
 """A failure: a scope with events that the embedding model refused."""
+GROW_KIND = "grow"
+"""A failure: a scope whose topic tree a build could not grow. The builder retries it."""
 
 
 def record_failure(
@@ -60,6 +63,46 @@ def record_failure(
 
 
 @dataclass(frozen=True)
+class ScopeFailure:
+    """A scope whose work failed, and why, as a code."""
+
+    scope_id: UUID
+    participants: Sequence[str]
+    reason: str
+
+
+def record_scope_failures(
+    access: TenantDb, kind: str, failures: Sequence[ScopeFailure], advice: str, now: datetime
+) -> None:
+    """Record failures about scopes as `record_failure` does. In a transaction."""
+    rows = [
+        {
+            "job_id": str(uuid7()),
+            "scope_id": str(failure.scope_id),
+            "participants": list(failure.participants),
+            "reason": failure.reason,
+        }
+        for failure in failures
+    ]
+    access.execute(
+        """
+        insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref, reason,
+            advice, started_at, finished_at)
+        select current_tenant(), f.job_id, %(kind)s, 'failed', f.scope_id, f.participants,
+            f.scope_id::text, f.reason, %(advice)s, %(now)s, %(now)s
+        from jsonb_to_recordset(%(rows)s::jsonb) f
+            (job_id uuid, scope_id uuid, participants text[], reason text)
+        order by f.scope_id
+        on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
+        do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
+            finished_at = excluded.finished_at
+        """,
+        {"kind": kind, "advice": advice, "now": now, "rows": json.dumps(rows)},
+    )
+
+
+@dataclass(frozen=True)
 class _Ref:
     ref: str
 
@@ -85,12 +128,13 @@ class PendingRetry:
 
 
 def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
-    """Up to `limit` failures that an admin has asked to retry, oldest first."""
+    """Up to `limit` failures that an admin has asked to retry, oldest first; without those that the
+    builder retries."""
     return access.fetch(
         PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
-        " order by job_id limit %(limit)s",
-        {"limit": limit},
+        " and kind <> %(grow)s order by job_id limit %(limit)s",
+        {"limit": limit, "grow": GROW_KIND},
     )
 
 

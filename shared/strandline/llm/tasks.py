@@ -157,6 +157,10 @@ class LlmTasks:
         counters, self._thread.counted = self._counter(), Counter[str]()
         return counters
 
+    def add_metrics(self, counts: Mapping[str, int]) -> None:
+        """Count these metrics as this thread's: those of calls that other threads made for it."""
+        self._counter().update(counts)
+
     def _render_events(
         self, task: TaskContext, tag: str, events: Sequence[PromptEvent]
     ) -> PromptData:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from strandline.log.event_draft import TEXT_TYPE, EventDraft, normalize_json
+from strandline.log.event_draft import REQUEST_COLUMNS, TEXT_TYPE, EventDraft, normalize_json
 from strandline.log.schemas_append import AppendRequest
 
 
@@ -36,8 +36,8 @@ def list_differences(
     caller_names = _caller_names(draft.request, stored_row)
     names = [
         caller_names.get(name, name)
-        for name in request_fields
-        if _canonical_json(request_fields[name]) != _canonical_json(stored_fields[name])
+        for name in dict.fromkeys([*request_fields, *REQUEST_COLUMNS])
+        if _canonical_json(request_fields.get(name)) != _canonical_json(stored_fields[name])
     ]
     if draft.request.blob is not None:  # fields left out may be the upload's
         unset = {n for n in ("mime_type", "name") if request_fields[n] is None}

@@ -3,46 +3,29 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
 from strandline.errors import Invalid
 from strandline.log import words_index
-from strandline.log.cid import Edge, Part, block_cid, encode_block
-from strandline.log.event_draft import CitedPayload, EventDraft
+from strandline.log.cid import Edge, EventColumns, block_cid, encode_block
+from strandline.log.event_draft import EventDraft
 from strandline.log.fulltext import sanitize_for_parser
 from strandline.participants import display_name
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-@dataclass  # not frozen: five times as fast to create, once per event
-class NewEvent:
+@dataclass
+class NewEvent(EventColumns):
     """An event to be stored: the fields of the SQL type `append_item`."""
 
     n: int
     event_id: UUID
     scope_id: UUID
-    participants: list[str]
-    session_id: str
-    channel: str
-    role: str
-    type: str
-    origin: str
-    speaker: str | None
-    content: str | None
-    parts: list[Part]
-    stop_reason: str | None
-    blob_cid: str | None
-    blob_size: int | None
-    mime_type: str | None
-    file_name: str | None
     blob_stored: bool
-    metadata: dict[str, Any]
-    occurred_at: datetime | None
     cid: str
     key_channel: str | None
     source_event_key: str | None
@@ -65,9 +48,6 @@ class NewEvent:
         }
 
 
-_NO_PAYLOAD = CitedPayload("", None, None)
-
-
 def build_event(
     draft: EventDraft, n: int, targets: Sequence[tuple[UUID | None, str | None]]
 ) -> NewEvent:
@@ -78,39 +58,20 @@ def build_event(
     resolve to the same event.
     """
     resolved_edges = _resolve_edges(draft, targets)
-    request, cited_payload = draft.request, draft.cited_payload or _NO_PAYLOAD
-    size = cited_payload.upload.size if cited_payload.upload else None
-    name = cited_payload.file_name if request.name is None else request.name
+    columns = draft.columns()
     event = NewEvent(
+        **columns,
         n=n,
         event_id=uuid7(),
         scope_id=draft.scope_id,
-        participants=draft.participants,
-        session_id=request.session_id or "",
-        channel=request.channel,
-        role=request.role,
-        type=request.type,
-        origin=draft.origin,
-        speaker=draft.speaker,
-        content=None if draft.payload_cid else draft.text,
-        parts=draft.parts,
-        stop_reason=request.stop_reason,
-        blob_cid=draft.payload_cid,
-        blob_size=size if draft.payload is None else len(draft.payload),
-        mime_type=draft.mime_type or cited_payload.mime_type,
-        file_name=name,
-        blob_stored=draft.payload is not None or cited_payload.upload is not None,
-        metadata=request.metadata,
-        occurred_at=request.occurred_at,
+        blob_stored=draft.brings_payload,
         cid="",
         key_channel=draft.key and draft.key[0],
         source_event_key=draft.key and draft.key[1],
         fingerprint=draft.key and draft.compute_fingerprint(),
         edges=[edge._asdict() for edge in resolved_edges],
         label=display_name(draft.speaker) if draft.speaker else None,
-        pieces=_index_pieces(draft.text)
-        if draft.text is not None
-        else _index_payload_pieces(cited_payload.text, name),
+        pieces=_index_draft(draft, columns["file_name"]),
         bytes=0,
     )
     edges = [Edge(edge.cid, edge.weight) for edge in resolved_edges if edge.cid]
@@ -149,11 +110,13 @@ def _stored_bytes(event: NewEvent) -> int:
     return len((event.content or "").encode()) + len(_COMPACT.encode(event.metadata).encode())
 
 
-def _index_payload_pieces(text: str | None, name: str | None) -> list[dict[str, object]]:
-    """The index pieces of a cited payload. Its file name is searchable too, though not part of its
-    text."""
-    pieces = _index_pieces(text or "")
-    full_text = "\n".join(filter(None, (name, str(pieces[0]["text"]))))
+def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, object]]:
+    """The index pieces of a draft. The file name of a cited payload is searchable too, though not
+    part of its text."""
+    if draft.text is not None:
+        return _index_pieces(draft.text)
+    pieces = _index_pieces((draft.cited_payload and draft.cited_payload.text) or "")
+    full_text = "\n".join(filter(None, (file_name, str(pieces[0]["text"]))))
     pieces[0]["text"] = sanitize_for_parser(full_text)  # a comment may open in the name
     return pieces
 

@@ -4,14 +4,14 @@ I/O."""
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
-from strandline.log.cid import INLINE_BYTES, Part, blob_cid, cid_bytes
+from strandline.log.cid import INLINE_BYTES, EventColumns, Part, blob_cid, cid_bytes
 from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
 from strandline.participants import derive_scope_id, normalize, normalize_set
 
@@ -20,6 +20,10 @@ HTTP_CHANNEL = "http"
 TEXT_TYPE = "text/plain; charset=utf-8"
 """The media type of content that became a payload."""
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
+REQUEST_COLUMNS = tuple(
+    column.name for column in fields(EventColumns) if column.name in AppendRequest.model_fields
+)
+"""The columns that have the name of a request's field. Most are stored as they are sent."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ class CitedPayload:
     """The first characters of a text payload, for the index."""
     upload: VerifiedUpload | None = None
     """The upload to copy the payload from, if it is not stored yet."""
+
+
+_NO_PAYLOAD = CitedPayload("", None, None)
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,35 @@ class EventDraft:
         """The edges of the request, then those that recall found."""
         return [*self.request.edges, *(self.links.edges if self.links else ())]
 
+    @property
+    def brings_payload(self) -> bool:
+        """Whether the request adds a payload to the store: large content, or an upload."""
+        upload = self.cited_payload.upload if self.cited_payload else None
+        return self.payload is not None or upload is not None
+
+    def columns(self) -> dict[str, Any]:
+        """The values of `EventColumns`."""
+        request, cited_payload = self.request, self.cited_payload or _NO_PAYLOAD
+        upload_size = cited_payload.upload.size if cited_payload.upload else None
+        return {
+            **{name: getattr(request, name) for name in REQUEST_COLUMNS},
+            "participants": self.participants,
+            "session_id": request.session_id or "",
+            "origin": self.origin,
+            "speaker": self.speaker,
+            "content": None if self.payload_cid else self.text,
+            "parts": self.parts,
+            "blob_cid": self.payload_cid,
+            "blob_size": upload_size if self.payload is None else len(self.payload),
+            "mime_type": self.mime_type or cited_payload.mime_type,
+            "file_name": cited_payload.file_name if request.name is None else request.name,
+        }
+
     def canonical_fields(self) -> dict[str, object]:
         """All fields of the request in one canonical form. The fingerprint covers them, and a
         conflict compares them."""
         request = self.request
-        return {
+        canonical: dict[str, object] = {
             "participants": self.participants,
             "role": request.role,
             "type": request.type,
@@ -106,6 +137,10 @@ class EventDraft:
             "metadata": normalize_json(request.metadata),
             "stop_reason": request.stop_reason,
         }
+        # Any other field is absent where the request leaves it out: the fingerprints of requests
+        # from before the field existed stay as they are.
+        others = {name: getattr(request, name) for name in REQUEST_COLUMNS if name not in canonical}
+        return canonical | {name: value for name, value in others.items() if value is not None}
 
     @property
     def mime_type(self) -> str | None:

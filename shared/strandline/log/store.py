@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import web_search
-from strandline.log.cid import Part
+from strandline.log.cid import EventColumns, Part
 from strandline.log.event_builder import NewEvent
 from strandline.log.fulltext import sanitize_for_parser
 
@@ -144,36 +144,20 @@ def find_edge_targets(
     )
 
 
-@dataclass(frozen=True)
-class Event:
+@dataclass
+class Event(EventColumns):
     """An event as stored in the log, with its edges."""
 
     event_id: UUID
     scope_id: UUID
     seq: int
-    participants: list[str]
-    session_id: str
-    channel: str
-    role: str
-    type: str
-    origin: str
-    speaker: str | None
-    content: str | None
-    parts: Sequence[Part]
-    stop_reason: str | None
-    blob_cid: str | None
-    blob_size: int | None
-    mime_type: str | None
-    file_name: str | None
-    metadata: dict[str, Any]
-    occurred_at: datetime | None
     recorded_at: datetime
     cid: str | None
     edges: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
         parts = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
-        object.__setattr__(self, "parts", [Part(part["chars"], part["model"]) for part in parts])
+        self.parts = [Part(part["chars"], part["model"]) for part in parts]
 
 
 def get_event(access: TenantDb, event_id: UUID) -> Event | None:
@@ -225,7 +209,7 @@ def find_payload(access: TenantDb, cid: str) -> Payload | None:
     return rows[0] if rows else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class ListedEvent(Event):
     """An event on a page of a list, with the database snapshot that the list shows."""
 

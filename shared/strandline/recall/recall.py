@@ -20,6 +20,7 @@ from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.expansion import find_supporting, fit_to_budget, sort_by_time
 from strandline.recall.features import Word
+from strandline.recall.importance import Traits, weigh
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
@@ -204,11 +205,13 @@ def recall(
         filters=request.to_filter(),
         min_known=min_known,
     )
-    best = found.select(request.min_relevance)[: request.limit]
+    selected = found.select(request.min_relevance)
+    ordered, traits = weigh(access, selected, request.weights, request.now or now, now)
+    best = ordered[: request.limit]
     supporting = find_supporting(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     found_hits = [
-        _to_hit(scored, events[scored.candidate.event_id], found, request)
+        _to_hit(scored, events[scored.candidate.event_id], found, request, traits)
         for scored in best
         if scored.candidate.event_id in events
     ]
@@ -245,8 +248,17 @@ def embed_query(
     return None, ["no_query_vector"]
 
 
-def _to_hit(scored: ScoredEvent, event: HitEvent, found: Search, request: RecallRequest) -> Hit:
+def _to_hit(
+    scored: ScoredEvent,
+    event: HitEvent,
+    found: Search,
+    request: RecallRequest,
+    traits: Mapping[UUID, Traits],
+) -> Hit:
     row = found.candidates[event.event_id]
+    features = scored.features._asdict()
+    if event.event_id in traits:
+        features |= traits[event.event_id]._asdict()
     piece = None
     if event.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
         piece = Piece(start_char=row.start_char, end_char=row.end_char)
@@ -260,7 +272,7 @@ def _to_hit(scored: ScoredEvent, event: HitEvent, found: Search, request: Recall
         piece=piece,
         relevance=found.to_probability(scored.relevance),
         why=_explain(row, found.words),
-        features=scored.features._asdict() if request.explain else None,
+        features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
     )
 

@@ -8,7 +8,19 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.log.schemas import EventOut, Filters
-from strandline.schemas import Moment, Participants, ResponseModel
+from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
+
+type _Weight = Annotated[float, Field(ge=0, le=1, strict=True)]
+
+
+class RecallWeights(RequestModel):
+    """What else orders the hits, besides how likely they answer. A cosine weighs 1."""
+
+    recency: _Weight = 0.0
+    """The weight of how recent an event is, which lasts longer for an important one."""
+    importance: _Weight = 0.0
+    """The weight of how much recalls for these participants have used it in the last 30 days, or
+    what rests on it."""
 
 
 class RecallRequest(Filters):
@@ -32,6 +44,9 @@ class RecallRequest(Filters):
     """A budget for the texts, best first: what does not fit is left out. A token is four bytes."""
     order: Literal["relevance", "time"] = "relevance"
     """`time`: what is cited before what cites it, else oldest first."""
+    weights: RecallWeights | None = None
+    """Weights of recency and importance, by which the hits are ordered in addition. By default
+    neither counts. What answers at all, `relevance` and `known` stay the same."""
     now: Moment | None = None
     """The time that "yesterday" or "before May" in the question refer to, read in the tenant's time
     zone; by default the server's."""
@@ -70,7 +85,8 @@ class Hit(ResponseModel):
     """The question's words that it holds, in the index's form, and `meaning` where it is similar in
     meaning; `edge` where `expand` added it."""
     features: Mapping[str, float] | None
-    """What its score was computed from, with `explain`; docs/recall.md describes each."""
+    """What its score was computed from, with `explain`, and with `weights` its recency and
+    importance, 0 to 1; docs/recall.md describes each."""
     event: EventOut | None
     """The whole event, with `include`: `full`."""
 

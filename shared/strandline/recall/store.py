@@ -11,6 +11,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from strandline.db.database import SnapshotRead, TenantDb
+from strandline.db.pipeline import RowQuery
 from strandline.log import words_index
 from strandline.log.fulltext import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
@@ -215,7 +216,7 @@ def search_candidates(
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class HitEvent(Event):
     """An event of an answer, with its key if the reader wrote it."""
 
@@ -224,7 +225,14 @@ class HitEvent(Event):
 
 def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitEvent]:
     """The visible ones of these events, by id."""
-    rows = access.fetch(
+    query = query_hits(event_ids)
+    rows = access.fetch(query.row_type, query.statement, query.params)
+    return {row.event_id: row for row in rows}
+
+
+def query_hits(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
+    """Gives the visible ones of these events."""
+    return RowQuery(
         HitEvent,
         """
         select e.*, k.source_event_key
@@ -234,10 +242,9 @@ def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitE
         """,
         {"event_ids": list(event_ids)},
     )
-    return {row.event_id: row for row in rows}
 
 
-@dataclass(frozen=True)
+@dataclass
 class EventBefore(HitEvent):
     """The event before another one in its session."""
 

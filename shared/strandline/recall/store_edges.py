@@ -35,7 +35,7 @@ def list_supporting(
             select s.event_id, s.weight, 0 as depth
             from jsonb_to_recordset(%(seeds)s::jsonb) s (event_id uuid, weight float8)
             union all
-            select m.cited_id, w.weight * m.weight, w.depth + 1
+            select m.cited_id, heat_term(w.weight, m.weight), w.depth + 1  -- without underflow
             from walk w
             cross join lateral (
                 select m.cited_id, m.weight from memory_edges m

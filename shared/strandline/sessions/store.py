@@ -272,7 +272,7 @@ def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEve
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class ShortTermEvent(Event):
     """An event of short-term memory, with the chain that contains it, if any."""
 

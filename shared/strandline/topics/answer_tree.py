@@ -5,7 +5,7 @@ from uuid import UUID
 
 from strandline.context.lines import size
 from strandline.recall.store import HitEvent
-from strandline.topics.outline import Outline, Texts
+from strandline.topics.outline import Outline
 from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope
 from strandline.topics.schemas_references import (
     FreshTail,
@@ -15,6 +15,7 @@ from strandline.topics.schemas_references import (
     ReferenceTopic,
 )
 from strandline.topics.store_references import NodeContent
+from strandline.topics.topic_lines import Texts
 
 _MAX_CITATIONS = 10
 

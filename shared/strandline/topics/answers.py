@@ -6,7 +6,7 @@ plan gives the same bytes as long as all of them are there.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -15,17 +15,19 @@ from uuid import UUID
 from pydantic import ValidationError
 from uuid_utils.compat import uuid7
 
+from strandline.chains import store_recalls
 from strandline.context.lines import TopicSource
 from strandline.context.schemas import Citation
 from strandline.context.sources import to_source
 from strandline.db.database import TenantDb
+from strandline.db.pipeline import RowQuery
 from strandline.errors import Gone, Invalid
 from strandline.observability import logger
-from strandline.recall.store import HitEvent, read_hits
+from strandline.recall.store import HitEvent, query_hits
 from strandline.sealing import UnsealError
 from strandline.topics import store_answers, store_references
 from strandline.topics.answer_tree import build_tree
-from strandline.topics.outline import Outline, Texts
+from strandline.topics.outline import Outline
 from strandline.topics.plan import LAYOUT_VERSION, Plan, PlannedEvent, PlannedNode
 from strandline.topics.schemas_references import (
     ReferencesCut,
@@ -36,6 +38,7 @@ from strandline.topics.schemas_references import (
 )
 from strandline.topics.store_answers import StoredAnswer
 from strandline.topics.store_references import NodeContent, Snapshot
+from strandline.topics.topic_lines import Lines, Texts
 
 KEPT_DAYS = 30
 """For how long an answer can be given again."""
@@ -87,9 +90,14 @@ def read_contents(
     participants: Mapping[UUID, Sequence[str]],
 ) -> Contents:
     """The texts of those of these that are visible and still there."""
+    if not (nodes or events):
+        return Contents({}, {}, participants)
+    node_rows, event_rows = access.fetch_pair(
+        store_references.query_nodes(nodes), query_hits(events)
+    )
     return Contents(
-        store_references.read_nodes(access, nodes),
-        read_hits(access, events) if events else {},
+        {row.node_id: row for row in node_rows},
+        {row.event_id: row for row in event_rows},
         participants,
     )
 
@@ -106,7 +114,7 @@ def render(
     rendered already."""
     is_text = request.format == "text"
     texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
-    outline = outline or Outline(plan, texts, request.budget)
+    outline = outline or Outline(plan, Lines(texts, request.budget))
     return ReferencesOut(
         tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
         text=outline.text if is_text else None,
@@ -151,11 +159,24 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What could be stored of an answer. A failure costs only what it was for."""
+
+    token: str
+    is_repeatable: bool
+    is_use_recorded: bool
+
+
 def store_answer(
-    access: TenantDb, plan: Plan, request: ReferencesRequest, mark: str
-) -> tuple[str, bool]:
-    """Store what an answer selected. Returns its token, and whether it could be stored: a failure
-    costs the repetition and nothing else."""
+    access: TenantDb,
+    plan: Plan,
+    request: ReferencesRequest,
+    mark: str,
+    used_events: Sequence[UUID],
+) -> Stored:
+    """Store what an answer selected, to give it again, and that it used these events, which keeps
+    their chains warm. Both at once; if that fails, each alone."""
     answer_id = uuid7()
     fields = {
         "v": 1,
@@ -173,12 +194,32 @@ def store_answer(
         plan.model_dump(mode="json"),
         plan.answered_at,
     )
+
+    def query_answer() -> RowQuery[Any]:
+        return store_answers.query_insert(access, answer)
+
+    def query_use() -> RowQuery[Any]:
+        return store_recalls.query_insert(access, uuid7(), used_events, plan.answered_at)
+
+    if not used_events:
+        return Stored(token, _run(access, query_answer), is_use_recorded=True)
     try:
-        store_answers.add_answer(access, answer)
+        access.fetch_pair(query_answer(), query_use())
     except Exception as error:  # the answer is selected already
-        logger.warning("answer not stored", extra={"error": type(error).__name__})
-        return token, False
-    return token, True
+        logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
+        return Stored(token, _run(access, query_answer), _run(access, query_use))
+    return Stored(token, is_repeatable=True, is_use_recorded=True)
+
+
+def _run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
+    """Run a statement. Returns whether it succeeded."""
+    try:
+        query = make_query()
+        access.fetch(query.row_type, query.statement, query.params)
+    except Exception as error:
+        logger.warning("answer or its use not stored", extra={"error": type(error).__name__})
+        return False
+    return True
 
 
 def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -> ReferencesOut:

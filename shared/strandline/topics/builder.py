@@ -12,12 +12,14 @@ from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.embeddings.spaces import thresholds_for
 from strandline.errors import StrandlineError
+from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.topics import limits, store_build, store_growth, store_publish
 from strandline.topics.contents import Builder
 from strandline.topics.growth import GrownTree, grow_scope
-from strandline.topics.store_build import BuildScope
+from strandline.topics.store_build import BuildScope, ScopeOutcome
 from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
@@ -33,6 +35,11 @@ _METRICS = {
     "summaries": "TreeSummaries",
 }
 """The metrics of a shard's counts."""
+_ADVICE = (
+    "The scope keeps the topic tree that it had; what is newer is in the fresh tail. Every build"
+    " tries it again. docs/topics.md says what the reason means."
+)
+"""What an admin is told about a scope that failed."""
 
 
 class Overtaken(StrandlineError):
@@ -153,7 +160,7 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
             return
         store_publish.validate_trees(access, job_id)
         outcomes = store_build.list_outcomes(access, job_id)
-        failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+        failed = _note_failures(builder, outcomes)
         grown_count = sum(outcome.state == "grown" for outcome in outcomes)
         totals["scopes_failed"] += len(failed)
         if grown_count:
@@ -166,6 +173,19 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
             store_publish.add_snapshot(access, snapshot)
             totals["snapshots_published"] += 1
         store_build.settle_work(access, job_id, builder.now)
+
+
+def _note_failures(builder: Builder, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:
+    """Record the scopes that failed as failures that an admin can retry, and resolve those of the
+    scopes that did not. Returns the former. In a transaction."""
+    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+    kind = store_failures.GROW_KIND
+    if failed:
+        failures = [ScopeFailure(o.scope_id, o.participants, o.reason) for o in failed]
+        store_failures.record_scope_failures(builder.access, kind, failures, _ADVICE, builder.now)
+    well = [o.scope_id for o in outcomes if o.state != "failed" and not o.reason]
+    store_failures.resolve_failures(builder.access, kind, well, builder.now)
+    return failed
 
 
 def _make_snapshot(

@@ -4,6 +4,7 @@ slots, which are summarised from below."""
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from uuid import UUID
 
 from strandline.db.database import TenantDb
@@ -11,6 +12,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
 from strandline.log.trust import least_trusted
 from strandline.topics import hashes, store_growth
+from strandline.topics.overviews import describe_all
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import Node, pack_vector
 from strandline.topics.tree import Tree
@@ -61,11 +63,28 @@ class Contents:
         ids = {slot: hashes.to_uuid(digest) for slot, digest in digests.items()}
         self._read(ids.values())
         new_nodes: list[Node] = []
+        for _, level in groupby(slots, key=tree.depth):
+            new_nodes += self._renew_level(tree, list(level), digests)
+        return new_nodes
+
+    def _renew_level(
+        self, tree: Tree, slots: Sequence[UUID], digests: Mapping[UUID, bytes]
+    ) -> list[Node]:
+        """Give slots their content that do not rest on each other. Returns the new contents."""
+        ids = {slot: hashes.to_uuid(digests[slot]) for slot in slots}
+        new_slots = [slot for slot in slots if ids[slot] not in self.nodes]
+        children = [
+            [self.nodes[tree.node_ids[child]] for child in tree.children(slot)]
+            for slot in new_slots
+        ]
+        new_nodes = [
+            _make_inner_node(digests[slot], below, tree.vector(slot), overview)
+            for slot, below, overview in zip(
+                new_slots, children, self._ask_overviews(children), strict=True
+            )
+        ]
+        self.nodes |= {node.node_id: node for node in new_nodes}
         for slot in slots:
-            if ids[slot] not in self.nodes:
-                node = self._describe_slot(tree, slot, digests[slot])
-                self.nodes[node.node_id] = node
-                new_nodes.append(node)
             tree.set_content(slot, ids[slot])
         return new_nodes
 
@@ -90,36 +109,8 @@ class Contents:
             )
         return digests
 
-    def _describe_slot(self, tree: Tree, slot: UUID, digest: bytes) -> Node:
-        """The content of an inner slot, whose children have theirs; its summary is the model's."""
-        children = [self.nodes[tree.node_ids[child]] for child in tree.children(slot)]
-        vector = tree.vector(slot)
-        result = self._ask_overview(children)
-        provenance = {
-            "model": result.model,
-            "prompt": result.prompt,
-            "fell_back": result.fallback_reason,
-        }
-        return Node(
-            node_id=hashes.to_uuid(digest),
-            kind="inner",
-            content_hash=digest,
-            chain_id=None,
-            chain_version=None,
-            chain_hash=None,
-            topic=result.value.topic,
-            summary=result.value.summary,
-            started_at=min(child.started_at for child in children),
-            last_event_at=max(child.last_event_at for child in children),
-            event_count=sum(child.event_count for child in children),
-            leaf_count=sum(child.leaf_count for child in children),
-            trust=least_trusted(child.trust for child in children),
-            packed=pack_vector(vector),
-            vector_count=vector.weight if vector else 0,
-            models={"summary": provenance},
-        )
-
-    def _ask_overview(self, children: Sequence[Node]) -> ModelResult[Overview]:
+    def _ask_overviews(self, slots: Sequence[Sequence[Node]]) -> list[ModelResult[Overview]]:
+        """The model's summaries of slots, each of the contents right below it."""
         builder, scope = self.builder, self.scope
         task = TaskContext(
             tenant=builder.access.caller.tenant,
@@ -129,14 +120,43 @@ class Contents:
             job=str(builder.job_id),
             deadline=builder.model_end,
         )
-        parts = [
-            TopicPart(
-                child.topic,
-                child.summary,
-                child.started_at,
-                child.last_event_at,
-                child.event_count,
-            )
-            for child in children
-        ]
-        return builder.llm.overview(task, parts)
+        parts = [[_to_part(child) for child in children] for children in slots]
+        return describe_all(builder.llm, task, parts, builder.model_end)
+
+
+def _to_part(node: Node) -> TopicPart:
+    return TopicPart(
+        node.topic, node.summary, node.started_at, node.last_event_at, node.event_count
+    )
+
+
+def _make_inner_node(
+    digest: bytes,
+    children: Sequence[Node],
+    vector: MeanVector | None,
+    result: ModelResult[Overview],
+) -> Node:
+    """The content of an inner slot, whose children have theirs; its summary is the model's."""
+    provenance = {
+        "model": result.model,
+        "prompt": result.prompt,
+        "fell_back": result.fallback_reason,
+    }
+    return Node(
+        node_id=hashes.to_uuid(digest),
+        kind="inner",
+        content_hash=digest,
+        chain_id=None,
+        chain_version=None,
+        chain_hash=None,
+        topic=result.value.topic,
+        summary=result.value.summary,
+        started_at=min(child.started_at for child in children),
+        last_event_at=max(child.last_event_at for child in children),
+        event_count=sum(child.event_count for child in children),
+        leaf_count=sum(child.leaf_count for child in children),
+        trust=least_trusted(child.trust for child in children),
+        packed=pack_vector(vector),
+        vector_count=vector.weight if vector else 0,
+        models={"summary": provenance},
+    )

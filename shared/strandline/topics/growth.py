@@ -97,10 +97,7 @@ class _Growth:
     def take_versions(self) -> None:
         """Insert the chain versions up to the mark: as many as are embedded, as a build takes, and
         as the time allows."""
-        has_model = self.builder.llm.has_model
-        limit = self.position + (
-            limits.MAX_VERSIONS_WITH_MODEL if has_model else limits.MAX_VERSIONS
-        )
+        limit = self.position + limits.max_versions(has_model=self.builder.llm.has_model)
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_predecessor()
         while self.position < end and time.monotonic() < self.builder.end:

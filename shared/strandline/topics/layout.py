@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID
 
-from strandline.context.lines import (
-    EventSource,
-    Line,
-    TopicSource,
-    drop_sentences,
-    event_line,
-    size,
-    topic_line,
-    words,
-)
+from strandline.context.lines import EventSource, Line, drop_sentences, size, words
 from strandline.topics import outline
-from strandline.topics.outline import BYTES_PER_TOKEN, Texts
 from strandline.topics.plan import PlannedEvent, PlannedNode
+from strandline.topics.topic_lines import (
+    CITATION_BYTES,
+    INDENT,
+    Lines,
+    Texts,
+    event_bytes,
+    heading_bytes,
+)
 
-_EVENTS_SHARE = 3 / 4
+_EVENTS_SHARE = 7 / 8
 """The most of a budget that the events of a question take before the summaries above them."""
 _TAIL_SHARE = 1 / 2
 """The same of the fresh tail, in an outline without a question."""
@@ -41,8 +40,7 @@ class Layout:
     """A selection that grows."""
 
     material: Material
-    texts: Texts
-    budget: int
+    lines: Lines
     events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
     headings: set[UUID] = field(default_factory=set[UUID])
     """Slots with a line."""
@@ -51,17 +49,16 @@ class Layout:
     shortened_count: int = 0
 
     def __post_init__(self) -> None:
-        max_bytes = self.budget * BYTES_PER_TOKEN
-        self._max_bytes = max_bytes
+        self._max_bytes = self.lines.max_bytes
         self._bytes = outline.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
-        self._event_lines: dict[UUID, Line[EventSource]] = {
-            event.event_id: event_line(self.texts.events[event.event_id], max_bytes)
-            for event in self.material.events
-        }
-        self._topic_lines: dict[UUID, Line[TopicSource]] = {
-            slot: topic_line(self.texts.topics[slot], max_bytes) for slot in self.material.nodes
-        }
+        self._words: dict[UUID, str] = {}
+        self._paths: dict[UUID, Sequence[UUID]] = {}
+
+    @property
+    def texts(self) -> Texts:
+        """What the lines are made of."""
+        return self.lines.texts
 
     def fill(self) -> None:
         """Select."""
@@ -81,21 +78,21 @@ class Layout:
         limit = int(self._max_bytes * share)
         while len(self.events) < len(self.material.events):
             event = self.material.events[len(self.events)]
-            line, depth = self._event_lines[event.event_id], self._depth(event.slot) + 1
+            line, day = self.lines.event(event.event_id), self.lines.day(event.slot)
+            depth = 1 if event.slot is None else 1 + self._indent(event.slot)
             above = self._bytes_above(event)
             room = limit - self._bytes - above
-            cost = outline.event_bytes(line, depth)
+            cost = event_bytes(line, depth, day)
             if cost > room:
                 room -= cost - size(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
                 event = event.model_copy(update={"text_bytes": room})
-                cost = outline.event_bytes(line, depth)
+                cost = event_bytes(line, depth, day)
             self._bytes += above + cost
             self.shortened_count += line.is_shortened
-            self._add_parts(event)
-            self.events.append(event)
+            self._add_event(event, line)
 
     def _bytes_above(self, event: PlannedEvent) -> int:
         """The headings that an event needs and that are not there yet."""
@@ -105,10 +102,12 @@ class Layout:
         if event.slot is None:
             missing += outline.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
         elif event.slot not in self.headings:
-            missing += outline.heading_bytes(self._topic_lines[event.slot], self._depth(event.slot))
+            missing += self._heading_bytes(event.slot)
         return missing
 
-    def _add_parts(self, event: PlannedEvent) -> None:
+    def _add_event(self, event: PlannedEvent, line: Line[EventSource]) -> None:
+        self.events.append(event)
+        self._words[event.event_id] = words(line.text)
         self._parts.add(("scope", event.scope_id))
         if event.slot is None:
             self._parts.add(("tail", event.scope_id))
@@ -122,10 +121,9 @@ class Layout:
         join two branches; the most relevant first."""
         below: dict[UUID, set[UUID]] = {}
         for event in self.events:
-            slot = event.slot
-            while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
+            path = self._path(event.slot) if event.slot is not None else ()
+            for slot, parent in pairwise(path):
                 below.setdefault(parent, set()).add(slot)
-                slot = parent
         joins = [slot for slot, children in below.items() if len(children) > 1]
         joins.sort(
             key=lambda slot: (
@@ -138,17 +136,19 @@ class Layout:
         return list(dict.fromkeys([*leaves, *joins]))
 
     def _fill_summaries(self, slots: Sequence[UUID]) -> None:
-        texts = [words(self._event_lines[event.event_id].text) for event in self.events]
+        texts = list(self._words.values())
         for slot in slots:
             if slot in self.summaries or not self._is_reached(slot):
                 continue
-            line, node = self._topic_lines[slot], self.material.nodes[slot]
+            line, node = self.lines.topic(slot), self.material.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
                 text = drop_sentences(line.text, line.source.participants, texts)
             cost = size(text) + 1 + size("…")
+            if not self.material.has_question:
+                cost += 1 + CITATION_BYTES
             if slot not in self.headings:
-                cost += outline.heading_bytes(line, self._depth(slot))
+                cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
             if ("scope", node.scope_id) not in self._parts:
                 cost += outline.scope_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
@@ -167,22 +167,33 @@ class Layout:
         parent = self.material.nodes[slot].parent
         return self.material.has_question or parent is None or parent in self.headings
 
-    def _depth(self, slot: UUID | None) -> int:
-        depth = 0
-        while slot is not None and (parent := self.material.nodes[slot].parent) is not None:
-            depth, slot = depth + 1, parent
-        return depth
+    def _heading_bytes(self, slot: UUID) -> int:
+        return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent(slot))
+
+    def _indent(self, slot: UUID) -> int:
+        """How many slots above this one have a line."""
+        return sum(above in self.headings for above in self._path(slot)[1:])
+
+    def _count_lines_below(self, slot: UUID) -> int:
+        """The lines that a line of this slot would indent."""
+        slots = [event.slot for event in self.events if event.slot is not None]
+        return sum(slot in self._path(below) for below in (*slots, *self.headings))
+
+    def _path(self, slot: UUID) -> Sequence[UUID]:
+        """A slot and those above it, up to the root."""
+        if slot not in self._paths:
+            parent = self.material.nodes[slot].parent
+            self._paths[slot] = (slot,) if parent is None else (slot, *self._path(parent))
+        return self._paths[slot]
+
+    def _depth(self, slot: UUID) -> int:
+        return len(self._path(slot)) - 1
 
     # result --------------------------------------------------------------------------------------
 
     def shown_nodes(self) -> list[PlannedNode]:
         """The slots that are shown and all above them, each after the one above it."""
-        slots = set[UUID]()
-        for slot in self.headings:
-            current: UUID | None = slot
-            while current is not None and current not in slots:
-                slots.add(current)
-                current = self.material.nodes[current].parent
+        slots = {above for slot in self.headings for above in self._path(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
             self.material.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
@@ -206,10 +217,6 @@ class Layout:
         return True
 
     def _holds_event(self, slot: UUID) -> bool:
-        for event in self.events:
-            current = event.slot
-            while current is not None:
-                if current == slot:
-                    return True
-                current = self.material.nodes[current].parent
-        return False
+        return any(
+            slot in self._path(event.slot) for event in self.events if event.slot is not None
+        )

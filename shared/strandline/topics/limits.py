@@ -15,3 +15,8 @@ MAX_VERSIONS_WITH_MODEL = 200
 def count_shards(scopes: int) -> int:
     """How many shards a build of so many scopes has."""
     return min(MAX_SHARDS, max(1, math.ceil(scopes / SCOPES_PER_SHARD)))
+
+
+def max_versions(*, has_model: bool) -> int:
+    """How many chain versions of a scope a build takes in at most."""
+    return MAX_VERSIONS_WITH_MODEL if has_model else MAX_VERSIONS

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """The rules by which a plan becomes an answer. A plan of other rules is not answered again."""
 
 

@@ -2,17 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from uuid import UUID
 
-from uuid_utils.compat import uuid7
-
-from strandline.chains import store_recalls
 from strandline.db.database import TenantDb
-from strandline.observability import logger
 from strandline.topics import answers, store_references
 from strandline.topics.answers import Contents
 from strandline.topics.layout import Layout, Material
-from strandline.topics.outline import BYTES_PER_TOKEN, Outline, group_by
+from strandline.topics.outline import Outline, group_by
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
@@ -23,6 +18,7 @@ from strandline.topics.selection import (
     select_by_beam,
     select_outline,
 )
+from strandline.topics.topic_lines import Lines
 
 type ModelWalk = Callable[[Inquiry, Hits], Selection]
 """Selects with a language model."""
@@ -30,10 +26,10 @@ type ModelWalk = Callable[[Inquiry, Hits], Selection]
 
 def answer_references(
     inquiry: Inquiry, now: datetime, model_walk: ModelWalk | None
-) -> tuple[ReferencesOut, Sequence[UUID]]:
+) -> tuple[ReferencesOut, bool]:
     """The answer to a question from the active snapshot and the fresh tail, or an outline of both.
-    Also returns the events that count as used. `now` is the server's time; `model_walk` is asked
-    where the request wants it."""
+    Also returns whether it could be recorded which events it used. `now` is the server's time;
+    `model_walk` is asked where the request wants it."""
     request = inquiry.request
     if request.query is None:
         selection = select_outline(inquiry)
@@ -49,13 +45,17 @@ def answer_references(
     contents = _read_contents(inquiry.access, selection)
     plan, outline = _lay_out(inquiry, selection, contents, now)
     contents = _cite(inquiry.access, plan, contents)
-    token, is_stored = answers.store_answer(
-        inquiry.access, plan, request, selection.read.pg_snapshot
+    stored = answers.store_answer(
+        inquiry.access,
+        plan,
+        request,
+        selection.read.pg_snapshot,
+        selection.used_events(plan.events),
     )
-    if not is_stored:
+    if not stored.is_repeatable:
         plan = plan.model_copy(update={"degraded": (*plan.degraded, "not_repeatable")})
-    answer = answers.render(plan, contents, selection.snapshot, request, token, outline)
-    return answer, selection.used_events(plan.events)
+    answer = answers.render(plan, contents, selection.snapshot, request, stored.token, outline)
+    return answer, stored.is_use_recorded
 
 
 def _read_contents(access: TenantDb, selection: Selection) -> Contents:
@@ -89,13 +89,14 @@ def _lay_out(
         keeps_summaries=request.format == "json",
     )
     material = Material(selection.events, selection.nodes, request.query is not None)
-    layout = Layout(material, texts, request.budget)
+    lines = Lines(texts, request.budget)
+    layout = Layout(material, lines)
     layout.fill()
     while True:
         plan = _to_plan(inquiry, selection, layout, now)
         plan = plan.model_copy(update={"nodes": tuple(_with_first_events(inquiry.access, plan))})
-        outline = Outline(plan, texts, request.budget)
-        is_within = len(outline.text.encode()) <= request.budget * BYTES_PER_TOKEN
+        outline = Outline(plan, lines)
+        is_within = len(outline.text.encode()) <= lines.max_bytes
         if is_within or not layout.drop_last():
             return plan, outline
 
@@ -159,15 +160,3 @@ def _cite(access: TenantDb, plan: Plan, contents: Contents) -> Contents:
         return contents
     citations = answers.read_contents(access, [], missing, contents.participants)
     return Contents(contents.nodes, {**contents.events, **citations.events}, contents.participants)
-
-
-def record_use(access: TenantDb, event_ids: Sequence[UUID], now: datetime) -> bool:
-    """Record that an answer contained these events, which keeps their chains warm. A failure here
-    does not affect the answer, which is already built; returns False if nothing was recorded."""
-    try:
-        if event_ids:
-            store_recalls.record_events(access, uuid7(), event_ids, now)
-    except Exception as error:  # without the record the chain only cools sooner
-        logger.warning("recall not recorded", extra={"error": type(error).__name__})
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from strandline.config import get_settings
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
@@ -50,7 +51,9 @@ def activate_snapshot(request: Request) -> Response:
 def get_state(request: Request) -> Response:
     """What waits for the next build of the topic index. Says when it is due, and what it would
     do."""
-    return json_response(snapshots.describe_state(_connect(request), _now()))
+    has_model = get_settings().llm_provider != "none"
+    state = snapshots.describe_state(_connect(request), _now(), has_model=has_model)
+    return json_response(state)
 
 
 def _version(request: Request) -> int:

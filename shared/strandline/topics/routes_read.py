@@ -12,7 +12,7 @@ from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answers import repeat_answer
 from strandline.topics.provenance import trace_provenance
-from strandline.topics.references import answer_references, record_use
+from strandline.topics.references import answer_references
 from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.selection import Inquiry
@@ -41,11 +41,10 @@ def post_references(request: Request) -> Response:
         settings.tuning.min_known,
     )
     llm = request.resources.llm if body.walk == "model" else None
-    answer, used_events = answer_references(inquiry, now, _make_model_walk(request, body, access))
+    answer, is_recorded = answer_references(inquiry, now, _make_model_walk(request, body, access))
     if llm is not None:
         llm.store_call_records(access)
         request.metrics |= llm.take_metrics()
-    is_recorded = record_use(access, used_events, now)
     request.metrics |= {
         "SearchHits": len(answer.citations),
         "RecallsDegraded": int(bool(answer.degraded)),

@@ -14,7 +14,7 @@ from strandline.topics import store_references, store_tail
 from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope, WalkChoice
 from strandline.topics.schemas_references import ReferencesRequest
 from strandline.topics.store_references import PinnedScope, PlacedNode, Query, Snapshot
-from strandline.topics.walk import Forest, walk_beam
+from strandline.topics.walk import Forest, order_by_topic, walk_beam
 
 MAX_EVENTS = 100
 MAX_SCOPES = 32
@@ -143,7 +143,18 @@ def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
         )
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
     forest = Forest({node.slot: node for node in nodes}, relevance)
-    return Hits(search, query, list(relevance), relevance, snapshot, read, scopes, forest)
+    event_ids = order_by_topic(relevance, _group_events(search, forest))
+    return Hits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
+
+
+def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
+    """What each event belongs to: its leaf, or without one its session."""
+    leaves = {event: node.slot for node in forest.nodes.values() for event in node.event_ids}
+    return {
+        event: leaves.get(event) or (candidate.scope_id, candidate.session_id)
+        for event in forest.relevance_by_event
+        for candidate in [search.candidates[event]]
+    }
 
 
 def _without_statements(search: Search, min_relevance: float | None) -> list[ScoredEvent]:

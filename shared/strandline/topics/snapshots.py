@@ -125,11 +125,12 @@ def compare(access: TenantDb, version: int, query: DifferenceQuery) -> Differenc
     )
 
 
-def describe_state(access: TenantDb, now: datetime) -> TopicIndexState:
-    """What waits for a build, when it is due, and what it would do."""
+def describe_state(access: TenantDb, now: datetime, *, has_model: bool) -> TopicIndexState:
+    """What waits for a build, when it is due, and what it would do. `has_model`: a language model
+    writes its summaries."""
     active_version = store_snapshots.read_active_version(access)
     active = store_snapshots.get_snapshot(access, active_version)
-    waiting = store_snapshots.read_waiting(access, limits.MAX_VERSIONS)
+    waiting = store_snapshots.read_waiting(access, limits.max_versions(has_model=has_model))
     scopes = store_snapshots.list_waiting_scopes(access, _MAX_SCOPES)
     running: UUID | None = store_runs.find_active(access, "builder")
     return TopicIndexState(

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.db.pipeline import RowQuery
 from strandline.topics.store_references import Snapshot
 
 
@@ -28,9 +29,9 @@ class _AnswerId:
     answer_id: UUID
 
 
-def add_answer(access: TenantDb, answer: StoredAnswer) -> None:
-    """Store an answer that was given to the caller; outside of any transaction."""
-    access.fetch(
+def query_insert(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
+    """Stores an answer that was given to the caller."""
+    return RowQuery(
         _AnswerId,
         """
         insert into reference_answers

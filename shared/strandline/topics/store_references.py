@@ -14,6 +14,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from strandline.db.database import SnapshotRead, TenantDb
+from strandline.db.pipeline import RowQuery
 
 IN_VERSION: LiteralString = """
     t.from_version <= %(version)s and (t.to_version is null or t.to_version > %(version)s)"""
@@ -244,7 +245,14 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
     """The visible ones of these nodes, by id."""
     if not node_ids:
         return {}
-    rows = access.fetch(
+    query = query_nodes(node_ids)
+    rows = access.fetch(query.row_type, query.statement, query.params)
+    return {row.node_id: row for row in rows}
+
+
+def query_nodes(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
+    """Gives the visible ones of these nodes."""
+    return RowQuery(
         NodeContent,
         """
         select node_id, scope_id, participants, chain_id, chain_version, topic, summary, started_at,
@@ -253,7 +261,6 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
         """,
         {"node_ids": list(node_ids)},
     )
-    return {row.node_id: row for row in rows}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Walk from the roots of trees to the leaves that hold events: a deterministic beam."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -9,6 +9,10 @@ from strandline.topics.store_references import PlacedNode
 
 _SIMILARITY_WEIGHT = 0.1
 """What a node's cosine with the question counts beside the relevance of the best event below it."""
+
+TOPIC_WEIGHT = 0.25
+"""What the mean relevance of the best TOPIC_EVENTS of its topic counts beside an event's own."""
+TOPIC_EVENTS = 3
 
 
 @dataclass
@@ -85,7 +89,18 @@ def walk_beam(
     return Walk(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
 
 
-def order_events(events: Sequence[UUID], walk: Walk, tail: Sequence[UUID]) -> list[UUID]:
-    """Those of the events that a walk reached or that are in the fresh tail, in the same order."""
-    in_tail = set(tail)
-    return [event for event in events if event in walk.slot_by_event or event in in_tail]
+def order_by_topic[Group](
+    relevance_by_event: Mapping[UUID, float], group_by_event: Mapping[UUID, Group]
+) -> list[UUID]:
+    """The events, best first: by their relevance, and by how much of their group was found. What
+    answers a question is often said beside what is like it."""
+    by_group: dict[Group, list[float]] = defaultdict(list)
+    for event, group in group_by_event.items():
+        by_group[group].append(relevance_by_event[event])
+    weights = {
+        group: TOPIC_WEIGHT * sum(sorted(found, reverse=True)[:TOPIC_EVENTS]) / TOPIC_EVENTS
+        for group, found in by_group.items()
+    }
+    return sorted(
+        relevance_by_event, key=lambda e: -(relevance_by_event[e] + weights[group_by_event[e]])
+    )

@@ -132,6 +132,7 @@ def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.proof
 def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

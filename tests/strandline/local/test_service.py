@@ -80,6 +80,7 @@ def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> No
         assert kept["content"] == EVENT["content"]
 
 
+@pytest.mark.proof
 def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
     """However it ended: nobody else works on this directory."""
     hold = (
@@ -97,6 +98,7 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
                 admin.execute(hold)
 
 
+@pytest.mark.proof
 def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: Path) -> None:
     older = Migration(1, "0001_create_log.sql", "create table events (a int)")
     place.mkdir(mode=0o755)
@@ -117,6 +119,7 @@ def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: 
         assert call(service, "/api/v1/events", EVENT)["seq"] == 1
 
 
+@pytest.mark.proof
 def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +140,7 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
 
 
+@pytest.mark.proof
 def test_the_demo_answers_in_plain_text_and_hides(
     place: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -127,6 +127,7 @@ def no_room(directory: Path, mounted: bool) -> Generator[None]:
         data.chmod(mode)
 
 
+@pytest.mark.proof
 def test_a_full_disk_that_is_freed_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +255,8 @@ def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "moved").exists()
 
 
-@pytest.mark.parametrize("gone", [pytest.param("", marks=pytest.mark.proof), "blobs"])
+@pytest.mark.parametrize("gone", ["", "blobs"])
+@pytest.mark.proof
 def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
@@ -336,9 +338,9 @@ def end_seconds(request: pytest.FixtureRequest) -> float:
 @pytest.mark.parametrize(
     "state",
     [
-        _while_it_starts,
         _under_load,
-        _with_the_database_killed,
+        pytest.param(_while_it_starts, marks=pytest.mark.proof),
+        pytest.param(_with_the_database_killed, marks=pytest.mark.proof),
         pytest.param(_while_the_database_starts, marks=pytest.mark.proof),
         pytest.param(_while_the_model_loads, marks=pytest.mark.proof),
         pytest.param(_with_the_database_suspended, marks=pytest.mark.proof),
@@ -356,13 +358,8 @@ def test_sigterm_ends_it_within_five_seconds(
     assert program.traceback == ""
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        RUN,
-        pytest.param((sys.executable, "-m", "strandline.local.run"), marks=pytest.mark.proof),
-    ],
-)
+@pytest.mark.parametrize("command", [RUN, (sys.executable, "-m", "strandline.local.run")])
+@pytest.mark.proof
 def test_sigterm_ends_it_whichever_thread_gets_it(
     command: Sequence[str], place: Path, end_seconds: float
 ) -> None:
@@ -466,6 +463,7 @@ def test_ctrl_c_ends_the_set_up_too(
 # The key ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path) -> None:
     with run_local_service(fresh, 0) as service:
         first = service.key

@@ -189,6 +189,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(parent)
 
 
+@pytest.mark.proof
 def test_the_whole_service_over_tls(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,5 @@
 """Fixtures of the isolation tests."""
 
-from tests.strandline.store.world import copy, world
+from tests.strandline.store.world import copy, world, worlds
 
-__all__ = ["copy", "world"]
+__all__ = ["copy", "world", "worlds"]

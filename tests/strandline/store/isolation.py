@@ -329,6 +329,11 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " participants[cardinality(participants)], '*', '{}', now() from scopes"
         )
         administrator.execute(
+            "insert into event_uses (tenant_id, cited_id, asker_id, event_id, day, participants,"
+            " impact) select tenant_id, event_id, scope_id, event_id, '2026-11-01', participants, 1"
+            " from events"
+        )
+        administrator.execute(
             "insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants,"
             " version, strength,"
             " accessed_at) select tenant_id, chain_id, scope_id, participants, 9, 2, now()"

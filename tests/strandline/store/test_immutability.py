@@ -40,6 +40,10 @@ CITING = {
     " values ('acme', {scope}, {event}, {who}, 'a text')",
     "event_vectors": "(tenant_id, space, scope_id, event_id, participants, embedding)"
     " values ('acme', 'another space', {scope}, {event}, {who}, '[1]')",
+    "event_uses": "(tenant_id, cited_id, asker_id, event_id, day, participants, impact)"
+    " values ('acme', {other}, uuidv7(), {event}, current_date, {who}, 1)",
+    "event_uses as the cited": "(tenant_id, cited_id, asker_id, event_id, day, participants,"
+    " impact) values ('acme', {event}, uuidv7(), {other}, current_date, {who}, 1)",
     "embedding_cache": "(tenant_id, space, text_hash, event_id, participants, embedding)"
     " values ('acme', 'another space', '', {event}, {who}, '[1]')",
 }

@@ -274,6 +274,7 @@ def test_any_filter_gives_what_a_look_at_everything_would(varied: ScratchDatabas
         ("matches_filter", "(e).erased_at IS NULL", "true"),
     ],
 )
+@pytest.mark.proof
 def test_a_leg_that_gives_other_events_is_noticed(
     varied: ScratchDatabase, function: str, part: str, instead: str
 ) -> None:

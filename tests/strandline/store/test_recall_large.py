@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from unittest.mock import patch
+from uuid import UUID
 
 import numpy as np
 import psycopg
@@ -165,11 +166,13 @@ def _lost_counts(access: TenantDb) -> Iterator[str]:
             yield f"{word} in {count:.0f} events, {counted} counted"
 
 
+@pytest.mark.proof
 def test_little_is_lost_of_a_large_view(large: Large) -> None:
     losses = list(lost(large))
     assert losses == []
 
 
+@pytest.mark.proof
 def test_what_few_see_is_all_found(large: Large) -> None:
     with closing(Database(large.base.url)) as database:
         access = database.connect_as(Caller("many", (large.many.user(9),)))
@@ -181,11 +184,34 @@ def test_what_few_see_is_all_found(large: Large) -> None:
         assert rows[0].events_in_view == len(in_view)
 
 
+def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
+    """A sample may say that fewer bits suffice than do: then all codes are compared."""
+    ((definition,),) = large.base.rows("select pg_get_functiondef('nearest_by_code'::regproc)")
+    bound, again = "[3 + ceil(3 * v_wanted", "(select count(*) from within) < v_wanted"
+    assert bound in definition
+    assert again in definition
+    with closing(Database(large.base.url)) as database:
+        for tenant, viewer in large.views():
+            access = database.connect_as(Caller(tenant.name, viewer))
+            found: list[set[UUID]] = []
+            for changed in (
+                definition,
+                definition.replace("from sample where", "from sample where false and"),
+                too_low := definition.replace(bound, "[1 + ceil(0 * v_wanted"),
+                too_low.replace(again, "false"),
+            ):
+                large.base.rows(changed)
+                rows = _find(access, "", tenant.vectors[7])
+                found.append({row.event_id for row in rows})
+            assert found[0] == found[1] == found[2]
+            assert len(found[3]) < len(found[0]), "the bound was not too low"
+
+
 _ANY_PLACE = "and e.seq = place.seq"
 _FAULTS = (
     ("nearest_by_code", "order by c.code <~> v_code,", "order by"),
-    ("nearest_by_code", "limit 3 * p_limit", "limit p_limit / 3"),
-    ("nearest_by_code", "and c.event_id <> all (v_erased)", ""),
+    ("nearest_by_code", "int := 3 * p_limit", "int := p_limit / 3"),
+    ("nearest_by_code", "or c.event_id <> all (v_erased)", "or true"),
     ("search_words_in_large_view", "where w.event_id <> all (v_erased)", ""),
     ("search_words_in_large_view", "and e.seq = place.seq and e.erased_at is null", _ANY_PLACE),
     ("search_words_in_large_view", "or v_pass = 2 and counts.total > 0", ""),

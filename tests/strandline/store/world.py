@@ -20,9 +20,23 @@ class World:
     base: ScratchDatabase
 
 
+@pytest.fixture(scope="session")
+def worlds() -> list[World]:
+    """The one that was filled already, if there is one."""
+    return []
+
+
 @pytest.fixture(scope="module")
-def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterator[World]:
-    """Filled through the gateway, once a module."""
+def world(
+    worlds: list[World], server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder
+) -> World:
+    """Filled through the gateway, once a run, and then only copied."""
+    if not worlds:
+        worlds.append(_fill(server, aws, embedder))
+    return worlds[0]
+
+
+def _fill(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> World:
     name = unique_name()
     server.clone_database(TEMPLATE, name)
     base = ScratchDatabase(server, name)
@@ -42,8 +56,7 @@ def world(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> Iterat
         for database in [gateway.database, *(service.database for service in services)]:
             database.close()
     get_settings.cache_clear()
-    yield World(base)
-    server.drop_database(name)
+    return World(base)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.support import Gateway, ScratchDatabase
 HASHES = "select chain_id, version, position, content_hash from chain_versions order by 1, 2"
 
 
-@pytest.mark.parametrize("corpus", ["vet", "band"])
+@pytest.mark.parametrize("corpus", ["vet", pytest.param("band", marks=pytest.mark.proof)])
 def test_dropped_and_replayed_the_trees_are_the_same(
     scratch_db: ScratchDatabase, gateway: Gateway, corpus: str
 ) -> None:
@@ -40,6 +40,7 @@ def test_dropped_and_replayed_the_trees_are_the_same(
     assert read_tree(scratch_db) == tree
 
 
+@pytest.mark.proof
 def test_other_chains_grow_another_tree(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     """A fold that gives other content (planted) is noticed, though its positions are the same."""
     key = gateway.key()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from strandline.llm.types import Overview, TopicPart
 
@@ -25,7 +26,8 @@ def describe_parts(parts: Sequence[TopicPart]) -> Overview:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
     names = _rank_names(parts)
-    dates = _describe_dates(parts)
+    started_at = min(part.started_at for part in parts)
+    dates = describe_dates(started_at, max(part.last_event_at for part in parts))
     if not names:
         count = sum(part.event_count for part in parts)
         return Overview(summary=f"{count} events without a topic ({dates})", topic=None)
@@ -60,10 +62,9 @@ def _take_fitting(names: Sequence[_Name], characters: int) -> Iterator[str]:
         yield name.text
 
 
-def _describe_dates(parts: Sequence[TopicPart]) -> str:
+def describe_dates(started_at: datetime, last_event_at: datetime) -> str:
     """Dates in ISO 8601, in the zone of the times."""
-    start = min(part.started_at for part in parts).date().isoformat()
-    end = max(part.last_event_at for part in parts).date().isoformat()
+    start, end = started_at.date().isoformat(), last_event_at.date().isoformat()
     return start if start == end else f"{start} to {end}"
 
 

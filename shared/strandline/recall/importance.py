@@ -1,0 +1,97 @@
+"""How recent an event is, and how important: how much recalls have used it. Neither enters an
+answer's order unless its request weights it.
+
+Both are source R's: "newer memories score higher and more important memories decay slower"; "an
+EWMA weighting of a memory's past impact", which is "backpropagated through edges".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from math import exp
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.recall import store_importance
+from strandline.recall.relevance import ScoredEvent
+from strandline.recall.schemas import RecallWeights
+
+WINDOW_DAYS = 30
+"""For so many days a use counts: as long as the record of what recalls gave is kept."""
+DECAY = 0.9
+"""What a day's use is worth a day later."""
+RECENCY_DAYS = 30.0
+"""After so many days the recency of an unimportant event is 1/e."""
+SLOWING = 9.0
+"""An event of importance 1 fades slower by this and one."""
+_DAY = timedelta(days=1)
+
+
+class Traits(NamedTuple):
+    """What an event is weighted by beside its score."""
+
+    recency: float
+    importance: float
+
+
+def compute_importance(uses: Iterable[tuple[int, float]]) -> float:
+    """0..1: the exponentially weighted moving average (Roberts, "Control Chart Tests Based on
+    Geometric Moving Averages", 1959) of an event's use a day, over the last 30 days. `uses` are
+    days ago, from 0, with the use of that day, 0..1; each day at most once. A day without one
+    counts as 0. An event used every day has 1, one used today alone 0.104."""
+    total = sum(impact * DECAY**days_ago for days_ago, impact in uses)
+    return min(1.0, total * (1 - DECAY) / (1 - DECAY**WINDOW_DAYS))
+
+
+def compute_recency(age: timedelta, importance: float) -> float:
+    """0..1: e^(-age / τ), an exponential decay as of retention after Ebbinghaus, with a τ of 30
+    days for what was never used and of 300 for what is used every day. What is yet to happen
+    counts as now."""
+    return exp(-max(0.0, age / _DAY) / (RECENCY_DAYS * (1 + SLOWING * importance)))
+
+
+def weigh(
+    access: TenantDb,
+    events: Sequence[ScoredEvent],
+    weights: RecallWeights | None,
+    asked_at: datetime,
+    now: datetime,
+) -> tuple[list[ScoredEvent], Mapping[UUID, Traits]]:
+    """The events by their score with recency and importance as weighted, best first, and what was
+    weighted; as they are where nothing is. `asked_at` is the question's time, which what happened
+    is measured from; use is measured from the server's, `now`."""
+    if weights is None or not (weights.recency or weights.importance):
+        return list(events), {}
+    uses = store_importance.read_uses(
+        access,
+        [(event.candidate.event_id, event.candidate.scope_id) for event in events],
+        now,
+        WINDOW_DAYS,
+    )
+    traits: dict[UUID, Traits] = {}
+    for event in events:
+        event_id = event.candidate.event_id
+        importance = compute_importance(uses.get(event_id, ()))
+        recency = compute_recency(asked_at - event.candidate.said_at, importance)
+        traits[event_id] = Traits(round(recency, 6), round(importance, 6))
+
+    def weighted_score(event: ScoredEvent) -> float:
+        recency, importance = traits[event.candidate.event_id]
+        return event.score + weights.recency * recency + weights.importance * importance
+
+    return sorted(events, key=weighted_score, reverse=True), traits
+
+
+def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
+    """Fold the use of at most `limit` answers of the caller's tenant, in one transaction: of the
+    events that they gave, and by the weights of their edges of those that these rest on, in the
+    same scope. Returns how many answers. The result is the same in any order and any number of
+    parts."""
+    with access.transaction():
+        return store_importance.fold_uses(access, now, limit)
+
+
+def prune_uses(access: TenantDb, now: datetime, limit: int) -> int:
+    """Remove at most `limit` uses that count no more. Returns how many."""
+    with access.transaction():
+        return store_importance.prune_uses(access, now - timedelta(days=WINDOW_DAYS), limit)

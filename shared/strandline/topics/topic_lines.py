@@ -1,0 +1,104 @@
+"""The lines of an answer's topics and events, each made once, when it is first wanted."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.context.lines import EventSource, Line, TopicSource, event_line, size, topic_line
+from strandline.llm.heuristic.overview import describe_dates
+from strandline.log.words_index import format_date
+
+BYTES_PER_TOKEN = 4
+INDENT = "  "
+CITATION_BYTES = len("[99]")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What the lines of a plan are made of."""
+
+    topics: Mapping[UUID, TopicSource]
+    """By slot."""
+    events: Mapping[UUID, EventSource]
+    """By event."""
+    participants: Mapping[UUID, Sequence[str]]
+    """Of each scope."""
+    keeps_summaries: bool
+    """Whether a summary keeps the sentences that stand in a shown event, and what stands before it
+    in its line."""
+
+
+@dataclass
+class Lines:
+    """The lines of texts, in an outline of so many tokens."""
+
+    texts: Texts
+    budget: int
+    _topics: dict[tuple[UUID, bool], Line[TopicSource]] = field(
+        default_factory=dict[tuple[UUID, bool], Line[TopicSource]]
+    )
+    _events: dict[UUID, Line[EventSource]] = field(default_factory=dict[UUID, Line[EventSource]])
+
+    @property
+    def max_bytes(self) -> int:
+        """The budget in bytes."""
+        return self.budget * BYTES_PER_TOKEN
+
+    def topic(self, slot: UUID, *, has_summary: bool = True) -> Line[TopicSource]:
+        """A copy of a topic's line, with its summary or without."""
+        key = slot, has_summary
+        if key not in self._topics:
+            topic = self.texts.topics[slot]
+            if not has_summary:
+                topic = topic._replace(summary="")
+            elif not self.texts.keeps_summaries:
+                topic = _drop_repetition(topic)
+            self._topics[key] = topic_line(topic, self.max_bytes)
+        return copy(self._topics[key])
+
+    def event(self, event_id: UUID) -> Line[EventSource]:
+        """A copy of an event's line."""
+        if event_id not in self._events:
+            self._events[event_id] = event_line(self.texts.events[event_id], self.max_bytes)
+        return copy(self._events[event_id])
+
+    def day(self, slot: UUID | None) -> str | None:
+        """The day of a topic whose events are all of one day; its events do not repeat it."""
+        if slot is None:
+            return None
+        topic = self.texts.topics[slot]
+        days = {format_date(topic.started_at), format_date(topic.last_event_at)}
+        return days.pop() if len(days) == 1 else None
+
+
+def _drop_repetition(topic: TopicSource) -> TopicSource:
+    """A topic whose line says nothing twice: the summary of joined topics begins with the name of
+    one, and ends with the dates."""
+    dates = describe_dates(topic.started_at, topic.last_event_at)
+    summary = topic.summary.removesuffix(f" ({dates})")
+    name = topic.topic or ""
+    if name and (summary == name or summary.startswith(f"{name}; ")):
+        return topic._replace(topic=None, summary=summary)
+    return topic._replace(summary=summary)
+
+
+def event_start(line: Line[EventSource], day: str | None) -> str:
+    """What stands between an event's citation and its text, without the day of its topic. A name
+    with a comma could pass for a date, so that the date stays before it."""
+    dated = f" {day}, "
+    if day is None or not line.start.startswith(dated):
+        return line.start
+    who = line.start.removeprefix(dated)
+    return line.start if "," in who else f" {who}"
+
+
+def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
+    """What an event's line takes."""
+    start = event_start(line, day)
+    return depth * len(INDENT) + CITATION_BYTES + size(start) + size(line.shown_text) + 1
+
+
+def heading_bytes(line: Line[TopicSource], depth: int) -> int:
+    """What a topic's line takes without its summary."""
+    return depth * len(INDENT) + size(line.start) + 1

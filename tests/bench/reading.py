@@ -1,0 +1,145 @@
+"""What readers answer questions from: for five questions of each group of corpora, the text of
+`POST /api/v1/context` at 1,000 tokens, and beside it the 20 best events as they are.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.reading --locomo FILE [--out build/reading]
+
+    context/<group>-<n>.txt  a question and the text
+    turns/<group>-<n>.txt    the same question and the 20 best events
+    key.json                 of each: the question, what answers it, and both texts' tokens
+
+A reader gets one file and nothing else; the key is for whoever judges the answers.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from strandline.embeddings.minilm import LocalEmbedder
+from tests.bench import recall_corpora
+from tests.bench.cost import Known
+from tests.bench.recall_corpora import Corpus
+from tests.bench.recall_service import Asking, RecallService, serve
+
+GROUPS = ("locomo", "talks", "demo", "unseen")
+QUESTIONS = 5
+BUDGET = 1000
+"""Tokens of a context's text."""
+TURNS = 20
+_TASK = (
+    "Answer the question from the text below alone, in one or two sentences. If the text does not "
+    "tell, say so."
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question with both texts."""
+
+    name: str
+    question: str
+    kind: str
+    context: str
+    turns: str
+    evidence: Sequence[str]
+    """What answers it."""
+
+
+def choose(corpora: Sequence[Corpus], seed: int) -> list[tuple[str, Asking]]:
+    """Five questions of each group, the same for the same seed, of as many kinds as there are."""
+    chosen: list[tuple[str, Asking]] = []
+    for group in GROUPS:
+        chance = random.Random(f"{seed} {group}")
+        by_kind: dict[str, list[Asking]] = defaultdict(list)
+        for corpus in corpora:
+            for question in corpus.questions if corpus.group == group else ():
+                if question.evidence:
+                    asking = Asking(question, corpus, corpus, question.participants)
+                    by_kind[question.kind].append(asking)
+        kinds = sorted(by_kind)
+        for askings in by_kind.values():
+            chance.shuffle(askings)
+        for n in range(QUESTIONS if kinds else 0):
+            asking = by_kind[kinds[n % len(kinds)]].pop()
+            chosen.append((f"{group}-{n + 1}", asking))
+    return chosen
+
+
+def read(service: RecallService, name: str, asking: Asking) -> Reading:
+    """Ask for both texts."""
+    body: dict[str, object] = {
+        "query": asking.question.text,
+        "participants": list(asking.participants),
+        "budget": BUDGET,
+    }
+    if asking.question.asked_at:
+        body["now"] = asking.question.asked_at
+    key = service.keys[asking.tenant.name]
+    reply = service.system.gateway.call("POST", "/api/v1/context", body, key=key)
+    if reply.status != 200:
+        raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
+    hits = service.recall(asking, limit=TURNS, min_relevance=0)["hits"]
+    texts = {event["source_event_key"]: event for event in asking.home.events}
+    return Reading(
+        name,
+        asking.question.text,
+        asking.question.kind,
+        reply.body["text"],
+        "\n".join(map(_turn, hits)),
+        [_turn(texts[key]) for key in sorted(asking.evidence)],
+    )
+
+
+def _turn(event: Mapping[str, Any]) -> str:
+    """An event of a corpus or an answer."""
+    said = event.get("content") or event.get("text") or ""
+    return f"{event['occurred_at'][:10]} {event.get('speaker') or 'nobody'}: {said}"
+
+
+def tokens(text: str) -> int:
+    """As contexts count them."""
+    return -(-len(text.encode()) // 4)
+
+
+def write(folder: Path, readings: Sequence[Reading]) -> None:
+    """Write every reader's file, and the key."""
+    for kind in ("context", "turns"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for reading in readings:
+            text = f"{_TASK}\n\nQuestion: {reading.question}\n\n{getattr(reading, kind)}\n"
+            (folder / kind / f"{reading.name}.txt").write_text(text)
+    key = {
+        reading.name: {
+            "question": reading.question,
+            "kind": reading.kind,
+            "evidence": list(reading.evidence),
+            "tokens": {"context": tokens(reading.context), "turns": tokens(reading.turns)},
+        }
+        for reading in readings
+    }
+    (folder / "key.json").write_text(json.dumps(key, indent=1, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    """Store the corpora, ask, and write the files."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.reading")
+    parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
+    parser.add_argument("--out", type=Path, default=Path("build/reading"))
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    corpora = recall_corpora.load(arguments.locomo)
+    chosen = choose(corpora, arguments.seed)
+    homes = {id(asking.home) for _, asking in chosen}
+    with serve([one for one in corpora if id(one) in homes], Known(LocalEmbedder())) as service:
+        readings = [read(service, name, asking) for name, asking in chosen]
+    write(arguments.out, readings)
+    print(f"{len(readings)} questions in {arguments.out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The lines of an outline say nothing twice, and what is said beside what answers comes sooner."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from strandline.context.lines import EventSource, TopicSource, event_line
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.types import TopicPart
+from strandline.topics.topic_lines import Lines, Texts, event_bytes, event_start
+from strandline.topics.walk import order_by_topic
+
+AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
+SLOT, EVENT = UUID(int=1), UUID(int=2)
+
+
+def topic(summary: str, name: str | None = "pressure channel", days: int = 4) -> TopicSource:
+    return TopicSource(SLOT, AT, AT + timedelta(days=days), name, summary, "tool", [], ())
+
+
+def line_of(source: TopicSource, *, keeps_summaries: bool = False, has_summary: bool = True) -> str:
+    lines = Lines(Texts({SLOT: source}, {}, {}, keeps_summaries), 2000)
+    line = lines.topic(SLOT, has_summary=has_summary)
+    return f"{line.start} {line.shown_text}".strip()
+
+
+def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
+    parts = [
+        TopicPart(name, None, AT, AT + timedelta(days=4), 9 - n)
+        for n, name in enumerate(("pressure channel", "outer bank"))
+    ]
+    found = HeuristicModel().overview(parts)
+    source = topic(found.summary, found.topic)
+    assert line_of(source) == (
+        "- 3 August 2026 to 7 August 2026 (tool): pressure channel; outer bank"
+    )
+    assert line_of(source, has_summary=False) == (
+        "- 3 August 2026 to 7 August 2026, pressure channel (tool):"
+    )
+    assert line_of(source, keeps_summaries=True).endswith(found.summary)
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown"),
+    [
+        (
+            "pressure channels; outer bank",
+            ", pressure channel (tool): pressure channels; outer bank",
+        ),
+        ("It went down (2026-08-03)", ", pressure channel (tool): It went down (2026-08-03)"),
+        ("pressure channel", " (tool): pressure channel"),
+    ],
+)
+def test_another_summary_stays_whole(summary: str, shown: str) -> None:
+    assert line_of(topic(summary)) == f"- 3 August 2026 to 7 August 2026{shown}"
+
+
+def event(speaker: str = "user:alice", *, day: int = 3) -> EventSource:
+    said_at = AT.replace(day=day)
+    return EventSource(EVENT, said_at, (said_at, SLOT, 1), speaker, "user", "Red.")
+
+
+def test_an_event_does_not_repeat_its_topic_s_day() -> None:
+    lines = Lines(
+        Texts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
+    )
+    day = lines.day(SLOT)
+    assert day == "3 August 2026"
+    assert lines.day(None) is None
+    line = lines.event(EVENT)
+    assert event_start(line, day) == " alice: "
+    assert event_start(line, None) == " 3 August 2026, alice: "
+    assert event_bytes(line, 1, day) == len("  [12] alice: Red.\n")
+    assert event_start(event_line(event(day=4), 400), day) == " 4 August 2026, alice: "
+
+
+def test_a_topic_of_several_days_has_no_day() -> None:
+    assert Lines(Texts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100).day(SLOT) is None
+
+
+def test_a_name_that_could_pass_for_a_date_stays_behind_the_date() -> None:
+    line = event_line(event("user:4 May 2026, bob"), 400)
+    assert event_start(line, "3 August 2026") == line.start
+
+
+def test_lines_are_copies() -> None:
+    lines = Lines(Texts({}, {EVENT: event()}, {}, keeps_summaries=False), 100)
+    lines.event(EVENT).text = "Blue."
+    assert lines.event(EVENT).text == "Red."
+
+
+def test_beside_what_answers_comes_sooner() -> None:
+    a, b, c, d = (UUID(int=n) for n in range(10, 14))
+    relevance = {a: 0.9, b: 0.31, c: 0.3, d: 0.1}
+    alone = dict(zip((a, b, c, d), "abcd", strict=True))
+    assert order_by_topic(relevance, alone) == [a, b, c, d]
+    assert order_by_topic(relevance, {**alone, c: "a"}) == [a, c, b, d]
+    assert order_by_topic(relevance, {**alone, d: "a"}) == [a, b, c, d]
