@@ -21,7 +21,8 @@ def list_tail(
     access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
 ) -> Sequence[ScopeEvent]:
     """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
-    leaf holds, but for statements. A scope is its id, its cutoff (0 without a tree) and its mark."""
+    leaf holds, without statements. A scope is its id, its cutoff (0 without a tree) and its
+    mark."""
     # Without the fences a planner with the statistics of small tables joins a whole tree per event.
     return access.fetch(
         ScopeEvent,
