@@ -110,7 +110,11 @@ def test_a_growth_that_takes_a_message_for_a_statement_is_not_published(
     world.add(3)
     state_in(world, scratch_db, 2)
     scratch_db.rows("update events set type = 'message' where seq = 8")
-    monkeypatch.setattr(store_tail, "find_uncovered_seq", lambda *_: None)
+
+    def find_nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(store_tail, "find_uncovered_seq", find_nothing)
     totals = build(gateway)
     assert (totals["scopes_failed"], totals.get("snapshots_published")) == (1, None)
     assert scratch_db.rows("select reason from topic_build_scopes") == [("event_under_no_leaf",)]
