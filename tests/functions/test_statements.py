@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Database
+from strandline.sessions.store import MAX_RECENT
 from tests.chains import add_chain
 from tests.statements import ALICE, HELPER, make_principal, make_statement, state
 from tests.support import Gateway, ScratchDatabase, user_message
@@ -191,6 +192,36 @@ def test_short_term_memory_leaves_it_out(
     assert FACT not in block["text"]
     topics = call(gateway, key, "GET", "/api/v1/sessions/s/analysis/topics")
     assert [len(topic["event_ids"]) for topic in topics["topics"]] == [3]
+
+
+def test_scopes_where_much_is_stated_do_not_crowd_out_those_where_somebody_talks(
+    gateway: Gateway, key: str, database: Database
+) -> None:
+    assert gateway.call("POST", "/api/v1/events", user_message(SAID), key=key).status == 201
+    many = [make_statement(FACT, ALICE, f"agent:{n}") for n in range(MAX_RECENT + 1)]
+    state(database, many)
+    block = call(gateway, key, "POST", "/api/v1/context", {"participants": [ALICE]})
+    assert SAID in block["text"]
+
+
+def test_a_short_answer_comes_with_the_message_before_it(
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, database: Database
+) -> None:
+    """Not with a statement; and a short statement comes with nothing."""
+    for text in ("Who keeps the light?", "Old Tom does."):
+        assert gateway.call("POST", "/api/v1/events", user_message(text), key=key).status == 201
+        state(database, [make_statement(f"Stated after {text}")])
+    scratch_db.rows("update events set recorded_at = recorded_at - interval '2 hours'")
+
+    def ask(query: str) -> set[str]:
+        asked = {"participants": [ALICE], "query": query, "min_relevance": 0, "limit": 1}
+        block = call(gateway, key, "POST", "/api/v1/context", asked)
+        shown = [citation["event_id"] for citation in block["citations"]]
+        statement = "select content from events where event_id::text = any (%s)"
+        return {text for (text,) in scratch_db.rows(statement, shown)}
+
+    assert ask("Tom") == {"Who keeps the light?", "Old Tom does."}
+    assert ask("stated Tom") == {"Stated after Old Tom does."}
 
 
 def test_the_block_for_a_prompt_has_it_where_it_answers(
