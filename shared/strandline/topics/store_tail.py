@@ -35,7 +35,7 @@ def list_tail(
             select e.event_id, e.scope_id, e.seq, e.recorded_at from events e
             where e.tenant_id = current_tenant() and e.scope_id = s.scope_id
                 and e.seq > s.cutoff and e.seq <= s.mark and e.erased_at is null
-                and e.type <> 'statement'
+                and not is_statement(e.type)
                 and not exists (
                     select from (
                         select * from topic_events l
@@ -93,7 +93,7 @@ def find_uncovered_seq(
         """
         select e.seq from events e
         where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(mark)s
-            and e.type <> 'statement' and e.seq <> all (%(covered)s::bigint[])
+            and not is_statement(e.type) and e.seq <> all (%(covered)s::bigint[])
         order by e.seq limit 1
         """,
         {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(covered)},
