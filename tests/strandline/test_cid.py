@@ -58,7 +58,9 @@ MOMENTS = st.none() | st.datetimes(timezones=st.just(UTC))
 def rows(draw: st.DrawFn) -> Row:
     """Any event that append lets in, and what it could let in later."""
     role = draw(st.sampled_from(["user", "agent", "system"]))
-    kind = draw(st.sampled_from(["message", "thought", "action", "observation", "upload"]))
+    kind = draw(
+        st.sampled_from(["message", "thought", "action", "observation", "upload", "statement"])
+    )
     is_blob = draw(st.booleans())
     parts: list[tuple[str, str | None]] = []
     if role == "agent" and kind != "observation" and not is_blob:
@@ -272,3 +274,12 @@ def test_no_text_that_is_no_cid_breaks_the_reader(cid: str) -> None:
         return
     assert bytes(CID.decode(cid)) == raw
     assert CID.decode(raw).encode("base32") == cid
+
+
+@pytest.mark.parametrize("role", ["user", "agent", "system"])
+def test_a_statement_is_encoded_as_a_message_of_its_role(role: str) -> None:
+    blocks = {
+        encode_block(Row(role=role, type=kind, speaker="who", content="Alice lives in Berlin."), [])
+        for kind in ("message", "statement")
+    }
+    assert len(blocks) == 1

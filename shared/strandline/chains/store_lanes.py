@@ -150,7 +150,7 @@ def read_open_turns(
             from events o
             where o.scope_id = l.scope_id and o.session_id = l.session_id
                 and o.seq > (l.open ->> 'after')::bigint and o.seq <= l.folded_seq
-                and o.type <> 'statement'
+                and not is_statement(o.type)
             union all
             select u.*, false, true, false from events u
             where u.event_id = (l.open ->> 'user')::uuid and u.seq <= (l.open ->> 'after')::bigint

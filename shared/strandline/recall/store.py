@@ -175,7 +175,7 @@ def search_candidates(
                     where f.seq_before < f.seq - 1
                         and e.scope_id = f.scope_id and e.session_id = f.session_id
                         and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
-                        and e.type <> 'statement'
+                        and not is_statement(e.type)
                     order by e.seq limit %(far)s) e) counted)
         select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
             sum(steps.events) over (partition by f.scope_id, f.session_id order by f.seq)::bigint
@@ -262,11 +262,11 @@ def read_events_before(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[U
         from unnest(%(event_ids)s::uuid[]) next (event_id)
         cross join lateral (
             select e.event_id, e.scope_id, e.session_id, e.seq from events e
-            where e.event_id = next.event_id and e.type <> 'statement' offset 0) e
+            where e.event_id = next.event_id and not is_statement(e.type) offset 0) e
         cross join lateral (
             select e2.event_id from events e2
             where e2.scope_id = e.scope_id and e2.session_id = e.session_id
-                and e2.seq < e.seq and e2.erased_at is null and e2.type <> 'statement'
+                and e2.seq < e.seq and e2.erased_at is null and not is_statement(e2.type)
             order by e2.seq desc limit 1) before
         cross join lateral (
             select * from event_rows r where r.event_id = before.event_id offset 0) b

@@ -256,14 +256,14 @@ def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEve
             cross join lateral (
                 select e.scope_id, e.recorded_at from events e
                 where e.tenant_id = current_tenant() and e.scope_id = view.scope_id
-                    and e.erased_at is null and e.type <> 'statement'
+                    and e.erased_at is null and not is_statement(e.type)
                 order by e.seq desc limit 1) head
             where head.recorded_at > %(since)s
             order by head.recorded_at desc, head.scope_id desc limit %(limit)s) recent
         cross join lateral (
             select * from events e
             where e.tenant_id = current_tenant() and e.scope_id = recent.scope_id
-                and e.erased_at is null and e.type <> 'statement'
+                and e.erased_at is null and not is_statement(e.type)
             order by e.seq desc limit %(limit)s) e
         where e.recorded_at > %(since)s
         order by e.recorded_at desc, e.scope_id desc, e.seq desc limit %(limit)s

@@ -75,7 +75,7 @@ class ProvenanceScope(ResponseModel):
     root_slot: UUID
     root_id: UUID
     cutoff: int
-    """Every event up to this seq is under a leaf."""
+    """Every event up to this seq, but statements, is under a leaf."""
     leaf_count: int
     event_count: int
 

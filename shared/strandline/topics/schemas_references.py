@@ -115,7 +115,8 @@ class ReferenceScope(ResponseModel):
     scope_id: UUID
     participants: list[str]
     cutoff: int
-    """Every event up to this seq is under a leaf of the snapshot; 0 without a tree."""
+    """Every event up to this seq, but statements, is under a leaf of the snapshot; 0 without a
+    tree."""
     mark: int
     """The scope's last seq as of this answer: what was appended later is not in it."""
     topics: list[ReferenceTopic]

@@ -21,7 +21,8 @@ def list_tail(
     access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
 ) -> Sequence[ScopeEvent]:
     """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
-    leaf holds, but for statements. A scope is its id, its cutoff (0 without a tree) and its mark."""
+    leaf holds, without statements. A scope is its id, its cutoff (0 without a tree) and its
+    mark."""
     # Without the fences a planner with the statistics of small tables joins a whole tree per event.
     return access.fetch(
         ScopeEvent,
@@ -34,7 +35,7 @@ def list_tail(
             select e.event_id, e.scope_id, e.seq, e.recorded_at from events e
             where e.tenant_id = current_tenant() and e.scope_id = s.scope_id
                 and e.seq > s.cutoff and e.seq <= s.mark and e.erased_at is null
-                and e.type <> 'statement'
+                and not is_statement(e.type)
                 and not exists (
                     select from (
                         select * from topic_events l
@@ -92,7 +93,7 @@ def find_uncovered_seq(
         """
         select e.seq from events e
         where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(mark)s
-            and e.type <> 'statement' and e.seq <> all (%(covered)s::bigint[])
+            and not is_statement(e.type) and e.seq <> all (%(covered)s::bigint[])
         order by e.seq limit 1
         """,
         {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(covered)},

@@ -502,6 +502,7 @@ UNASKED = {
     "id_share": "select id_share(gen_random_uuid()) where false",
     "inverse_frequency": "select inverse_frequency(1, 2) where false",
     "trust_rank": "select trust_rank('user') where false",
+    "is_statement": "select is_statement('message') where false",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",
     "relax_tsquery": "select relax_tsquery('tide') where false",
     "required_tsquery": "select required_tsquery('tide') where false",

@@ -1,5 +1,5 @@
 """Whether a pinned reader finds each event of a scope exactly once: under one leaf of its snapshot,
-or in the fresh tail."""
+or in the fresh tail; and statements in neither."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -71,15 +71,27 @@ def read_scopes(
     return readings
 
 
+@dataclass(frozen=True)
+class _Statement:
+    scope_id: UUID
+    seq: int
+
+
+def list_statements(access: TenantDb) -> set[tuple[UUID, int]]:
+    """The statements in view, by scope and seq."""
+    statement = "select scope_id, seq from events where type = 'statement'"
+    return {(row.scope_id, row.seq) for row in access.fetch(_Statement, statement, {})}
+
+
 def find_faults(
     access: TenantDb,
     between_reads: Callable[[], object] = lambda: None,
     *,
     marks_last: bool = False,
 ) -> list[str]:
-    """The events of all scopes in view that the active snapshot and its fresh tail hold not once:
-    each by scope, seq and how often. With `marks_last` the marks are read again after the rows, as
-    a reader without one database snapshot would."""
+    """The events of all scopes in view that the active snapshot and its fresh tail hold not once,
+    and the statements that they hold: each by scope, seq and how often. With `marks_last` the
+    marks are read again after the rows, as a reader without one database snapshot would."""
     if marks_last:
         return _find(access, between_reads, marks_last=True)
     with access.snapshot_transaction():
@@ -90,6 +102,7 @@ def _find(access: TenantDb, between_reads: Callable[[], object], *, marks_last: 
     pin = pin_active(access)
     readings = read_scopes(access, pin, between_reads)
     marks = pin_active(access).marks if marks_last else pin.marks
+    statements = list_statements(access)
     faults: list[str] = []
     for scope_id, mark in marks.items():
         reading = readings.get(scope_id)
@@ -97,6 +110,6 @@ def _find(access: TenantDb, between_reads: Callable[[], object], *, marks_last: 
         faults += [
             f"{scope_id}#{seq}: {counts[seq]} times"
             for seq in {*range(1, mark + 1), *counts}
-            if counts[seq] != 1 or seq > mark
+            if counts[seq] != ((scope_id, seq) not in statements) or seq > mark
         ]
     return faults

@@ -8,6 +8,11 @@ alter table events add constraint events_type_check
 alter table events add constraint events_statement_check
     check (type <> 'statement' or session_id = '') not valid;
 
+-- Is an event of this type a statement? A case, for which the planner assumes nothing: if it knew that
+-- most events are, it would read and sort all of a scope to find the newest that is none.
+create function is_statement(p_type text) returns boolean language sql immutable parallel safe
+    return case when p_type = 'statement' then true else false end;
+
 -- The index's pieces of events that have their seq. The words of an event's first piece are followed
 -- by those of the event before it in its lane (scope and session). A statement is in no lane: nothing is
 -- before it, and it is before nothing.
@@ -44,7 +49,7 @@ begin
                 and s.event_id = (
                     select e.event_id from events e
                     where e.tenant_id = current_tenant() and e.scope_id = v_scope
-                        and e.session_id = v_item.session_id and e.type <> 'statement'
+                        and e.session_id = v_item.session_id and not is_statement(e.type)
                         and e.seq < v_item.seq and e.erased_at is null
                     order by e.seq desc limit 1);
             v_last_id[v_lane] := v_previous_id;
@@ -150,7 +155,7 @@ begin
             and s.event_id = (
                 select e.event_id from events e
                 where e.tenant_id = v_tenant and e.scope_id = v_item.scope_id
-                    and e.session_id = v_item.session_id and e.type <> 'statement'
+                    and e.session_id = v_item.session_id and not is_statement(e.type)
                     and e.seq < v_seq and e.erased_at is null
                 order by e.seq desc limit 1 for key share);
     end if;

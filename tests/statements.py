@@ -1,0 +1,36 @@
+"""Statements as the knowledge graph stores them: in a transaction, by the log's verbs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from strandline.auth.principals import Principal
+from strandline.db.database import Database
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendResult
+from strandline.log.statements import Statement, append_statements, build_statements
+
+ALICE, HELPER = "user:alice", "agent:helper"
+
+
+def make_statement(content: str, *participants: str, **fields: Any) -> Statement:
+    """What a user stated among `participants` (by default alice and her helper)."""
+    names = list(participants) or [ALICE, HELPER]
+    operation = fields.pop("operation", {"op": "create", "fact": content})
+    return Statement(names, fields.pop("role", "user"), content, operation, **fields)
+
+
+def make_principal(user: str | None = None, tenant: str = "acme") -> Principal:
+    """Whoever may write; bound to a user, or to nobody."""
+    return Principal(tenant, user, frozenset({"read", "write"}))
+
+
+def state(
+    database: Database, statements: Sequence[Statement], principal: Principal | None = None
+) -> Sequence[AppendResult]:
+    """Store them in one transaction."""
+    who = principal or make_principal()
+    access = database.connect_as(make_caller(who))
+    batch = build_statements(who, statements)
+    with access.transaction():
+        stored = append_statements(access, batch)
+    return [stored.results[n] for n in range(len(statements))]
