@@ -43,6 +43,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.admin import routes_certificates
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
+    from strandline.graph import routes_nodes
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.recall import routes_write as recall_routes_write
@@ -60,7 +61,8 @@ def test_the_table_and_the_routes_agree() -> None:
             | routes_usage.ROUTES
             | status_routes.ROUTES
         )
-        | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES),
+        | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
+        | set(routes_nodes.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)

@@ -37,7 +37,8 @@ type Place = tuple[str, ...]
 """Where an id stands: path, query, header or body, and the names that lead there; [] is an item."""
 
 # A name that ends in `_id` is an id; so are these.
-IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"}
+IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key", "target"}
+IDS |= {"invalidates"}
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1.
 NO_IDS = {"file", "version"}
 # What a field does not stand beside.
@@ -70,7 +71,7 @@ def _within(schema: Mapping[str, Any]) -> Iterator[Place]:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         yield from _within(document()["components"]["schemas"][name])
-    for kind in schema.get("anyOf", []):
+    for kind in [*schema.get("anyOf", []), *schema.get("oneOf", [])]:
         yield from _within(kind)
     if "items" in schema:
         for found in _within(schema["items"]):
@@ -116,6 +117,10 @@ def _uuid() -> str:
     return str(uuid.uuid4())
 
 
+def _node_id() -> str:
+    return f"fact:{uuid.uuid4()}"
+
+
 def _elsewhere(cursor: str) -> str:
     """The same list's word for another row."""
     sealer = Sealer(KEY_SECRET)
@@ -136,6 +141,8 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     event = gateway.call("POST", "/api/v1/events", first, key=owner).body
     large = gateway.call("POST", "/api/v1/events", {**said, "content": "x " * 40_000}, key=owner)
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
+    stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It rains."}]}
+    (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -165,6 +172,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "event_id": [is_(event["event_id"], _uuid)],
         "scope_id": [is_(event["scope_id"], _uuid)],
         "row_id": [is_(event["event_id"], _uuid)],
+        **{n: [is_(node["id"], _node_id)] for n in ("node_id", "target", "invalidates")},
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),

@@ -410,6 +410,9 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", "/api/v1/context", {"query": hunt.value("question")})
     hunt.send("POST", "/api/v1/references/query", {"query": hunt.value("question")})
     hunt.send("POST", f"{PATH}/query", {"text": hunt.value("text")})
+    who = {"participants": [f"user:{hunt.name('the fact')}"]}
+    fact = {"type": "fact", "content": hunt.value("fact")}
+    hunt.send("POST", "/api/v1/graph/nodes", {**who, "nodes": [fact]})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):
         hunt.gateway.sweep()

@@ -32,17 +32,24 @@ class Ids:
     scope_id: str
     cid: str
     blob: str
+    node_id: str
 
     def path(self, route: str) -> str:
         _, path = route.split()
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
-        path = path.replace("{row_id}", self.event_id)
+        path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
 def random_ids() -> Ids:
     noise = uuid.uuid4().bytes
-    return Ids(str(uuid.uuid4()), str(uuid.uuid4()), block_cid(noise), blob_cid(noise))
+    return Ids(
+        str(uuid.uuid4()),
+        str(uuid.uuid4()),
+        block_cid(noise),
+        blob_cid(noise),
+        f"fact:{uuid.uuid4()}",
+    )
 
 
 @pytest.fixture
@@ -51,7 +58,9 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     key = gateway.key(user=ALICE)
     event = tell(key, "The anchor is a secret.", ALICE)
     large = tell(key, "a secret log line " * 5000, ALICE)
-    return Ids(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"])
+    stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It is a secret."}]}
+    (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
+    return Ids(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"], node["id"])
 
 
 def test_every_path_with_an_id_is_tried_here() -> None:
@@ -91,7 +100,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(word, word, word, word).path(route), key=key)
+            reply = gateway.call("GET", Ids(word, word, word, word, word).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

@@ -166,6 +166,7 @@ class Load:
             if reply is not None:
                 self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
             self._insert(turn)
+            self._state(turn)
             sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
             upload = self._call_write("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
             if upload is not None:
@@ -180,6 +181,19 @@ class Load:
         if receipt is not None:
             fields = {name: receipt[name] for name in Receipt.model_fields}
             self._record_acknowledged([op], [fields])
+
+    def _state(self, turn: int) -> None:
+        """A fact of the graph."""
+        op = AppendOp(f"Fact {turn}.", SCOPES[0], f"fact {turn}#0")
+        fact = {"type": "fact", "content": op.content}
+        body = {"participants": SCOPES[0], "speaker": SCOPES[0][0], "nodes": [fact]}
+        answer = self._call_append([op], "/api/v1/graph/nodes", body, 201, f"fact {turn}")
+        if answer is not None:
+            self._expect_row(
+                "select from graph_nodes n join graph_sources s on s.target_id = n.node_id"
+                " where n.name = %s and s.event_id = %s",
+                *(op.content, answer["nodes"][0]["event_id"]),
+            )
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""
@@ -396,6 +410,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "job": job,
         "version": "1",
         "row_id": first["event_id"],
+        "node_id": f"fact:{first['event_id']}",
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

@@ -50,6 +50,7 @@ _TAGS = {
     "context": "What a prompt needs from memory, as one block of text.",
     "references": "Questions to the topic index: from topics down to the events they rest on.",
     "provenance": "What rests on an event, and the events that something rests on.",
+    "graph": "Facts, decisions, entities, events and topics, with edges between them.",
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
@@ -73,6 +74,13 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "cid": {
         "description": "A CIDv1 with sha2-256, in base32.",
         "schema": {"type": "string", "pattern": CID_PATTERN},
+    },
+    "node_id": {
+        "description": "A node's type and id, as `fact:018f\u2026`.",
+        "schema": {
+            "type": "string",
+            "pattern": "^(fact|dec|ent|evt|topic):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        },
     },
     "key_id": {
         "description": "A key's public id.",

@@ -333,6 +333,31 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " impact) select tenant_id, event_id, scope_id, event_id, '2026-11-01', participants, 1"
             " from events"
         )
+        for graph in (
+            "insert into graph_observations (tenant_id, target_id, source_id, scope_id,"
+            " participants, patch, trust, observed_at, valid_from) select tenant_id, event_id,"
+            " event_id, scope_id, participants, '{}', 'user', now(), now() from events",
+            "insert into graph_sources (tenant_id, target_id, source_id, event_id, scope_id,"
+            " participants) select tenant_id, event_id, event_id, event_id, scope_id, participants"
+            " from events",
+            "insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name,"
+            " name_hash, ordinal, identity, trust, valid_from, created_at, updated_at)"
+            " select tenant_id, event_id, scope_id, participants, 'topic', 'a topic',"
+            " sha256(event_id::text::bytea), 0, sha256(event_id::text::bytea), 'user', now(),"
+            " now(), now() from events",
+            "insert into graph_edges (tenant_id, edge_id, scope_id, participants, from_id, to_id,"
+            " type, trust, valid_from, created_at, last_seen) select o.tenant_id, o.event_id,"
+            " o.scope_id, o.participants, o.event_id, p.event_id, 'RELATES_TO', 'user', now(),"
+            " now(), now() from events o join events p on p.tenant_id = o.tenant_id"
+            " and p.scope_id = o.scope_id and p.seq = o.seq + 1",
+            "insert into topic_fields (tenant_id, node_id, field, scope_id, participants, revision,"
+            " salience) select tenant_id, event_id, 'state', scope_id, participants, 1, 1"
+            " from events",
+            "insert into topic_field_revisions (tenant_id, node_id, field, revision, scope_id,"
+            " participants, value, valid_from, event_id, recorded_at) select tenant_id, event_id,"
+            " 'state', 1, scope_id, participants, '1', now(), event_id, now() from events",
+        ):
+            administrator.execute(graph)
         administrator.execute(
             "insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants,"
             " version, strength,"

@@ -44,6 +44,12 @@ CITING = {
     " values ('acme', {other}, uuidv7(), {event}, current_date, {who}, 1)",
     "event_uses as the cited": "(tenant_id, cited_id, asker_id, event_id, day, participants,"
     " impact) values ('acme', {event}, uuidv7(), {other}, current_date, {who}, 1)",
+    "graph_sources": "(tenant_id, target_id, source_id, event_id, scope_id, participants)"
+    " select 'acme', target_id, source_id, {event}, {scope}, {who} from graph_observations"
+    " where scope_id = {scope} and target_id <> {event} limit 1",
+    "topic_field_revisions": "(tenant_id, node_id, field, revision, scope_id, participants, value,"
+    " valid_from, event_id, recorded_at) select 'acme', node_id, field, 99, {scope}, {who}, '1',"
+    " now(), {event}, now() from topic_fields where scope_id = {scope} limit 1",
     "embedding_cache": "(tenant_id, space, text_hash, event_id, participants, embedding)"
     " values ('acme', 'another space', '', {event}, {who}, '[1]')",
 }

@@ -502,6 +502,11 @@ UNASKED = {
     "id_share": "select id_share(gen_random_uuid()) where false",
     "inverse_frequency": "select inverse_frequency(1, 2) where false",
     "trust_rank": "select trust_rank('user') where false",
+    "observed_state": "select properties::text from observed_state("
+    "array(select node_id from graph_nodes), null, false)",
+    "halve": "select halve(1, 2) where false",
+    "halving_mean": "select 1 from (select halving_mean(1)) pure where false",
+    "merge_patches": "select 1 from (select merge_patches('{}')) pure where false",
     "is_statement": "select is_statement('message') where false",
     "is_scope_of": "select 1 where is_scope_of(gen_random_uuid(), 'acme', '{user:alice}')",
     "relax_tsquery": "select relax_tsquery('tide') where false",

@@ -138,7 +138,7 @@ create table topic_field_revisions (
     foreign key (tenant_id, event_id) references events,
     foreign key (tenant_id, scope_id) references scopes
 );
-create unique index topic_field_revisions_event on topic_field_revisions (tenant_id, event_id);
+create index topic_field_revisions_event on topic_field_revisions (tenant_id, event_id);
 
 -- promotion ----------------------------------------------------------------------------------------
 
