@@ -16,9 +16,11 @@ from strandline.sessions import routes_read as sessions_routes_read
 from strandline.status import routes as status_routes
 from strandline.topics import routes_read as topics_routes_read
 
-ROUTES = log_routes_read.ROUTES | recall_routes.ROUTES | recall_routes_write.ROUTES
-ROUTES |= routes_usage.ROUTES | status_routes.ROUTES | sessions_routes_read.ROUTES
-ROUTES |= context_routes.ROUTES | topics_routes_read.ROUTES | routes_nodes.ROUTES
+ROUTES = (
+    (log_routes_read.ROUTES | recall_routes.ROUTES | recall_routes_write.ROUTES)
+    | (routes_usage.ROUTES | status_routes.ROUTES | sessions_routes_read.ROUTES)
+    | (context_routes.ROUTES | topics_routes_read.ROUTES | routes_nodes.ROUTES)
+)
 
 resources = Resources(load_model=True, load_auth=True)
 

@@ -37,8 +37,10 @@ type Place = tuple[str, ...]
 """Where an id stands: path, query, header or body, and the names that lead there; [] is an item."""
 
 # A name that ends in `_id` is an id; so are these.
-IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key", "target"}
-IDS |= {"invalidates"}
+IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} | {
+    "target",
+    "invalidates",
+}
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1.
 NO_IDS = {"file", "version"}
 # What a field does not stand beside.

@@ -25,9 +25,12 @@ NODES: list[dict[str, Any]] = [
 ]
 
 
-def store(gateway: Gateway, key: str, nodes: list[dict[str, Any]], **fields: Any) -> Any:
-    body = {"participants": WHO, "nodes": nodes, **fields}
-    return gateway.call("POST", "/api/v1/graph/nodes", body, key=key)
+def store(
+    gateway: Gateway, key: str, nodes: list[dict[str, Any]], request_key: str | None = None
+) -> Any:
+    headers = {"Idempotency-Key": request_key} if request_key else {}
+    body = {"participants": WHO, "nodes": nodes}
+    return gateway.call("POST", "/api/v1/graph/nodes", body, key=key, headers=headers)
 
 
 def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
@@ -38,7 +41,7 @@ def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
 
 def test_nodes_are_stored_with_their_statements_and_read_again(gateway: Gateway) -> None:
     key = gateway.key()
-    answer = store(gateway, key, NODES, source_event_key="k1")
+    answer = store(gateway, key, NODES, "k1")
     assert answer.status == 201, answer.body
     ada, fact, decision = answer.body["nodes"]
     assert [edge["type"] for edge in answer.body["edges"]] == ["fact_entity", "decision_entity"]
@@ -52,7 +55,7 @@ def test_nodes_are_stored_with_their_statements_and_read_again(gateway: Gateway)
     assert event["content"] == (
         "Decided: Buy the red kayak. It is the lightest. Instead of: the blue one."
     )
-    again = store(gateway, key, NODES, source_event_key="k1")
+    again = store(gateway, key, NODES, "k1")
     assert (again.status, again.body) == (201, answer.body)
     assert again.headers["Idempotent-Replayed"] == "true"
     assert get(gateway, key, f"graph/nodes/{ada['id']}")["weight"] == 3, (
@@ -98,6 +101,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
             "nodes.0.invalidates",
         ),
         ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0.fact"),
+        ({"type": "fact", "content": "\U0001f6f6" * 4000}, "nodes.0"),
         (
             {
                 "type": "topic",
@@ -116,3 +120,43 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     assert (answer.status, answer.error["details"]["field"]) == (422, field)
     assert scratch_db.rows("select count(*) from graph_nodes") == [(0,)]
     assert scratch_db.rows("select count(*) from events") == [(0,)]
+
+
+def test_the_largest_decision_is_stored(gateway: Gateway) -> None:
+    decision = {
+        "type": "decision",
+        "title": "t" * 500,
+        "rationale": "r" * 4000,
+        "alternatives": ["a" * 200] * 10,
+    }
+    assert store(gateway, gateway.key(), [decision] * 50).status == 201
+
+
+def test_another_request_under_the_key_is_a_conflict(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    key = gateway.key()
+    assert store(gateway, key, NODES, "k").status == 201
+    before = scratch_db.rows("select count(*) from graph_observations")
+    answer = store(gateway, key, [*NODES[:2], {**NODES[2], "title": "Buy none"}], "k")
+    assert (answer.status, answer.error["code"]) == (409, "key_conflict")
+    assert scratch_db.rows("select count(*) from graph_observations") == before
+
+
+def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
+    answer = store(gateway, gateway.key(), NODES).body
+    for user, status in (("user:ada", 200), ("user:bo", 404)):
+        key = gateway.key(user=user)
+        for node in answer["nodes"]:
+            reply = gateway.call("GET", f"/api/v1/graph/nodes/{node['id']}", key=key)
+            assert reply.status == status
+    link = {"edge": "fact_entity", "target": answer["nodes"][0]["id"]}
+    fact = {"type": "fact", "content": "Bo knows Ada", "relationships": [link]}
+    body = {"participants": ["user:bo"], "nodes": [fact]}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=gateway.key(user="user:bo"))
+    assert (reply.status, reply.error["details"]["field"]) == (422, "nodes.0.relationships.0")
+    body = {"participants": ["user:ada"], "nodes": [fact]}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=gateway.key(user="user:ada"))
+    assert reply.status == 201, "whoever listens now was there then"
+    (edge,) = reply.body["edges"]
+    assert edge["to_id"] != link["target"], "a node of the same name in the new scope"

@@ -1,5 +1,6 @@
 """Store what a caller states: each node becomes a statement in the log, and is derived from it."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from strandline.graph.identity import NodeType, format_node_id, normalise, parse
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
 from strandline.graph.relations import Relation, check_relation
 from strandline.graph.schemas_nodes import (
+    MAX_NODE_BYTES,
     CreateNodesAnswer,
     CreateNodesRequest,
     FactIn,
@@ -90,27 +92,33 @@ def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Stateme
     refs = {node.ref: node for node in body.nodes if node.ref}
     if len(refs) < sum(node.ref is not None for node in body.nodes):
         raise Invalid("nodes: a `ref` occurs twice", field="nodes")
-    own_key = body.source_event_key or key
     return [
         Statement(
             participants=body.participants,
             role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
             content=write_sentence(node),
-            operation={"create": _write_operation(node, refs)},
+            operation={"create": _write_operation(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
-            key=own_key and f"{own_key}#{n}",
+            key=key and f"{key}#{n}",
         )
         for n, node in enumerate(body.nodes)
     ]
 
 
-def _write_operation(node: NodeIn, refs: Mapping[str, NodeIn]) -> Mapping[str, Any]:
+def _write_operation(node: NodeIn, refs: Mapping[str, NodeIn], field: str) -> Mapping[str, Any]:
     """The node as it was stated, without the names of this request."""
     fields = node.model_dump(mode="json", exclude={"ref"}, exclude_none=True)
     for link in fields["relationships"]:
         other = refs.get(link["target"])
         if other:
             link["target"] = {"type": other.type, "name": name_of(other)}
+    size = len(json.dumps(fields, ensure_ascii=False).encode())
+    if size > MAX_NODE_BYTES:
+        raise Invalid(
+            f"{field}: is {size} bytes as JSON with its relationships, at most {MAX_NODE_BYTES};"
+            " state some of it in further nodes",
+            field=field,
+        )
     return fields
 
 

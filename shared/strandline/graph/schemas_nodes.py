@@ -7,7 +7,6 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 
 from strandline.graph.identity import NodeType, normalise
-from strandline.log.schemas_fields import SessionId, SourceKey
 from strandline.schemas import (
     Moment,
     Participant,
@@ -19,6 +18,8 @@ from strandline.schemas import (
 
 MAX_NODES = 50
 MAX_LINKS = 20
+MAX_NODE_BYTES = 15 * 1024
+"""As JSON, in the metadata of its statement."""
 
 type FactCategory = Literal[
     "personal", "professional", "preference", "technical", "relationship", "general"
@@ -45,8 +46,9 @@ type RelationType = Literal[
 
 type NodeRef = Annotated[str, Field(min_length=1, max_length=100)]
 """A node's id (`ent:…`), or the `ref` of a node of the same request."""
+type Alternative = Annotated[str, Field(min_length=1, max_length=200)]
 type Name = Annotated[str, Field(min_length=1, max_length=500)]
-type Text = Annotated[str, Field(min_length=1, max_length=8000)]
+type Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class RelationshipIn(RequestModel):
@@ -105,7 +107,7 @@ class DecisionIn(_NodeIn):
     type: Literal["decision"]
     title: Name
     rationale: Text
-    alternatives: list[Name] = Field(default_factory=list[str], max_length=20)
+    alternatives: list[Alternative] = Field(default_factory=list[str], max_length=10)
     status: DecisionStatus = "active"
 
     _check_title = field_validator("title")(_check_name)
@@ -153,12 +155,10 @@ class CreateNodesRequest(RequestModel):
 
     participants: Participants
     """Whose memory it is: the exact set determines the scope."""
-    session_id: SessionId | None = None
     speaker: Participant | None = None
     """Who states it. May be left out where only one participant fits."""
     nodes: list[NodeIn] = Field(min_length=1, max_length=MAX_NODES)
-    source_event_key: SourceKey | None = None
-    """The caller's own key: the same request under it is stored only once."""
+    """Each at most 15 KiB as JSON, with its relationships."""
 
 
 class NodeQuery(ParticipantsQuery):
