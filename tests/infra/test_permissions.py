@@ -172,6 +172,7 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/uploads:_make_upload_answer",
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
+        "log/statements:store_statements",
     ),
     "builder": NEVER_IN_JOBS,
     "sweeper": (

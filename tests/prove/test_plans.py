@@ -280,7 +280,9 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
             wide, recalled(COMMON, role="system"), most + words + nearest + in_view
         ),
         "recall of a session": Hot(
-            wide, recalled(COMMON, session_id="session-2"), 2 * (words + view)
+            wide,
+            recalled(COMMON, session_id="session-2"),
+            2 * (words + view) + 2 * words_index.CANDIDATES,  # each candidate once by key
         ),
         "recall of few by role": Hot(narrow, recalled(COMMON, role="agent"), crowd.events // 10),
         "recall of few": Hot(narrow, recalled(COMMON), crowd.events // 10),
