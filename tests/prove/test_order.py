@@ -286,7 +286,7 @@ def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(
     assert [(e.seq, e.content) for e in stored_in(scratch_db)] == [(1, "first"), (2, "second")]
 
 
-@pytest.mark.own_sessions
+@pytest.mark.own_database
 def test_an_append_reads_no_more_of_a_large_log_than_of_a_small_one(
     scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
