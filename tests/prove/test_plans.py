@@ -282,7 +282,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "recall of a session": Hot(
             wide,
             recalled(COMMON, session_id="session-2"),
-            2 * (words + view) + 2 * words_index.CANDIDATES,  # each candidate once by key
+            max(2 * (words + view), 2_000),  # of a sample, what the candidates themselves take
         ),
         "recall of few by role": Hot(narrow, recalled(COMMON, role="agent"), crowd.events // 10),
         "recall of few": Hot(narrow, recalled(COMMON), crowd.events // 10),
