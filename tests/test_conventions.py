@@ -43,7 +43,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.admin import routes_certificates
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
-    from strandline.graph import routes_nodes
+    from strandline.graph import routes as graph_routes
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.recall import routes_write as recall_routes_write
@@ -62,7 +62,7 @@ def test_the_table_and_the_routes_agree() -> None:
             | status_routes.ROUTES
         )
         | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
-        | set(routes_nodes.ROUTES),
+        | set(graph_routes.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)

@@ -6,7 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes_usage
 from strandline.context import routes as context_routes
-from strandline.graph import routes_nodes
+from strandline.graph import routes as graph_routes
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
@@ -19,7 +19,7 @@ from strandline.topics import routes_read as topics_routes_read
 ROUTES = (
     (log_routes_read.ROUTES | recall_routes.ROUTES | recall_routes_write.ROUTES)
     | (routes_usage.ROUTES | status_routes.ROUTES | sessions_routes_read.ROUTES)
-    | (context_routes.ROUTES | topics_routes_read.ROUTES | routes_nodes.ROUTES)
+    | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
 )
 
 resources = Resources(load_model=True, load_auth=True)

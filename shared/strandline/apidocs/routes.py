@@ -16,7 +16,7 @@ from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
 from strandline.context import routes as context_routes
 from strandline.errors import NotFound
-from strandline.graph import routes_nodes
+from strandline.graph import routes as graph_routes
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
@@ -122,7 +122,7 @@ def _document() -> str:
         **sessions_routes_read.ROUTES,
         **context_routes.ROUTES,
         **topics_routes_read.ROUTES,
-        **routes_nodes.ROUTES,
+        **graph_routes.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

@@ -1,0 +1,5 @@
+"""The HTTP routes of the knowledge graph."""
+
+from strandline.graph import routes_nodes
+
+ROUTES = {**routes_nodes.ROUTES}
