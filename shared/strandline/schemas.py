@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from strandline import participants
 from strandline.errors import Invalid, Malformed
@@ -129,13 +130,13 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        errors = error.errors(include_url=False, include_input=False)
     paths = [
         ".".join(str(part) for part in e["loc"])[:_MAX_PATH_CHARS] or "body" for e in errors[:20]
     ]
     known_fields = model.model_fields.keys()
     messages = (
-        _explain(path, error["msg"], known_fields)
+        _explain(path, _describe(error), known_fields)
         for path, error in zip(paths, errors, strict=False)
     )
     fields = list(zip(paths, messages, strict=False))
@@ -144,6 +145,16 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
         field=fields[0][0],
         fields=[{"field": f, "message": m} for f, m in fields],
     )
+
+
+def _describe(error: ErrorDetails) -> str:
+    """pydantic's message, without the value that the caller sent."""
+    context = error.get("ctx", {})
+    if error["type"] == "union_tag_invalid":
+        return f"{context['discriminator']} must be one of {context['expected_tags']}"
+    if error["type"] == "union_tag_not_found":
+        return f"{context['discriminator']} is missing"
+    return error["msg"]
 
 
 def _explain(path: str, message: str, known_fields: Collection[str]) -> str:

@@ -122,6 +122,17 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
+def test_a_refusal_names_the_types_and_repeats_nothing_of_the_request(gateway: Gateway) -> None:
+    key = gateway.key()
+    answer = store(gateway, key, [{"type": "person", "name": "Ada"}])
+    expected = "nodes.0: 'type' must be one of 'fact', 'decision', 'entity', 'event', 'topic'"
+    assert answer.error["message"] == expected
+    assert "'type' is missing" in store(gateway, key, [{"name": "Ada"}]).error["message"]
+    link = {"edge": "USES", "target": "a secret"}
+    answer = store(gateway, key, [{"type": "fact", "content": "x", "relationships": [link]}])
+    assert "secret" not in answer.text
+
+
 def test_the_largest_decision_is_stored(gateway: Gateway) -> None:
     decision = {
         "type": "decision",

@@ -53,6 +53,7 @@ WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, 
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
 SESSION_MEMBERS = SCOPES[2]
 FIRST_EVENT = AppendOp("There before.", ("user:alice",), session="before")
+FIRST_FACT = AppendOp("A fact before.", ("user:alice",), "fact before#0")
 """What is there before the load."""
 
 
@@ -396,6 +397,17 @@ def publish_two(gateway: Gateway) -> int:
     return base + 2
 
 
+def _state_first_fact(gateway: Gateway, key: str) -> str:
+    """The id of its node."""
+    body = {
+        "participants": FIRST_FACT.participants,
+        "nodes": [{"type": "fact", "content": FIRST_FACT.content}],
+    }
+    headers = {"Idempotency-Key": "fact before"}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key, headers=headers)
+    return reply.body["nodes"][0]["id"]
+
+
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
     """Every operation that reads, of whatever function, with its answer while all is well."""
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
@@ -410,7 +422,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "job": job,
         "version": "1",
         "row_id": first["event_id"],
-        "node_id": f"fact:{first['event_id']}",
+        "node_id": _state_first_fact(gateway, key),
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

@@ -63,7 +63,7 @@ def parse_node_id(text: str) -> tuple[NodeType, UUID]:
     try:
         return _TYPES[prefix], UUID(rest)
     except (KeyError, ValueError):
-        raise NotFound(f"there is no node {text[:100]!r}") from None
+        raise NotFound("there is no such node in view") from None
 
 
 def _hash_fields(fields: Sequence[object]) -> UUID:
