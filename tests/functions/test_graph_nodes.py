@@ -88,10 +88,10 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("node", "field"),
     [
-        ({"type": "fact"}, "nodes.0.fact.content"),
-        ({"type": "fact", "content": " . "}, "nodes.0.fact.content"),
+        ({"type": "fact"}, "nodes.0.content"),
+        ({"type": "fact", "content": " . "}, "nodes.0.content"),
         ({"type": "person", "name": "Ada"}, "nodes.0"),
-        ({"type": "entity", "name": "Ada", "kind": "robot"}, "nodes.0.entity.kind"),
+        ({"type": "entity", "name": "Ada", "kind": "robot"}, "nodes.0.kind"),
         (
             {"type": "fact", "content": "x", "relationships": [{"edge": "USES", "target": "y"}]},
             "nodes.0.relationships.0",
@@ -100,7 +100,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
             {"type": "fact", "content": "x", "invalidates": "ent:7", "reason": "r"},
             "nodes.0.invalidates",
         ),
-        ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0.fact"),
+        ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0"),
         ({"type": "fact", "content": "\U0001f6f6" * 4000}, "nodes.0"),
         (
             {

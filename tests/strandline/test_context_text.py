@@ -97,10 +97,11 @@ def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
     text = lay_out(replace(EMPTY, events=events, is_known=True), 500).text
     lines = read_block(text).parts["Events about the question:"]
     assert [line.partition(" ")[0] for line in lines] == ["[1]", "[2]↳", "[3]↳", "[4]", "[5]"]
-    elsewhere = [event(1), event(2, place=(event(2).said_at, uuid.UUID(int=77), 2))]
-    text = lay_out(replace(EMPTY, events=elsewhere, is_known=True), 500).text
-    assert "↳ 3 August" not in text, "another scope's event does not follow"
-    assert "↳ 3 August" not in lay_out(replace(EMPTY, recent=events), 500).text
+    other_scope = event(2, place=(event(2).said_at, uuid.UUID(int=77), 2))
+    for other in (other_scope, event(2, session_id="other")):
+        text = lay_out(replace(EMPTY, events=[event(1), other], is_known=True), 500).text
+        assert "↳" not in text
+    assert "↳" not in lay_out(replace(EMPTY, recent=events), 500).text
 
 
 def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
