@@ -130,7 +130,7 @@ def undo_merge(
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         present = list_moves(access, merge_id)
         if not is_replay:
-            _require_latest(present, merge_id)
+            _require_current(present)
         return Observations(
             [
                 NodeObservation(
@@ -162,11 +162,11 @@ def undo_merge(
     return answer, stored.is_replay
 
 
-def _require_latest(moves: Sequence[Move], merge_id: UUID) -> None:
+def _require_current(moves: Sequence[Move]) -> None:
     for move in moves:
-        if move.latest_id != merge_id:
+        if not move.is_current:
             raise StateConflict(
-                "its nodes were merged or separated since, by the statement"
-                f" {move.latest_id}; undo that first",
+                "its nodes are not read as it said any more, since the statement"
+                f" {move.latest_id}; if that is a merge, undo it first",
                 latest_id=str(move.latest_id),
             )

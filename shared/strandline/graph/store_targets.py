@@ -103,7 +103,9 @@ class Move:
     former_identity: str | None
     """The identity in hex that an earlier merge gave it; None: its own name's."""
     latest_id: UUID
-    """The statement that changed its identity last."""
+    """The statement that set its identity last."""
+    is_current: bool
+    """It still has the identity that the merge gave it."""
 
 
 def list_moves(access: TenantDb, merge_id: UUID) -> Sequence[Move]:
@@ -112,11 +114,12 @@ def list_moves(access: TenantDb, merge_id: UUID) -> Sequence[Move]:
         Move,
         """
         select n.node_id, n.scope_id, n.type, n.name, former.identity as former_identity,
-            latest.source_id as latest_id
+            latest.source_id as latest_id,
+            latest.identity is not distinct from o.patch ->> 'identity' as is_current
         from graph_observations o
         join graph_nodes n on n.tenant_id = o.tenant_id and n.node_id = o.target_id
         cross join lateral (
-            select l.source_id from graph_observations l
+            select l.source_id, l.patch ->> 'identity' as identity from graph_observations l
             where l.tenant_id = o.tenant_id and l.target_id = o.target_id and l.patch ? 'identity'
             order by l.observed_at desc, l.source_id desc limit 1) latest
         left join lateral (
