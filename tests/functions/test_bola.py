@@ -145,15 +145,16 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It rains."}]}
     (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
-    pair = [{"type": "topic", "name": name, "ref": name} for name in ("rain", "rains", "snow")]
-    pair[2]["relationships"] = [{"edge": "RELATES_TO", "target": "rain"}]
-    stated = gateway.call(
-        "POST", "/api/v1/graph/nodes", {"participants": [ALICE], "nodes": pair}, key=owner
-    ).body
-    merge = {"participants": [ALICE]} | {
-        name: stated["nodes"][n]["id"] for n, name in enumerate(("into_id", "from_id"))
-    }
-    merge_id = gateway.call("POST", "/api/v1/graph/merges", merge, key=owner).body["merge_id"]
+    link = {"edge": "RELATES_TO", "target": "rain"}
+    topics: list[dict[str, Any]] = [
+        {"type": "topic", "name": "rain", "ref": "rain"},
+        {"type": "topic", "name": "rains", "relationships": [link]},
+    ]
+    body = {"participants": [ALICE], "nodes": topics}
+    graph = gateway.call("POST", "/api/v1/graph/nodes", body, key=owner).body
+    rain, rains = (topic["id"] for topic in graph["nodes"])
+    body = {"participants": [ALICE], "from_id": rains, "into_id": rain}
+    merge_id = gateway.call("POST", "/api/v1/graph/merges", body, key=owner).body["merge_id"]
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -188,10 +189,10 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
             for n in ("node_id", "target", "invalidates", "replacement_id")
         },
         **{
-            n: [is_(stated["nodes"][0]["id"], lambda: f"topic:{uuid.uuid4()}")]
+            n: [is_(rain, lambda: f"topic:{uuid.uuid4()}")]
             for n in ("from_id", "to_id", "into_id")
         },
-        "edge_id": [is_(stated["edges"][0]["id"], _uuid)],
+        "edge_id": [is_(graph["edges"][0]["id"], _uuid)],
         "merge_id": [is_(merge_id, _uuid)],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),

@@ -91,23 +91,23 @@ _GROUPS: LiteralString = """
             min(s.created_at) as created_at, max(s.updated_at) as updated_at,
             array_agg(s.node_id order by s.node_id) as member_ids, max(r.at) as read_at
         from states s cross join read r
-        where not %(valid_only)s
+        where not %(valid_only)s::boolean
             or s.valid_from <= r.at and (s.valid_to is null or s.valid_to > r.at)
         group by s.type, s.identity, case when s.valid_to <= r.at then s.node_id end),
     keyed as (
         select g.*,
-            case %(sort)s
+            case %(sort)s::text
                 when 'updated_at' then (extract(epoch from g.updated_at) * 1000000)::float8
                 when 'created_at' then (extract(epoch from g.created_at) * 1000000)::float8
                 when 'weight' then g.weight::float8
                 when 'confidence' then round(g.confidence::numeric, 9)::float8
                 else 0 end as sort_number,
-            (case when %(sort)s = 'name' then left(lower(g.name), 100) else '' end) collate "C"
+            (case when %(sort)s::text = 'name' then left(lower(g.name), 100) else '' end) collate "C"
                 as sort_text
         from groups g
         where (%(category)s::text is null or g.category = %(category)s)
             and (%(status)s::text is null or g.status = %(status)s)
-            and (%(archived)s or not g.archived)),
+            and (%(archived)s::boolean or not g.archived)),
 """
 _DOWN: LiteralString = """
     page as (

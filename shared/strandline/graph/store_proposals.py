@@ -40,7 +40,7 @@ def list_compared(
             from graph_nodes
             where tenant_id = current_tenant() and type <> 'fact' and valid_to is null
                 and (%(scope_id)s::uuid is null or scope_id = %(scope_id)s)
-                and (%(archived)s or not archived)) n
+                and (%(archived)s::boolean or not archived)) n
         where place <= %(per_type)s + 1
         order by place, scope_id, type limit %(limit)s
         """,
