@@ -76,6 +76,9 @@ class Tuning(BaseModel):
     calibrated value of the embedding space."""
     context_chains: int = Field(default=50, ge=0, le=200)
     """The most chains of a context."""
+    edge_confidence: Literal["mean", "halving"] = "mean"
+    """How what several sources say of a node or an edge of the graph becomes its confidence: their
+    mean, or each time the half of what was before and what is said."""
 
     def heat_parameters(self) -> dict[str, float]:
         """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""

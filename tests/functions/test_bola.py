@@ -145,6 +145,16 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It rains."}]}
     (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
+    link = {"edge": "RELATES_TO", "target": "rain"}
+    topics: list[dict[str, Any]] = [
+        {"type": "topic", "name": "rain", "ref": "rain"},
+        {"type": "topic", "name": "rains", "relationships": [link]},
+    ]
+    body = {"participants": [ALICE], "nodes": topics}
+    graph = gateway.call("POST", "/api/v1/graph/nodes", body, key=owner).body
+    rain, rains = (topic["id"] for topic in graph["nodes"])
+    body = {"participants": [ALICE], "from_id": rains, "into_id": rain}
+    merge_id = gateway.call("POST", "/api/v1/graph/merges", body, key=owner).body["merge_id"]
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -174,7 +184,16 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "event_id": [is_(event["event_id"], _uuid)],
         "scope_id": [is_(event["scope_id"], _uuid)],
         "row_id": [is_(event["event_id"], _uuid)],
-        **{n: [is_(node["id"], _node_id)] for n in ("node_id", "target", "invalidates")},
+        **{
+            n: [is_(node["id"], _node_id)]
+            for n in ("node_id", "target", "invalidates", "replacement_id")
+        },
+        **{
+            n: [is_(rain, lambda: f"topic:{uuid.uuid4()}")]
+            for n in ("from_id", "to_id", "into_id")
+        },
+        "edge_id": [is_(graph["edges"][0]["id"], _uuid)],
+        "merge_id": [is_(merge_id, _uuid)],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),

@@ -21,6 +21,7 @@ WITH_AN_ID = [
     for fn in FUNCTIONS
     for route in fn.routes
     if "{" in route and fn.name == "query" and "/sessions/" not in route  # see test_sessions.py
+    if route.startswith("GET ")
 ]
 
 

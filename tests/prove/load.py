@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
@@ -36,6 +37,8 @@ KEY = f"{KEYS}/{{key_id}}"
 CERTIFICATES = f"{TENANTS}/{{tenant}}/certificates"
 CERTIFICATE = f"{CERTIFICATES}/{{certificate_id}}"
 SESSIONS = "/api/v1/sessions"
+GRAPH = "/api/v1/graph"
+NODE = f"{GRAPH}/nodes/{{node_id}}"
 SESSION = f"{SESSIONS}/{{session_id}}"
 JOB = "/api/v1/admin/jobs/{job}"
 ACTIVATE = "/api/v1/admin/snapshots/{version}/activate"
@@ -195,6 +198,81 @@ class Load:
                 " where n.name = %s and s.event_id = %s",
                 *(op.content, answer["nodes"][0]["event_id"]),
             )
+            self._correct(turn, op.content, answer["nodes"][0]["id"])
+
+    def _correct(self, turn: int, fact: str, fact_id: str) -> None:
+        """Changes of the graph: two topics, related, separated, merged and apart again, and a fact
+        that ends. It stops where the outcome of one is not known."""
+        names = [f"Topic {turn} {letter}" for letter in "ab"]
+        topics = [{"type": "topic", "name": name} for name in names]
+        ops = [AppendOp(name, SCOPES[0], f"topics {turn}#{n}") for n, name in enumerate(names)]
+        who = {"participants": SCOPES[0], "speaker": SCOPES[0][0]}
+        body = {**who, "nodes": topics}
+        answer = self._call_append(ops, f"{GRAPH}/nodes", body, 201, f"topics {turn}")
+        if answer is None:
+            return
+        a, b = (node["id"] for node in answer["nodes"])
+        edge = {"edge": "RELATES_TO", "from_id": a, "to_id": b}
+        related = f"{names[0]} relates to {names[1]}."
+        quoted = [f"\u201c{name}\u201d" for name in names]
+        change = partial(self._change, turn, who)
+        patch = {"description": "Wet"}
+        reason = {"reason": "It is over."}
+        calls: list[tuple[str, str, dict[str, Any], str]] = [
+            ("PATCH", NODE, patch, f"{names[0]}: description is Wet."),
+            ("POST", f"{GRAPH}/edges", {"edges": [edge]}, related),
+            ("POST", f"{GRAPH}/edges/{{edge_id}}/end", {}, f"No longer so: {related}"),
+            (
+                *("POST", f"{GRAPH}/merges", {"from_id": a, "into_id": b}),
+                f"{quoted[0]} and {quoted[1]} are the same.",
+            ),
+            (
+                *("POST", f"{GRAPH}/merges/{{merge_id}}/undo", {}),
+                f"{quoted[0]}: not the same as what they were merged into.",
+            ),
+            (
+                *("POST", f"{NODE}/invalidate", reason),
+                f"No longer so: \u201c{fact}\u201d. It is over.",
+            ),
+        ]
+        ids = {"node_id": a}
+        for method, path, fields, content in calls:
+            given = {**ids, "node_id": fact_id} if path.endswith("/invalidate") else ids
+            reply = change(method, path, fields, content, given)
+            if reply is None:
+                return
+            if path.endswith("/edges"):
+                ids["edge_id"] = reply["edges"][0]["id"]
+            if path.endswith("/merges"):
+                ids["merge_id"] = reply["merge_id"]
+
+    def _change(
+        self,
+        turn: int,
+        who: Mapping[str, object],
+        method: str,
+        path: str,
+        fields: Mapping[str, object],
+        content: str,
+        ids: Mapping[str, str],
+    ) -> Any:
+        """One change of the graph, whose statement has this content; None as of any write."""
+        key = f"{method} {path} {turn}"
+        stored_key = f"{key}#0" if path.endswith("/edges") else key
+        op = AppendOp(content, SCOPES[0], stored_key)
+        self.history.invoked.add(op)
+        status = 200 if method == "PATCH" else 201
+        headers = {"Idempotency-Key": key}
+        reply = self._call_write(
+            method, path, {**who, **fields}, status, headers=headers, **ids
+        )
+        if reply is None:
+            self.history.unknown.append(op)
+            return None
+        first = reply["edges"][0] if "edges" in reply else reply
+        event_id = first["event_id"] if "event_id" in first else first["merge_id"]
+        self._expect_row("select from graph_sources where event_id = %s", event_id)
+        return reply
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""

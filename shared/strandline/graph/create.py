@@ -11,7 +11,7 @@ from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph import store_read
 from strandline.graph.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
-from strandline.graph.relations import Relation, check_relation
+from strandline.graph.relations import Relation, check_relation, patch_edge
 from strandline.graph.schemas_nodes import (
     MAX_NODE_BYTES,
     CreateNodesAnswer,
@@ -22,9 +22,16 @@ from strandline.graph.schemas_nodes import (
     StoredEdge,
     StoredNode,
 )
+from strandline.graph.scope_writes import (
+    count_writes,
+    halves_by_default,
+    make_source,
+    speaker_role,
+)
 from strandline.graph.sentences import name_of, write_sentence
 from strandline.graph.store_read import NodeName
 from strandline.graph.store_write import write_observations
+from strandline.graph.targets import UPKEEP
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendBatch, AppendResult
@@ -78,14 +85,19 @@ def create_nodes(
     written: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        sources = [_source_of(batch, n, result) for n, result in enumerate(results)]
-        written.append(write_observations(access, *_observe(body.nodes, edges, sources)))
+        sources = [make_source(batch, n, result) for n, result in enumerate(results)]
+        observations = _observe(body.nodes, edges, sources)
+        written.append(
+            write_observations(access, *observations, halves_confidence=halves_by_default())
+        )
 
     results = store_statements(
         resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
     )
-    answer = _answer(body.nodes, edges, results, written[-1])
-    return answer, all(result.is_replay for result in results)
+    is_replay = all(result.is_replay for result in results)
+    corrected = sum(edge.relation.corrected_from is not None for edge in edges)
+    count_writes(request, written[-1], 0 if is_replay else corrected)
+    return _answer(body.nodes, edges, results, written[-1]), is_replay
 
 
 def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Statement]:
@@ -95,7 +107,7 @@ def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Stateme
     return [
         Statement(
             participants=body.participants,
-            role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
+            role=speaker_role(body.speaker),
             content=write_sentence(node),
             operation={"create": _write_operation(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
@@ -184,21 +196,6 @@ def _resolve_end(
     return _End(target.type, target.name, target.node_id if is_own else None)
 
 
-def _source_of(batch: AppendBatch, n: int, result: AppendResult) -> Source:
-    receipt, draft = result.receipt, batch.drafts[n]
-    assert receipt is not None, "refused statements are raised"
-    return Source(
-        source_id=receipt.event_id,
-        version=None,
-        scope_id=receipt.scope_id,
-        participants=draft.participants,
-        event_ids=[receipt.event_id],
-        trust=draft.origin,
-        observed_at=receipt.recorded_at,
-        valid_from=receipt.recorded_at,
-    )
-
-
 def _observe(
     nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
@@ -231,7 +228,7 @@ def _observe(
             len(nodes) + i,
             edge.relation.type,
             edge.link.role or "",
-            {"nuance": edge.link.nuance} if edge.link.nuance else {},
+            patch_edge(edge.link.nuance),
             edge.link.confidence,
             valid_from=nodes[edge.n].valid_from,
         )
@@ -252,7 +249,7 @@ def _end_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
     if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
         return {}
     until = node.valid_from or source.valid_from
-    return {"valid_to": until.isoformat(), "reason": node.reason or edge.link.nuance}
+    return {**UPKEEP, "valid_to": until.isoformat(), "reason": node.reason or edge.link.nuance}
 
 
 def _answer(

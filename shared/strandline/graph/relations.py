@@ -1,7 +1,7 @@
 """Which nodes an edge may join, by its type."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from strandline.errors import Invalid
 from strandline.graph.identity import NodeType
@@ -57,3 +57,9 @@ def check_relation(
         return Relation("related", None)
     verb = cast("RelationType", name.upper())
     return Relation(verb, None) if verb in _VERBS else Relation("RELATES_TO", name)
+
+
+def patch_edge(nuance: str | None) -> dict[str, Any]:
+    """What stating an edge sets: it holds, also where it had ended."""
+    holds: dict[str, Any] = {"valid_to": None, "reason": None}
+    return holds | {"nuance": nuance} if nuance else holds

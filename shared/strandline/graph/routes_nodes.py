@@ -2,15 +2,16 @@
 
 from strandline.errors import Conflict, Forbidden, NotFound
 from strandline.graph import store_read
+from strandline.graph.answers import to_node_out
 from strandline.graph.create import create_nodes
-from strandline.graph.identity import format_node_id, parse_node_id
+from strandline.graph.identity import parse_node_id
 from strandline.graph.schemas_nodes import (
     CreateNodesAnswer,
     CreateNodesRequest,
     NodeOut,
     NodeQuery,
 )
-from strandline.graph.store_read import NodeRow
+from strandline.graph.scope_writes import halves_by_default
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
@@ -33,24 +34,12 @@ def get_node(request: Request) -> Response:
     query = request.parse_query(NodeQuery)
     access = request.connect_reader(query.participants)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
-    row = store_read.get_node(access, node_id, query.as_of)
+    row = store_read.get_node(
+        access, node_id, query.as_of, halves_confidence=halves_by_default()
+    )
     if row is None or row.type != node_type:
         raise NotFound("there is no such node in view")
-    return json_response(_to_node(row))
-
-
-def _to_node(row: NodeRow) -> NodeOut:
-    properties = dict(row.properties)
-    if row.type == "entity" and "category" in properties:
-        properties["kind"] = properties.pop("category")
-    return NodeOut.model_validate(
-        {
-            **vars(row),
-            "id": format_node_id(row.type, row.node_id),
-            "properties": properties,
-            "members": [format_node_id(row.type, member) for member in row.member_ids],
-        }
-    )
+    return json_response(to_node_out(row))
 
 
 ROUTES = {

@@ -209,12 +209,14 @@ class NodeOut(ResponseModel):
     """Its other fields, as it was created and updated: `category` or `kind`, `description` …"""
     confidence: float
     weight: int
-    """How many observations it rests on."""
+    """How many observations say that it is so; ends, merges and archive flags do not count."""
     trust: str
     """The least trusted origin among the events it cites."""
     valid_from: datetime
     valid_to: datetime | None
     """Null: it holds."""
+    archived: bool
+    """Lists and searches leave it out unless asked. Joined: all of its members are."""
     created_at: datetime
     updated_at: datetime
     members: list[str]

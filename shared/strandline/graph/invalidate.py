@@ -1,0 +1,165 @@
+"""End the valid time of a fact."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, StateConflict
+from strandline.graph.identity import format_node_id, normalise
+from strandline.graph.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.schemas_changes import Invalidation, InvalidationRequest
+from strandline.graph.scope_writes import (
+    GraphScope,
+    Observations,
+    check_size,
+    open_scope,
+    speaker_role,
+    store_observed,
+)
+from strandline.graph.sentences_changes import write_invalidation
+from strandline.graph.store_targets import NodeTarget, find_targets
+from strandline.graph.targets import (
+    UPKEEP,
+    End,
+    describe_node,
+    describe_target,
+    find_ends,
+    find_own_node,
+    format_target,
+)
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+
+def invalidate_fact(
+    request: Request, node_id: str, body: InvalidationRequest, key: str | None
+) -> tuple[Invalidation, bool]:
+    """Store as a statement that a fact does not hold any more, and which does instead. Returns what
+    was stored, and whether it was before, under the same key.
+
+    Raises NotFound, Invalid for a replacement that is none, StateConflict for what is no fact, for
+    one that is invalid already or of other participants, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    target = find_own_node(scope, node_id)
+    _check_invalidation(target, body)
+    end = _find_replacement(scope, target, body)
+    stated = body.replacement
+    new_name = stated.content.strip() if stated else end.name if end else None
+    operation = _write_operation(target, body, end)
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        if not is_replay:
+            ids = [target.node_id, *([end.node_id] if end and end.node_id else [])]
+            _require_valid(find_targets(access, ids).values(), target)
+        return _observe_invalidation(target, body, end, sources[0])
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_invalidation(target.name, body.reason, new_name),
+        operation={"invalidate": operation},
+        speaker=body.speaker,
+        key=key,
+    )
+    stored = store_observed(request, [statement], observe)
+    ids, edge_ids = stored.written.node_ids, stored.written.edge_ids
+    answer = Invalidation(
+        id=format_target(target),
+        scope_id=scope.scope_id,
+        event_id=stored.receipts[0].event_id,
+        valid_to=_valid_to(body, stored.sources[0]),
+        replacement=format_node_id("fact", ids[1]) if edge_ids else None,
+        edge_id=edge_ids[0] if edge_ids else None,
+    )
+    return answer, stored.is_replay
+
+
+def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
+    if target.type != "fact":
+        raise StateConflict(
+            f"only facts are invalidated, not a node of type {target.type}; change its fields, or"
+            " archive it: PATCH /api/v1/graph/nodes/{node_id}"
+        )
+    if body.valid_from is not None and body.valid_from < target.valid_from:
+        raise Invalid(
+            f"valid_from: the fact holds since {target.valid_from.isoformat()}; give no earlier"
+            " time, and that time for a fact that never held",
+            field="valid_from",
+        )
+
+
+def _find_replacement(
+    scope: GraphScope, target: NodeTarget, body: InvalidationRequest
+) -> End | None:
+    if body.replacement and normalise(body.replacement.content) == normalise(target.name):
+        raise Invalid("replacement.content: says the same", field="replacement.content")
+    if body.replacement_id is None:
+        return None
+    end = find_ends(scope, {"replacement_id": body.replacement_id})["replacement_id"]
+    if end.type != "fact":
+        raise Invalid(
+            f"replacement_id: a fact replaces a fact, not a node of type {end.type}",
+            field="replacement_id",
+        )
+    if normalise(end.name) == normalise(target.name):
+        raise Invalid("replacement_id: is the fact itself", field="replacement_id")
+    return end
+
+
+def _write_operation(
+    target: NodeTarget, body: InvalidationRequest, end: End | None
+) -> dict[str, Any]:
+    fields = body.model_dump(
+        mode="json",
+        exclude_none=True,
+        exclude={"participants", "speaker", "replacement_id"},
+    )
+    operation = {**describe_target(target), **fields}
+    if end:
+        ordinal = end.target.ordinal if end.node_id else 0
+        operation["replacement"] = describe_node(end.type, end.name, ordinal)
+    check_size(operation, "replacement")
+    return operation
+
+
+def _require_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
+    for node in nodes:
+        if node.valid_to is not None:
+            is_target = node.node_id == target.node_id
+            what = "the fact" if is_target else "replacement_id: the replacement"
+            raise StateConflict(
+                f"{what} ended already ({node.valid_to.isoformat()}); if it holds again, state it again:"
+                " POST /api/v1/graph/nodes",
+                **({} if is_target else {"field": "replacement_id"}),
+            )
+
+
+def _valid_to(body: InvalidationRequest, source: Source) -> datetime:
+    return body.valid_from or source.valid_from
+
+
+def _observe_invalidation(
+    target: NodeTarget, body: InvalidationRequest, end: End | None, source: Source
+) -> Observations:
+    until = _valid_to(body, source).isoformat()
+    patch = {**UPKEEP, "valid_to": until, "reason": body.reason}
+    old = NodeObservation(source, "fact", target.name, patch, node_id=target.node_id)
+    if body.replacement:
+        new = NodeObservation(
+            source,
+            "fact",
+            body.replacement.content.strip(),
+            {"category": body.replacement.category},
+            body.replacement.confidence,
+            valid_from=body.valid_from,
+        )
+    elif end:
+        new = end.observe(source)
+    else:
+        return Observations([old])
+    link = EdgeObservation(
+        source, 1, 0, "invalidates", patch={"reason": body.reason}, valid_from=body.valid_from
+    )
+    return Observations([old, new], [link])

@@ -1,0 +1,172 @@
+"""Merge nodes that are the same, and undo it."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.identity import format_node_id
+from strandline.graph.observations import NodeObservation, Source
+from strandline.graph.schemas_changes import Merge, MergeRequest, MergeUndo, MergeUndoRequest
+from strandline.graph.scope_writes import (
+    GraphScope,
+    Observations,
+    open_scope,
+    speaker_role,
+    store_observed,
+)
+from strandline.graph.sentences_changes import write_merge, write_separation
+from strandline.graph.store_targets import (
+    Move,
+    NodeTarget,
+    find_targets,
+    list_group,
+    list_moves,
+)
+from strandline.graph.targets import (
+    UPKEEP,
+    describe_target,
+    find_ends,
+    format_target,
+    require_own,
+)
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+
+def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
+    """Store as a statement that two nodes of a scope are the same. Returns what was stored, and
+    whether it was before, under the same key.
+
+    Raises Invalid for nodes that cannot be one, StateConflict for those that are one already or
+    are of other participants, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    start, into = _find_pair(scope, body)
+    moved: list[UUID] = []
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        source = sources[0]
+        if is_replay:
+            group = [(move.node_id, move.name) for move in list_moves(access, source.source_id)]
+            identity = into.identity
+        else:
+            group, identity = _find_group(access, start, into)
+        moved.extend(node_id for node_id, _ in group)
+        patch = {**UPKEEP, "identity": identity.hex()}
+        return Observations(
+            [
+                NodeObservation(source, start.type, name, patch, node_id=node_id)
+                for node_id, name in group
+            ]
+        )
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_merge(start.name, into.name, body.reason),
+        operation={"merge": {"from": describe_target(start), "into": describe_target(into)}},
+        speaker=body.speaker,
+        key=key,
+    )
+    stored = store_observed(request, [statement], observe)
+    answer = Merge(
+        merge_id=stored.receipts[0].event_id,
+        scope_id=scope.scope_id,
+        into_id=format_target(into),
+        moved=[format_node_id(start.type, node_id) for node_id in moved],
+    )
+    return answer, stored.is_replay
+
+
+def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
+    ends = find_ends(scope, {"from_id": body.from_id, "into_id": body.into_id})
+    start, into = ends["from_id"].target, ends["into_id"].target
+    for field, target in (("from_id", start), ("into_id", into)):
+        require_own(scope, target.scope_id, "the node", field)
+    if start.type != into.type:
+        raise Invalid(
+            f"into_id: a node of type {start.type} is none of type {into.type}", field="into_id"
+        )
+    if start.type == "fact":
+        raise Invalid(
+            "from_id: facts are not merged; invalidate one, with the other as its replacement:"
+            " POST /api/v1/graph/nodes/{node_id}/invalidate",
+            field="from_id",
+        )
+    if start.node_id == into.node_id:
+        raise Invalid("into_id: is the node itself", field="into_id")
+    return start, into
+
+
+def _find_group(
+    access: TenantDb, start: NodeTarget, into: NodeTarget
+) -> tuple[list[tuple[UUID, str]], bytes]:
+    """The nodes that move, with their names, and where to."""
+    present = find_targets(access, [start.node_id, into.node_id])
+    from_identity = present[start.node_id].identity
+    into_identity = present[into.node_id].identity
+    if from_identity == into_identity:
+        raise StateConflict("into_id: both are one node already", field="into_id")
+    group = list_group(access, start.scope_id, start.type, from_identity)
+    return [(node.node_id, node.name) for node in group], into_identity
+
+
+def undo_merge(
+    request: Request, merge_id: UUID, body: MergeUndoRequest, key: str | None
+) -> tuple[MergeUndo, bool]:
+    """Store as a statement that what a merge joined is not the same: its nodes are read as before
+    it. Returns what was stored, and whether it was before, under the same key.
+
+    Raises NotFound, StateConflict where its nodes were merged or separated since, or are of other
+    participants, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    moves = list_moves(scope.readers, merge_id)
+    if not moves:
+        raise NotFound("there is no such merge in view")
+    require_own(scope, moves[0].scope_id, "the merge", "participants")
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        present = list_moves(access, merge_id)
+        if not is_replay:
+            _require_current(present)
+        return Observations(
+            [
+                NodeObservation(
+                    sources[0],
+                    move.type,
+                    move.name,
+                    {**UPKEEP, "identity": move.former_identity},
+                    node_id=move.node_id,
+                )
+                for move in present
+            ]
+        )
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_separation([move.name for move in moves], body.reason),
+        operation={"undo": {"merge_id": str(merge_id)}},
+        speaker=body.speaker,
+        key=key,
+    )
+    stored = store_observed(request, [statement], observe)
+    answer = MergeUndo(
+        merge_id=merge_id,
+        scope_id=scope.scope_id,
+        event_id=stored.receipts[0].event_id,
+        restored=[format_node_id(move.type, move.node_id) for move in moves],
+    )
+    return answer, stored.is_replay
+
+
+def _require_current(moves: Sequence[Move]) -> None:
+    for move in moves:
+        if not move.is_current:
+            raise StateConflict(
+                "its nodes are not read as it said any more, since the statement"
+                f" {move.latest_id}; if that is a merge, undo it first",
+                latest_id=str(move.latest_id),
+            )

@@ -1,0 +1,31 @@
+"""How alike two names are: the share of three-letter groups that both have."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping
+
+from strandline.graph.identity import normalise
+
+
+def split_trigrams(name: str) -> frozenset[str]:
+    """The groups of three characters of each word, with two spaces before it and one behind it, so
+    that beginnings weigh more."""
+    words = normalise(name).split()
+    padded = (f"  {word} " for word in words)
+    return frozenset(word[i : i + 3] for word in padded for i in range(len(word) - 2))
+
+
+def find_near_names[Key: Hashable](
+    names: Mapping[Key, str], min_similarity: float
+) -> Iterator[tuple[Key, Key, float]]:
+    """The pairs of names that are at least so similar, each once, with their similarity from 0 to
+    1: groups that both have, of those that either has."""
+    groups = {key: split_trigrams(name) for key, name in names.items()}
+    seen: defaultdict[str, list[Key]] = defaultdict(list)
+    for key, trigrams in groups.items():
+        shared = Counter(other for trigram in trigrams for other in seen[trigram])
+        for other, count in shared.items():
+            similarity = count / (len(trigrams) + len(groups[other]) - count)
+            if similarity >= min_similarity:
+                yield other, key, similarity
+        for trigram in trigrams:
+            seen[trigram].append(key)

@@ -1,0 +1,47 @@
+"""Cursors of the graph's lists: sealed positions in a list's order."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from strandline.db.database import TenantDb
+from strandline.errors import Malformed
+from strandline.sealing import UnsealError
+
+
+class ListCursors:
+    """The cursors of one list, with its filters, for one caller."""
+
+    def __init__(self, access: TenantDb, name: str, *filters: object) -> None:
+        """`filters`: whatever narrows or orders the list."""
+        caller = access.caller
+        document = json.dumps([name, caller.tenant, caller.viewer, *filters], default=str)
+        self._list_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
+        self._access = access
+
+    def encode(self, *fields: object) -> str:
+        """The cursor of a position: JSON values."""
+        document = [self._list_hash, *fields]
+        return self._access.sealer.seal("cursor", self._access.caller.tenant, document)
+
+    def decode[Key](self, cursor: str | None, parse: Callable[[Sequence[Any]], Key]) -> Key | None:
+        """The position of a cursor, as `parse` makes it of its fields; None for the first page.
+        Raises Malformed for a cursor that was not issued for this list."""
+        if cursor is None:
+            return None
+        try:
+            document = cast(
+                "object",
+                self._access.sealer.unseal("cursor", self._access.caller.tenant, cursor),
+            )
+            list_hash, *fields = cast("list[Any]", document)
+            if list_hash != self._list_hash:
+                raise UnsealError
+            return parse(fields)
+        except (UnsealError, ValueError, TypeError):
+            raise Malformed(
+                "cursor: is not one of this list: send next_cursor unchanged, with the same"
+                " filters, participants and credential, or restart the list without one",
+                field="cursor",
+            ) from None

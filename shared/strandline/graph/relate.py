@@ -1,0 +1,238 @@
+"""State edges between nodes that exist, and end them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.identity import format_node_id, normalise
+from strandline.graph.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.relations import Relation, check_relation, patch_edge
+from strandline.graph.schemas_changes import (
+    EdgeEnd,
+    EdgeEndRequest,
+    RelationIn,
+    RelationsAnswer,
+    RelationsRequest,
+    StatedEdge,
+)
+from strandline.graph.scope_writes import (
+    GraphScope,
+    Observations,
+    StoredStatements,
+    check_size,
+    count_writes,
+    open_scope,
+    speaker_role,
+    store_observed,
+)
+from strandline.graph.sentences_changes import write_edge_end, write_relation
+from strandline.graph.store_targets import EdgeTarget, find_edge
+from strandline.graph.targets import UPKEEP, End, describe_node, find_ends, require_own
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge of the request with the nodes that it joins."""
+
+    link: RelationIn
+    start: End
+    end: End
+    relation: Relation
+
+
+def relate_nodes(
+    request: Request, body: RelationsRequest, key: str | None
+) -> tuple[RelationsAnswer, bool]:
+    """Store edges between nodes that exist, all or none, each with the statement that it rests on.
+    Returns what was stored, and whether all of it was before, under the same key.
+
+    Raises Invalid for an edge that leads nowhere or joins what it cannot, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    edges = _resolve_edges(scope, body.edges)
+    statements = [
+        Statement(
+            participants=scope.participants,
+            role=speaker_role(body.speaker),
+            content=write_relation(edge.start.name, edge.link.edge, edge.link.role, edge.end.name),
+            operation={"relate": _write_operation(edge, f"edges.{n}")},
+            speaker=body.speaker,
+            key=key and f"{key}#{n}",
+        )
+        for n, edge in enumerate(edges)
+    ]
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        del access, is_replay
+        return _observe(edges, sources)
+
+    stored = store_observed(request, statements, observe)
+    if not stored.is_replay:
+        corrected = sum(edge.relation.corrected_from is not None for edge in edges)
+        count_writes(request, stored.written, corrected)
+    return _answer(scope, edges, stored), stored.is_replay
+
+
+def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge]:
+    named = {
+        f"edges.{n}.{side}": getattr(link, side)
+        for n, link in enumerate(links)
+        for side in ("from_id", "to_id")
+    }
+    ends = find_ends(scope, named)
+    edges: list[_Edge] = []
+    for n, link in enumerate(links):
+        start, end = ends[f"edges.{n}.from_id"], ends[f"edges.{n}.to_id"]
+        field = f"edges.{n}.edge"
+        if link.edge == "invalidates":
+            raise Invalid(
+                f"{field}: a fact is invalidated with a reason:"
+                " POST /api/v1/graph/nodes/{node_id}/invalidate",
+                field=field,
+            )
+        if (start.type, normalise(start.name)) == (end.type, normalise(end.name)):
+            raise Invalid(
+                f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id"
+            )
+        relation = check_relation(
+            link.edge, start.type, end.type, has_label=bool(link.role), field=field
+        )
+        edges.append(_Edge(link, start, end, relation))
+    return edges
+
+
+def _write_operation(edge: _Edge, field: str) -> Mapping[str, Any]:
+    """The edge as it was stated, its nodes by name."""
+    operation = {
+        **edge.link.model_dump(mode="json", exclude_none=True, exclude={"from_id", "to_id"}),
+        "from": _describe(edge.start),
+        "to": _describe(edge.end),
+    }
+    check_size(operation, field)
+    return operation
+
+
+def _describe(end: End) -> dict[str, Any]:
+    return describe_node(end.type, end.name, end.target.ordinal if end.node_id else 0)
+
+
+def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
+    nodes: list[NodeObservation] = []
+    links: list[EdgeObservation] = []
+    for n, edge in enumerate(edges):
+        nodes += [edge.start.observe(sources[n]), edge.end.observe(sources[n])]
+        links.append(
+            EdgeObservation(
+                sources[n],
+                2 * n,
+                2 * n + 1,
+                edge.relation.type,
+                edge.link.role or "",
+                patch_edge(edge.link.nuance),
+                edge.link.confidence,
+                valid_from=edge.link.valid_from,
+            )
+        )
+    return Observations(nodes, links)
+
+
+def _answer(
+    scope: GraphScope, edges: Sequence[_Edge], stored: StoredStatements
+) -> RelationsAnswer:
+    node_ids = stored.written.node_ids
+    return RelationsAnswer(
+        scope_id=scope.scope_id,
+        edges=[
+            StatedEdge(
+                id=stored.written.edge_ids[n],
+                type=edge.relation.type,
+                from_id=format_node_id(edge.start.type, node_ids[2 * n]),
+                to_id=format_node_id(edge.end.type, node_ids[2 * n + 1]),
+                corrected_from=edge.relation.corrected_from,
+                event_id=stored.receipts[n].event_id,
+            )
+            for n, edge in enumerate(edges)
+        ],
+    )
+
+
+def end_edge(
+    request: Request, edge_id: UUID, body: EdgeEndRequest, key: str | None
+) -> tuple[EdgeEnd, bool]:
+    """Store as a statement that an edge does not hold any more. Returns what was stored, and
+    whether it was before, under the same key.
+
+    Raises NotFound, Invalid for an end before the beginning, StateConflict for an edge that ended
+    already, of other participants or of an invalidation, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    edge = find_edge(scope.readers, edge_id)
+    if edge is None:
+        raise NotFound("there is no such edge in view")
+    require_own(scope, edge.scope_id, "the edge", "participants")
+    _check_end(edge, body)
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        present = find_edge(access, edge_id)
+        if not is_replay and present and present.valid_to is not None:
+            raise StateConflict(f"the edge ended already ({present.valid_to.isoformat()})")
+        return _observe_end(edge, body, sources[0])
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_edge_end(
+            edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
+        ),
+        operation={"end": _write_end(edge, body)},
+        speaker=body.speaker,
+        key=key,
+    )
+    stored = store_observed(request, [statement], observe)
+    answer = EdgeEnd(
+        edge_id=edge_id,
+        scope_id=scope.scope_id,
+        event_id=stored.receipts[0].event_id,
+        valid_to=body.valid_to or stored.sources[0].valid_from,
+    )
+    return answer, stored.is_replay
+
+
+def _check_end(edge: EdgeTarget, body: EdgeEndRequest) -> None:
+    if edge.type == "invalidates":
+        raise StateConflict(
+            "an invalidation is not taken back; if the fact holds again, state it again:"
+            " POST /api/v1/graph/nodes"
+        )
+    if body.valid_to is not None and body.valid_to < edge.valid_from:
+        raise Invalid(
+            f"valid_to: the edge holds since {edge.valid_from.isoformat()}; give no earlier time",
+            field="valid_to",
+        )
+
+
+def _write_end(edge: EdgeTarget, body: EdgeEndRequest) -> Mapping[str, Any]:
+    operation = {
+        "edge": edge.type,
+        **({"role": edge.label} if edge.label else {}),
+        "from": describe_node(edge.from_type, edge.from_name, edge.from_ordinal),
+        "to": describe_node(edge.to_type, edge.to_name, edge.to_ordinal),
+        **body.model_dump(mode="json", exclude_none=True, include={"reason", "valid_to"}),
+    }
+    check_size(operation, "reason")
+    return operation
+
+
+def _observe_end(edge: EdgeTarget, body: EdgeEndRequest, source: Source) -> Observations:
+    until = body.valid_to or source.valid_from
+    nodes = [
+        NodeObservation(source, edge.from_type, edge.from_name, UPKEEP, node_id=edge.from_id),
+        NodeObservation(source, edge.to_type, edge.to_name, UPKEEP, node_id=edge.to_id),
+    ]
+    patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.reason}
+    return Observations(nodes, [EdgeObservation(source, 0, 1, edge.type, edge.label, patch)])

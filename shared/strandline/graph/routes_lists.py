@@ -1,0 +1,54 @@
+"""HTTP routes that list nodes, tell their history and propose merges."""
+
+from strandline.config import get_settings
+from strandline.embeddings.spaces import thresholds_for
+from strandline.graph.identity import parse_node_id
+from strandline.graph.lists import list_node_page, tell_history
+from strandline.graph.proposals import propose_merges
+from strandline.graph.schemas_changes import Proposals, ProposalsQuery
+from strandline.graph.schemas_lists import HistoryQuery, NodeHistory, NodePage, NodesQuery
+from strandline.graph.scope_writes import halves_by_default
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.tenants.store_due import read_tuning
+
+
+def get_nodes(request: Request) -> Response:
+    """The nodes of the graph in view, joined over its scopes: filtered, sorted, in pages. Those
+    that are archived or do not hold are left out unless asked. With `as_of` they are told as they
+    were known then."""
+    query = request.parse_query(NodesQuery)
+    access = request.connect_reader(query.participants)
+    page = list_node_page(access, query, halves_confidence=halves_by_default())
+    request.metrics["NodesRead"] = len(page.nodes)
+    return json_response(page)
+
+
+def get_node_history(request: Request) -> Response:
+    """What was said of a node: every observation, oldest first, with who said it, when, and the
+    events it cites. Of a fact also what it replaced and what replaced it."""
+    query = request.parse_query(HistoryQuery)
+    access = request.connect_reader(query.participants)
+    node_type, node_id = parse_node_id(request.path_parameter("node_id"))
+    return json_response(tell_history(access, node_type, node_id, query))
+
+
+def get_merge_proposals(request: Request) -> Response:
+    """Nodes of one scope and type that may be the same: their names are near, or their vectors
+    are. Facts are not proposed. Nothing is merged without a request."""
+    query = request.parse_query(ProposalsQuery)
+    access = request.connect_reader(query.participants)
+    space = request.resources.embedder.space
+    thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
+    return json_response(propose_merges(access, query, space, thresholds.merge))
+
+
+ROUTES = {
+    "GET /api/v1/graph/nodes": Route(get_nodes, "read", {200: NodePage}, query=NodesQuery),
+    "GET /api/v1/graph/nodes/{node_id}/history": Route(
+        get_node_history, "read", {200: NodeHistory}, query=HistoryQuery
+    ),
+    "GET /api/v1/graph/merges/proposals": Route(
+        get_merge_proposals, "read", {200: Proposals}, query=ProposalsQuery
+    ),
+}

@@ -1,0 +1,117 @@
+"""Change the fields of a node."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, StateConflict
+from strandline.graph.identity import NodeType, normalise
+from strandline.graph.observations import NodeObservation, Source
+from strandline.graph.schemas_changes import NodeChange, NodePatch
+from strandline.graph.scope_writes import (
+    Observations,
+    check_size,
+    open_scope,
+    speaker_role,
+    store_observed,
+)
+from strandline.graph.sentences_changes import write_update
+from strandline.graph.store_targets import NodeTarget
+from strandline.graph.targets import UPKEEP, describe_target, find_own_node, format_target
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+_FIELDS: Mapping[NodeType, frozenset[str]] = {
+    "fact": frozenset({"content", "category"}),
+    "decision": frozenset({"title", "rationale", "alternatives", "status"}),
+    "entity": frozenset({"name", "kind", "description"}),
+    "event": frozenset({"title", "description", "event_date"}),
+    "topic": frozenset({"name", "description"}),
+}
+_NAMES = frozenset({"content", "title", "name"})
+_COMMON = frozenset({"participants", "speaker", "confidence", "archived"})
+
+
+def update_node(
+    request: Request, node_id: str, body: NodePatch, key: str | None
+) -> tuple[NodeChange, bool]:
+    """Store new values of a node's fields as a statement. Returns what was stored, and whether it
+    was before, under the same key.
+
+    Raises NotFound, Invalid for a field of another type, StateConflict for a name, by which the
+    node is identified, or for a node of other participants, and as an append.
+    """
+    scope = open_scope(request, body.participants)
+    target = find_own_node(scope, node_id)
+    fields = _read_fields(target, body)
+    operation = {**describe_target(target), "fields": fields}
+    check_size(operation, "body")
+    patch = {name: value for name, value in fields.items() if name != "confidence"}
+    if "kind" in patch:
+        patch["category"] = patch.pop("kind")
+    if body.confidence is None:
+        patch |= UPKEEP
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        del access, is_replay
+        observation = NodeObservation(
+            sources[0],
+            target.type,
+            target.name,
+            patch,
+            body.confidence,
+            node_id=target.node_id,
+        )
+        return Observations([observation])
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_update(target.name, fields),
+        operation={"update": operation},
+        speaker=body.speaker,
+        key=key,
+    )
+    stored = store_observed(request, [statement], observe)
+    answer = NodeChange(
+        id=format_target(target),
+        scope_id=scope.scope_id,
+        event_id=stored.receipts[0].event_id,
+    )
+    return answer, stored.is_replay
+
+
+def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
+    """The fields that a body changes. A name that says the same is left out."""
+    names = body.model_fields_set - _COMMON
+    for name in sorted(names - _FIELDS[target.type]):
+        article = "an" if target.type in ("entity", "event") else "a"
+        raise Invalid(
+            f"{name}: is no field of {article} {target.type}, which has"
+            f" {', '.join(sorted(_FIELDS[target.type] | {'archived', 'confidence'}))}",
+            field=name,
+        )
+    for name in names & _NAMES:
+        if normalise(getattr(body, name)) != normalise(target.name):
+            raise StateConflict(_explain_name(target.type, name), field=name)
+    fields = body.model_dump(mode="json", exclude_unset=True)
+    changed = {
+        name: value
+        for name, value in fields.items()
+        if name not in _NAMES and name not in ("participants", "speaker")
+    }
+    if not changed:
+        raise Invalid("body: changes nothing: give a field besides the name", field="body")
+    return changed
+
+
+def _explain_name(node_type: NodeType, name: str) -> str:
+    if node_type == "fact":
+        return (
+            f"{name}: a fact is not overwritten; invalidate it with this as its replacement:"
+            " POST /api/v1/graph/nodes/{node_id}/invalidate"
+        )
+    return (
+        f"{name}: identifies the node; state one with the new {name}, and merge this one into it:"
+        " POST /api/v1/graph/merges"
+    )

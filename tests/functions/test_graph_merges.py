@@ -1,0 +1,150 @@
+"""Nodes of the graph are proposed for a merge, merged and separated through the API."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.graph_calls import WHO, Graph, entity, fact, topic
+from tests.support import Gateway, ScratchDatabase
+
+
+@pytest.fixture
+def graph(gateway: Gateway) -> Graph:
+    """For an unbound key, among ada and her helper."""
+    return Graph(gateway, gateway.key())
+
+
+def groups(graph: Graph, **query: Any) -> set[frozenset[str]]:
+    """The nodes of the list, each as its members."""
+    return {frozenset(node["members"]) for node in graph.read("nodes", **query)["nodes"]}
+
+
+def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
+    ada, byron, lady = graph.create(
+        entity("Ada", kind="person"),
+        entity("Ada Byron", description="A sailor"),
+        entity("Lady Lovelace"),
+    )
+    first = graph.write("POST", "merges", from_id=byron, into_id=ada, reason="One name")
+    assert (first["into_id"], first["moved"]) == (ada, [byron])
+    read = graph.read(f"nodes/{byron}")
+    assert (read["id"], set(read["members"])) == (byron, {ada, byron})
+    assert read["properties"] == {"kind": "person", "description": "A sailor"}
+    assert (read["weight"], read["confidence"]) == (2, pytest.approx(0.8)), "a merge is no evidence"
+    assert groups(graph) == {frozenset({ada, byron}), frozenset({lady})}
+    (node, _) = graph.read("nodes", sort="weight")["nodes"]
+    assert (node["id"], node["name"]) == (ada, "Ada"), "the one that they were merged into leads"
+
+    # A later merge takes along what was merged before.
+    second = graph.write("POST", "merges", from_id=ada, into_id=lady)
+    assert set(second["moved"]) == {ada, byron}
+    assert groups(graph) == {frozenset({ada, byron, lady})}
+    reply = graph.send("POST", f"merges/{first['merge_id']}/undo")
+    assert (reply.status, reply.error["code"]) == (409, "state_conflict")
+    assert reply.error["details"]["latest_id"] == second["merge_id"]
+
+    undone = graph.write("POST", f"merges/{second['merge_id']}/undo", reason="A mistake")
+    assert set(undone["restored"]) == {ada, byron}
+    assert groups(graph) == {frozenset({ada, byron}), frozenset({lady})}
+    graph.write("POST", f"merges/{first['merge_id']}/undo")
+    assert groups(graph) == {frozenset({ada}), frozenset({byron}), frozenset({lady})}
+    assert graph.read(f"nodes/{ada}")["properties"] == {"kind": "person"}
+
+    told = graph.read(f"nodes/{byron}/history")["observations"]
+    assert [o["changes"].get("merged_into", "-") for o in told] == ["-", ada, lady, ada, None]
+
+
+def test_before_a_merge_they_were_two(graph: Graph) -> None:
+    stated = graph.write("POST", "nodes", nodes=[topic("rowing"), topic("row boats")])
+    rowing, boats = (node["id"] for node in stated["nodes"])
+    merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    times = [
+        graph.recorded_at(event_id)
+        for event_id in (stated["nodes"][1]["event_id"], merge["merge_id"], undone["event_id"])
+    ]
+    one, two = {frozenset({rowing, boats})}, {frozenset({rowing}), frozenset({boats})}
+    for as_of, expected in zip(times, (two, one, two), strict=True):
+        assert groups(graph, as_of=as_of) == expected
+        members = graph.read(f"nodes/{boats}", as_of=as_of)["members"]
+        assert frozenset(members) in expected
+
+
+def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
+    """Among others the names stay two."""
+    other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
+    ada, byron = graph.create(entity("Ada"), entity("Ada Byron"))
+    theirs = other.create(entity("Ada"), entity("Ada Byron"))
+    graph.write("POST", "merges", from_id=byron, into_id=ada)
+    assert groups(other) == {frozenset({node}) for node in theirs}
+    assert groups(graph) == {frozenset({ada, byron, theirs[0]}), frozenset({theirs[1]})}
+    body = {"from_id": theirs[1], "into_id": ada}
+    reply = graph.send("POST", "merges", body)
+    assert (reply.status, reply.error["details"]["field"]) == (409, "from_id")
+
+
+def test_what_is_no_pair_is_refused_by_its_field(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
+    ada, same, rowing, rows, tall = graph.create(
+        entity("Ada"), entity("Adah"), topic("rowing"), fact("Ada rows"), fact("Ada is tall")
+    )
+    for start, into, status, field in (
+        (ada, rowing, 422, "into_id"),
+        (ada, ada, 422, "into_id"),
+        (rows, tall, 422, "from_id"),
+        (ada, "ent:7", 422, "into_id"),
+        ("fact:00000000-0000-8000-8000-000000000000", tall, 422, "from_id"),
+    ):
+        reply = graph.send("POST", "merges", {"from_id": start, "into_id": into})
+        assert (reply.status, reply.error["details"]["field"]) == (status, field), reply.text
+    graph.write("POST", "merges", from_id=same, into_id=ada)
+    reply = graph.send("POST", "merges", {"from_id": ada, "into_id": same})
+    assert (reply.status, reply.error["details"]["field"]) == (409, "into_id")
+    for merge_id in ("00000000-0000-8000-8000-000000000000", "x"):
+        assert graph.send("POST", f"merges/{merge_id}/undo").status == 404
+    assert scratch_db.rows("select count(*) from events") == [(6,)]
+
+
+def test_near_names_of_one_scope_and_type_are_proposed(graph: Graph) -> None:
+    nils, niels, *_ = graph.create(
+        entity("Nils Berg"),
+        entity("Niels Berg"),
+        entity("Petrel"),
+        topic("Petrels"),
+        entity("Bo"),
+    )
+    graph.create(entity("Nils Berg"), fact("Nils Berg rows"), fact("Niels Berg rows"))
+    other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
+    other.create(entity("Nils Bergh"))
+    answer = graph.read("merges/proposals")
+    (proposal,) = answer["proposals"]
+    assert (proposal["from_id"], proposal["into_id"]) == (niels, nils), "the one of more weight"
+    assert (proposal["similarity"], proposal["cosine"]) == (0.6154, None)
+    assert set(proposal["participants"]) == set(WHO)
+    assert (answer["compared"], answer["complete"]) == (6, True)
+    assert graph.read("merges/proposals", min_similarity=0.7)["proposals"] == []
+    scope_id = proposal["scope_id"]
+    assert graph.read("merges/proposals", scope_id=scope_id)["compared"] == 5
+    graph.write("POST", "merges", from_id=niels, into_id=nils)
+    assert graph.read("merges/proposals")["proposals"] == []
+
+
+def test_near_vectors_are_proposed(graph: Graph, scratch_db: ScratchDatabase) -> None:
+    """With vectors in the present space; another space's do not count."""
+    boat, ship, car = graph.create(entity("boat"), entity("ship"), entity("car"))
+    space = "minilm-l6-v2-int8/384"
+    for node, vector, where in (
+        (boat, [1.0, 0.1], space),
+        (ship, [1.0, 0.0], space),
+        (car, [1.0, 0.0], "another space"),
+    ):
+        scratch_db.rows(
+            "update graph_nodes set space = %s, embedding = %s::halfvec where node_id = %s",
+            *(where, json.dumps(vector + [0.0] * 382), node.partition(":")[2]),
+        )
+    (proposal,) = graph.read("merges/proposals")["proposals"]
+    assert {proposal["from_id"], proposal["into_id"]} == {boat, ship}
+    assert proposal["cosine"] == pytest.approx(0.995, abs=0.001)
+    assert proposal["similarity"] == 0

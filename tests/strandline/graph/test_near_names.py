@@ -1,0 +1,45 @@
+"""How alike two names are."""
+
+import random
+import string
+
+import pytest
+
+from strandline.graph.near_names import find_near_names, split_trigrams
+
+
+def test_a_name_is_its_groups_of_three() -> None:
+    assert split_trigrams("Bo.") == {"  b", " bo", "bo "}
+    assert split_trigrams(" BO  bo") == split_trigrams("bo")
+    assert split_trigrams("...") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "similarity"),
+    [
+        ("Nils Berg", "Niels Berg", 8 / 13),
+        ("Nils Berg", "berg NILS", 1.0),
+        ("AWS", "SQL", 0.0),
+        ("Ångström", "ångström!", 1.0),
+    ],
+)
+def test_the_similarity_is_the_share_that_both_have(a: str, b: str, similarity: float) -> None:
+    found = list(find_near_names({1: a, 2: b}, 0.01))
+    expected = [(1, 2, pytest.approx(similarity))] if similarity else []
+    assert found == expected
+
+
+def test_the_pairs_are_those_that_a_comparison_of_all_finds() -> None:
+    rng = random.Random(3)
+    names = {
+        n: " ".join("".join(rng.choices(string.ascii_lowercase[:4], k=4)) for _ in range(2))
+        for n in range(60)
+    }
+    expected = set[tuple[int, int]]()
+    for a in names:
+        for b in range(a + 1, 60):
+            first, second = split_trigrams(names[a]), split_trigrams(names[b])
+            if len(first & second) / len(first | second) >= 0.4:
+                expected.add((a, b))
+    assert len(expected) > 5
+    assert {(a, b) for a, b, _ in find_near_names(names, 0.4)} == expected

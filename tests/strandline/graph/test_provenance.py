@@ -1,0 +1,153 @@
+"""Promise: no node and no edge is there without a source, and each leads to events that its reader
+sees."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline.db.database import Caller
+from tests.graph_calls import Graph, entity, fact, topic
+from tests.support import Gateway, Reply, ScratchDatabase
+
+SCOPES = [
+    ("user:ada",),
+    ("user:bo",),
+    ("agent:helper", "user:ada"),
+    ("user:ada", "user:bo"),
+]
+TENANTS = ("acme", "globex")
+NAMES = ("Oslo", "Bergen", "rowing", "Ada", "Bo", "kayak")
+
+
+@dataclass
+class Chance:
+    """Changes of a graph at random, each by somebody among some participants."""
+
+    gateway: Gateway
+    rng: random.Random
+    keys: dict[str, str]
+    ids: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """What there is in a tenant: ids of nodes, of edges, and of merges."""
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+
+    def step(self) -> None:
+        """One change; what it makes may be named by the next ones."""
+        tenant = self.rng.choice(TENANTS)
+        graph = Graph(self.gateway, self.keys[tenant], self.rng.choice(SCOPES))
+        known = self.ids.setdefault(tenant, [])
+        changes = (self._create, self._relate, self._patch, self._invalidate, self._merge)
+        change = self.rng.choice((*changes, self._end, self._undo))
+        reply = change(graph, known)
+        self.statuses[change.__name__, reply.status] += 1
+        assert reply.status in (200, 201, 404, 409, 422), reply.text
+        if reply.status in (200, 201):
+            known += [f"node {n['id']}" for n in reply.body.get("nodes", [])]
+            known += [f"edge {e['id']}" for e in reply.body.get("edges", [])]
+            known += [f"merge {reply.body['merge_id']}"] if "moved" in reply.body else []
+
+    def _pick(self, known: list[str], kind: str) -> str:
+        """One of what there is; or what never was."""
+        of_kind = [text.partition(" ")[2] for text in known if text.startswith(kind)]
+        return self.rng.choice(of_kind) if of_kind else "ent:00000000-0000-8000-8000-000000000000"
+
+    def _create(self, graph: Graph, known: list[str]) -> Reply:
+        name, other = self.rng.sample(NAMES, 2)
+        link = {"edge": "RELATES_TO", "target": self._pick(known, "node")}
+        linked = {"relationships": [link]} if known and self.rng.random() < 0.4 else {}
+        nodes = [fact(f"{name} is {other}", **linked), entity(name), topic(other)]
+        return graph.send("POST", "nodes", {"nodes": nodes[: self.rng.randint(1, 3)]})
+
+    def _relate(self, graph: Graph, known: list[str]) -> Reply:
+        ends = {"from_id": self._pick(known, "node"), "to_id": self._pick(known, "node")}
+        return graph.send("POST", "edges", {"edges": [{"edge": "USES", **ends}]})
+
+    def _patch(self, graph: Graph, known: list[str]) -> Reply:
+        fields: dict[str, Any] = {"archived": self.rng.random() < 0.5}
+        return graph.send("PATCH", f"nodes/{self._pick(known, 'node')}", fields)
+
+    def _invalidate(self, graph: Graph, known: list[str]) -> Reply:
+        replacement = {"replacement": {"content": f"{self.rng.choice(NAMES)} is it"}}
+        body = {"reason": "so", **(replacement if self.rng.random() < 0.5 else {})}
+        return graph.send("POST", f"nodes/{self._pick(known, 'node')}/invalidate", body)
+
+    def _merge(self, graph: Graph, known: list[str]) -> Reply:
+        ends = {"from_id": self._pick(known, "node"), "into_id": self._pick(known, "node")}
+        return graph.send("POST", "merges", ends)
+
+    def _end(self, graph: Graph, known: list[str]) -> Reply:
+        return graph.send("POST", f"edges/{self._pick(known, 'edge')}/end")
+
+    def _undo(self, graph: Graph, known: list[str]) -> Reply:
+        return graph.send("POST", f"merges/{self._pick(known, 'merge')}/undo")
+
+
+@dataclass(frozen=True)
+class Unfounded:
+    """What a reader sees of the graph, and what of it rests on nothing that the reader sees."""
+
+    seen: int
+    without_source: int
+    without_event: int
+    of_other_scope: int
+    of_other_trust: int
+
+
+CHECK = """
+    with targets as (
+        select node_id as id, scope_id, trust from graph_nodes
+        union all select edge_id, scope_id, trust from graph_edges),
+    cited as (
+        select o.target_id, o.source_id, e.scope_id, e.origin
+        from graph_observations o
+        left join graph_sources s on s.target_id = o.target_id and s.source_id = o.source_id
+        left join events e on e.event_id = s.event_id)
+    select (select count(*) from targets)::int as seen,
+        (select count(*) from targets t where not exists (
+            select from cited c where c.target_id = t.id))::int as without_source,
+        (select count(*) from cited where scope_id is null)::int as without_event,
+        (select count(*) from targets t join cited c on c.target_id = t.id
+            where c.scope_id <> t.scope_id)::int as of_other_scope,
+        (select count(*) from targets t where trust_rank(t.trust) <> (
+            select min(trust_rank(c.origin)) from cited c
+            where c.target_id = t.id))::int as of_other_trust
+"""
+
+
+def test_everything_leads_to_events_that_its_reader_sees(
+    gateway: Gateway, scaled: Callable[[int], int]
+) -> None:
+    chance = Chance(gateway, random.Random(11), {name: gateway.key(name) for name in TENANTS})
+    for _ in range(max(120, scaled(4000))):
+        chance.step()
+    done = {name for name, status in chance.statuses if status in (200, 201)}
+    assert done >= {"_create", "_relate", "_patch", "_invalidate"}
+    total = 0
+    for tenant in TENANTS:
+        for viewer in SCOPES:
+            access = gateway.database.connect_as(Caller(tenant, tuple(sorted(viewer))))
+            (found,) = access.fetch(Unfounded, CHECK, {})
+            assert found == Unfounded(found.seen, 0, 0, 0, 0), (tenant, viewer)
+            total += found.seen
+    assert total > 20
+
+
+@pytest.mark.parametrize("table", ["graph_sources", "graph_observations"])
+def test_nothing_outlives_its_last_source(
+    gateway: Gateway, scratch_db: ScratchDatabase, table: str
+) -> None:
+    graph = Graph(gateway, gateway.key())
+    ada, kayak = graph.create(entity("Ada"), entity("kayak"))
+    graph.relate("USES", ada, kayak)
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        scratch_db.rows(f"delete from {table}")
+    assert len(graph.read("nodes")["nodes"]) == 2
+    with psycopg.connect(scratch_db.admin_url) as administrator:  # with what rests on it, it may go
+        for gone in ("graph_observations", "graph_nodes"):
+            administrator.execute(f"delete from {gone}".encode())
+    assert scratch_db.rows("select count(*) from graph_sources") == [(0,)]
+    assert graph.read("nodes")["nodes"] == []
