@@ -37,7 +37,7 @@ def store(
     gateway: Gateway, key: str, nodes: Sequence[Mapping[str, Any]], who: Sequence[str] = WHO
 ) -> list[str]:
     """Store nodes and give their ids."""
-    body = {"participants": who, "nodes": nodes}
+    body = {"participants": who, "speaker": who[0], "nodes": nodes}
     reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key)
     assert reply.status == 201, reply.text
     return [node["id"] for node in reply.body["nodes"]]
@@ -106,15 +106,11 @@ def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None
     store(gateway, key, [doubted])
     for query in ("What about Ada?", ada):
         found = ask(gateway, key, "search", mode="graph", query=query)
-        assert [(node["name"], node["hops"]) for node in found["nodes"]] == [
-            ("Ada", 0),
-            ("Ada lives in Oslo", 1),
-            ("Buy the red kayak", 1),
-        ] or [(node["name"], node["hops"]) for node in found["nodes"]] == [
-            ("Ada", 0),
-            ("Buy the red kayak", 1),
-            ("Ada lives in Oslo", 1),
-        ], "an edge of less confidence than 0.5 is not followed"
+        first, *others = [(node["name"], node["hops"]) for node in found["nodes"]]
+        assert first == ("Ada", 0)
+        assert sorted(others) == [("Ada lives in Oslo", 1), ("Buy the red kayak", 1)], (
+            "an edge of less confidence than 0.5 is not followed"
+        )
         assert {(edge["type"], edge["to_id"]) for edge in found["edges"]} == {
             ("fact_entity", ada),
             ("decision_entity", ada),

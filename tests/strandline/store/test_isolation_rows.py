@@ -330,7 +330,7 @@ def test_a_search_for_nodes_without_its_test_is_noticed(
     admin: Connection[Any], app: Connection[Any], function: str, part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    (definition,) = rows(admin, f"select pg_get_functiondef('{function}'::regproc)")
+    (definition,) = rows(admin, "select pg_get_functiondef(%s::regproc)", function)
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
     assert nodes_in_breach(app, truth) != []
