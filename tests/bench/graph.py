@@ -3,8 +3,9 @@
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph 100000
 
-Bare SQL runs as the superuser, whom no policy concerns, and gives the same rows without joining what
-is of one name. Times are of the service's functions without HTTP, and without embedding a question.
+Bare SQL runs as the superuser, whom no policy concerns, and gives the same rows without joining
+what is of one name. Times are of the service's functions, without HTTP and without embedding a
+question.
 """
 
 import argparse
@@ -38,9 +39,11 @@ EDGES_PER_NODE = 5
 _WARM_UP = 5
 _TWO_HOPS: LiteralString = """
 with one as materialized (
-    select edge_id, to_id as node_id from graph_edges where tenant_id = %(tenant)s and from_id = %(start)s
+    select edge_id, to_id as node_id from graph_edges
+    where tenant_id = %(tenant)s and from_id = %(start)s
     union all
-    select edge_id, from_id from graph_edges where tenant_id = %(tenant)s and to_id = %(start)s),
+    select edge_id, from_id from graph_edges
+    where tenant_id = %(tenant)s and to_id = %(start)s),
 two as materialized (
     select e.edge_id, e.to_id as node_id from graph_edges e
     where e.tenant_id = %(tenant)s and e.from_id in (select node_id from one)

@@ -144,8 +144,8 @@ _FILL_STATEMENTS = (
     """
     insert into graph_edges (tenant_id, edge_id, scope_id, participants, from_id, to_id, type,
         confidence, weight, trust, valid_from, created_at, last_seen)
-    select %(tenant)s, edge_id, scope_id, participants, from_id, to_id, type, 0.8, 1, 'user', at, at,
-        at
+    select %(tenant)s, edge_id, scope_id, participants, from_id, to_id, type, 0.8, 1, 'user', at,
+        at, at
     from edge_plan
     """,
     """

@@ -103,4 +103,3 @@ def test_two_hops_are_not_far_from_bare_sql(scratch_db: ScratchDatabase, graph: 
         print(f"  {item}")
     ratios = [item.ratio for item in figures if item.call == "two hops"]
     assert [ratio for ratio in ratios if ratio is None or ratio > MOST_TIMES] == []
-

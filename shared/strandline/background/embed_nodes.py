@@ -1,4 +1,4 @@
-"""Embed nodes of the graph: what is new of a scope, and all of a tenant in a new embedding space."""
+"""Embed nodes of the graph: what is new of a scope, and all of a tenant in a new space."""
 
 import time
 from collections.abc import Sequence

@@ -31,9 +31,7 @@ _NEAR_TOPIC = 0.4
 """The least similarity of a topic that is proposed."""
 
 
-def analyze(
-    finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning
-) -> AnalyzeOut:
+def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning) -> AnalyzeOut:
     """What bears on a text that a caller thinks of storing. Nothing is stored."""
     vector, degraded = embed_query(finder.embedder, request.content, finder.vector_timeout)
     narrowing = Narrowing(ALL_TYPES)
@@ -68,12 +66,18 @@ def _weigh(
         if node.type == "entity" and "name" in node.why and node.id not in known
     ]
     topics = [
-        node.id for node in related if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
+        node.id
+        for node in related
+        if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
     ]
     doubted = [node.id for node in related if trust_rank(node.trust) < trust_rank("agent")]
     findings: list[tuple[Advice, Sequence[str], str]] = [
         ("contradicts", contradicted, "It contradicts known facts. Invalidate what is over."),
-        ("known_already", known, "It is known already. Stated again it gains weight, nothing else."),
+        (
+            "known_already",
+            known,
+            "It is known already. Stated again it gains weight, nothing else.",
+        ),
         ("known_names", named, "It names known entities. Lead relationships to them."),
         ("near_topic", topics, "It is near known topics. Lead a relationship to one of them."),
         ("low_trust", doubted, "These come from tools or documents. Weigh them less."),

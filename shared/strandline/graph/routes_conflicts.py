@@ -1,6 +1,7 @@
 """HTTP routes that find contradictions, and tell what to weigh before something is stored."""
 
 from strandline.config import get_settings
+from strandline.errors import NotFound
 from strandline.graph.analyze import analyze
 from strandline.graph.conflicts import Judge, find_conflicts
 from strandline.graph.routes_search import make_finder
@@ -70,6 +71,11 @@ ROUTES = {
         post_analyze, "read", {200: AnalyzeOut}, query=ParticipantsQuery, body=AnalyzeRequest
     ),
     "POST /api/v1/graph/conflicts": Route(
-        post_conflicts, "read", {200: ConflictsOut}, query=ParticipantsQuery, body=ConflictsRequest
+        post_conflicts,
+        "read",
+        {200: ConflictsOut},
+        query=ParticipantsQuery,
+        body=ConflictsRequest,
+        errors=(NotFound,),
     ),
 }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from strandline.config import get_settings
+from strandline.errors import NotFound
 from strandline.graph.schemas_search import (
     GraphOut,
     NearestTopicsRequest,
@@ -64,7 +65,12 @@ def _answer(request: Request, answer: GraphOut) -> Response:
 
 ROUTES = {
     "POST /api/v1/graph/search": Route(
-        post_search, "read", {200: GraphOut}, query=ParticipantsQuery, body=SearchRequest
+        post_search,
+        "read",
+        {200: GraphOut},
+        query=ParticipantsQuery,
+        body=SearchRequest,
+        errors=(NotFound,),
     ),
     "POST /api/v1/graph/topics/nearest": Route(
         post_nearest_topics,
@@ -74,6 +80,11 @@ ROUTES = {
         body=NearestTopicsRequest,
     ),
     "POST /api/v1/graph/traverse": Route(
-        post_traverse, "read", {200: GraphOut}, query=ParticipantsQuery, body=TraverseRequest
+        post_traverse,
+        "read",
+        {200: GraphOut},
+        query=ParticipantsQuery,
+        body=TraverseRequest,
+        errors=(NotFound,),
     ),
 }

@@ -76,7 +76,7 @@ def list_similar_to(
     return access.fetch(
         SimilarFacts,
         """
-        with similar as (
+        with near as (
             select distinct on (g.identity) g.node_id, 1 - n.distance as similarity
             from nearest_nodes(%(vector)s::halfvec, %(space)s, array['fact'], null, false,
                 %(pairs)s) n
@@ -87,7 +87,7 @@ def list_similar_to(
                 and (%(category)s::text is null or g.category = %(category)s)
             order by g.identity, n.distance, g.node_id)
         select %(first_id)s::uuid as first_id, s.node_id as second_id, s.similarity
-        from similar s where s.similarity >= %(threshold)s
+        from near s where s.similarity >= %(threshold)s
         order by s.similarity desc, s.node_id
         """,
         {

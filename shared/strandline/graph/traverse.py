@@ -42,9 +42,7 @@ _RULES: Mapping[Traversal, _Rule] = {
     "decision_entities": _Rule(
         frozenset({"decision"}), ("decision_entity",), frozenset({"entity"})
     ),
-    "entity_decisions": _Rule(
-        frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})
-    ),
+    "entity_decisions": _Rule(frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})),
     "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
     "topic_contents": _Rule(
         frozenset({"topic"}),

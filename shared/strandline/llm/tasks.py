@@ -139,9 +139,7 @@ class LlmTasks:
             task, "walk", choice_type, render, lambda by: by.walk(question, options)
         )
 
-    def contradicts(
-        self, task: TaskContext, first: str, second: str
-    ) -> ModelResult[Contradiction]:
+    def contradicts(self, task: TaskContext, first: str, second: str) -> ModelResult[Contradiction]:
         """Whether two statements cannot both hold."""
         render = partial(
             prompts.render_statements, (first, second), task.participants, self._bounds

@@ -1,4 +1,4 @@
-"""The deterministic test of a contradiction: what it claims holds, what it does not see it leaves."""
+"""The deterministic test of a contradiction: what it claims holds, what it misses it leaves."""
 
 import pytest
 

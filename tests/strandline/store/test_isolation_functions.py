@@ -538,8 +538,8 @@ UNASKED = {
     "array(select node_id from graph_nodes), null, false)",
     "nearest_nodes": "select * from nearest_nodes('[1,0]', '', '{topic}', null, true, 10)",
     "nodes_containing": "select * from nodes_containing('', '{topic}', null, true, 10)",
-    "walk_graph": "select * from walk_graph(array(select node_id from graph_nodes), null, 3, 500, 0,"
-    " null, true, true)",
+    "walk_graph": "select * from walk_graph(array(select node_id from graph_nodes), null, 3, 500,"
+    " 0, null, true, true)",
     "held_at": "select * from held_at(array(select node_id from graph_nodes), now(), true, true)",
     "node_text": "select node_text('tide', '{}') where false",
     "may_hold": "select may_hold(now(), null, false, null, true) where false",

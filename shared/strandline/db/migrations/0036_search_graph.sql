@@ -13,7 +13,9 @@ language sql immutable parallel safe
 
 alter table graph_nodes add column text text collate "C"  -- folded
     generated always as (fold_text(node_text(name, properties))) stored;
-create index graph_nodes_trigrams on graph_nodes using gin (tenant_id, trigrams_of(text));
+-- A short pending list: each search reads all of it.
+create index graph_nodes_trigrams on graph_nodes using gin (tenant_id, trigrams_of(text))
+    with (gin_pending_list_limit = 256);
 
 -- vectors ------------------------------------------------------------------------------------------
 

@@ -20,14 +20,14 @@ _CONTRACTION = re.compile(r"(\w+?)n't$")
 _NUMBER = re.compile(
     r"[#]?\d[\d.,:/-]*(?:st|nd|rd|th|am|pm|%|k|m|h)?|one|two|three|four|five|six|seven|eight|nine"
     r"|ten|eleven|twelve|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february"
-    r"|march|april|may|june|july|august|september|october|november|december|today|tomorrow"
+    r"|march|april|may|june|july|august|september|october|november|december|half|quarter|past"
 )
 _SINGLE_VALUED = re.compile(
     r"(?:^|\s)(?:"
     r"(?:lives?|lived|living|resides?|based|located|stays?|born|works?|working|employed) "
     r"(?:in|at|for|on|near)"
     r"|(?:is|are|was|gets?) (?:called|named|married to|engaged to|owned by|led by|run by"
-    r"|managed by|due|on|in|at)"
+    r"|managed by)"
     r"|moved (?:to|into)|reports? to|belongs? to|costs?|weighs?|starts? (?:at|on)|ends? (?:at|on)"
     r"|prefers?|favou?rite [\w ]{1,40} (?:is|are|was)|default [\w ]{1,40} is|name is"
     r"|main [\w ]{1,40} is|[\w ]{1,40} (?:owner|captain|boss|manager|lead|leader|ceo|director|wife"
@@ -57,8 +57,8 @@ def _read(text: str) -> list[str]:
 
 
 def _split_negation(tokens: Sequence[str]) -> tuple[list[str], bool]:
-    """The words without negations, articles and forms of `do`; and whether there is an odd number of
-    negations. `no longer` and `not anymore` are one."""
+    """The words without negations, articles and forms of `do`; and whether there is an odd number
+    of negations. `no longer` and `not anymore` are one."""
     words: list[str] = []
     count = 0
     for word in map(normalize_word, tokens):
