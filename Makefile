@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-reading bench-weights fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-conflicts bench-reading bench-weights fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -75,6 +75,12 @@ bench-references: $(READY) ## the part of bench-recall about references: make be
 
 bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.growth $(ARGS)
+
+bench-graph: $(READY) ## measure search and traversal of the graph beside bare SQL: make bench-graph ARGS="100000"
+	@$(PY) -m tests.bench.graph $(ARGS)
+
+bench-conflicts: $(READY) ## measure how well contradicting facts are found
+	@$(PY) -m tests.bench.conflicts
 
 bench-reading: $(READY) ## write what readers answer questions from: make bench-reading LOCOMO=<file>, optional
 	@$(PY) -m tests.bench.reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)

@@ -16,6 +16,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "entities": {"entities": [{"name": "Mara", "kind": "person"}]},
     "walk": {"numbers": [1]},
     "overview": {"summary": "The launch, and who moved it.", "topic": "The launch"},
+    "contradicts": {"contradicts": True},
 }
 _TASKS = {
     "whether a conversation's topic goes on": "continues",
@@ -25,6 +26,7 @@ _TASKS = {
     "list who and what is named": "entities",
     "describe a group of related topics": "overview",
     "choose where to look": "walk",
+    "whether two statements contradict": "contradicts",
 }
 
 

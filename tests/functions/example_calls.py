@@ -24,7 +24,8 @@ _NAMES = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|b[a-z2-7]{58}"
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|strandline_[\w-]+|https?://\S+"
 )
-_SCORES, _USES = {"known", "relevance", "why"}, {"used", "remaining", "retry_after", "leased"}
+_SCORES = {"known", "relevance", "why", "score"}
+_USES = {"used", "remaining", "retry_after", "leased"}
 # What is judged and worded, by a model or by the heuristic model, and what changes by the second.
 _JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
 _SHOWN = {"text", "tokens", "known"}

@@ -44,7 +44,11 @@ IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} 
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1.
 NO_IDS = {"file", "version"}
 # What a field does not stand beside.
-INSTEAD = {"blob": ("content", "parts", "model"), "cid": ("event_id", "sha256")}
+INSTEAD = {
+    "blob": ("content", "parts", "model"),
+    "cid": ("event_id", "sha256"),
+    "node_id": ("content",),
+}
 # What no two answers share, and names nothing of A's: asked of a random id it is there as well.
 _FRESH = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]00:00)"

@@ -413,6 +413,8 @@ def failing(hunt: Hunt) -> None:
     who = {"participants": [f"user:{hunt.name('the fact')}"]}
     fact = {"type": "fact", "content": hunt.value("fact")}
     hunt.send("POST", "/api/v1/graph/nodes", {**who, "nodes": [fact]})
+    hunt.send("POST", "/api/v1/graph/search", {"query": hunt.value("question")})
+    hunt.send("POST", "/api/v1/graph/conflicts", {"content": hunt.value("statement")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):
         hunt.gateway.sweep()

@@ -16,6 +16,7 @@ from tests.support import Gateway, ScratchDatabase
 ALICE, HELPER = "user:alice", "agent:helper"
 QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"
 CONTEXT = "/api/v1/sessions/dock/context"
+GRAPH = "/api/v1/graph"
 WORD = "lighthouse"
 
 
@@ -61,6 +62,9 @@ WORDS = [
     *_in_body(RECALL, "query"),
     *_in_body("/api/v1/context", "query"),
     *_in_body("/api/v1/references/query", "query"),
+    *_in_body(f"{GRAPH}/search", "query"),
+    *_in_body(f"{GRAPH}/search", "query", mode="exact"),
+    *_in_body(f"{GRAPH}/conflicts", "content"),
     *_in_body(f"{CONTEXT}/search", "query"),
     *_in_query(CONTEXT, "query"),
 ]
@@ -70,6 +74,9 @@ NAMES = [
     *_in_body(RECALL, *_NARROW, query=WORD),
     *_in_body("/api/v1/context", "session_id", "scope_id", "now"),
     *_in_body("/api/v1/references/query", "read_token", "now"),
+    *_in_body(f"{GRAPH}/search", "mode", "as_of", query=WORD),
+    *_in_body(f"{GRAPH}/traverse", "node_id"),
+    *_in_body(f"{GRAPH}/conflicts", "node_id", "category"),
     Sink("POST", QUERY, _participants),
     Sink("POST", QUERY, _metadata),
     Sink("POST", RECALL, _recalled_metadata),

@@ -48,6 +48,11 @@ READS = {
     "POST /api/v1/context": {"query": "before"},
     "POST /api/v1/references/query": {"query": "before"},
     "POST /api/v1/events/query": {},
+    "POST /api/v1/graph/search": {"query": "before"},
+    "POST /api/v1/graph/traverse": {"node_id": "fact:00000000-0000-0000-0000-000000000000"},
+    "POST /api/v1/graph/analyze": {"content": "before"},
+    "POST /api/v1/graph/conflicts": {},
+    "POST /api/v1/graph/topics/nearest": {"query": "before"},
     f"POST {SESSION}/context/search": {"query": "before"},
 }
 """Operations that read, and are no GET, with a body."""

@@ -201,6 +201,8 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
         ("POST", "/api/v1/context", {"query": query, "budget": 8000}, None),
         ("POST", _REFERENCES, {"query": query, "budget": 8000, "format": "text"}, None),
         ("POST", "/api/v1/events/query", {"text": query}, None),
+        ("POST", "/api/v1/graph/search", {"query": query}, None),
+        ("POST", "/api/v1/graph/search", {"query": query, "mode": "exact"}, None),
         ("POST", f"{session}/context/search", {"query": query}, None),
         ("GET", f"{session}/context", None, {"query": query}),
     )

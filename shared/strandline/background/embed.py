@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
+from strandline.background.embed_nodes import embed_new_nodes
 from strandline.background.texts import index_scopes
 from strandline.background.vectors import compute_vectors
 from strandline.chains.form import fold_scope
@@ -174,6 +175,7 @@ def _embed_leases(
     try:
         index_scopes(worker, access, [lease.scope_id for lease in leases])
         _embed_scopes(worker, access, [lease.scope_id for lease in leases])
+        embed_new_nodes(worker, access, [lease.scope_id for lease in leases])
         return {}
     except Exception as error:  # unexpected ones too: else its scope would be the first due again
         if len(leases) == 1:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.background import embed, refused_vectors
 from strandline.background.embed_chains import embed_chains
+from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
 from strandline.jobs import store as jobs_store
@@ -86,12 +87,13 @@ def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> in
 
 
 def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
-    """Embed chains without a vector, if a full scan is due; record the scan once none is left."""
-    space = resources.embedder.space
+    """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
+    once none is left."""
+    space, worker = resources.embedder.space, _make_worker(resources, lease)
     if not store_scans.is_scan_due(lease.access, space, now):
         return 0
-    embedded_count, is_complete = embed_chains(_make_worker(resources, lease), lease.tenant, now)
-    if is_complete:
+    embedded_count, is_complete = embed_chains(worker, lease.tenant, now)
+    if is_complete and embed_all_nodes(worker, lease.tenant):
         with lease.transaction():
             store_work.enqueue_unfinished(
                 lease.access, space

@@ -7,8 +7,8 @@ from strandline.tuning import Tuning
 
 
 class Thresholds(NamedTuple):
-    """Cosine thresholds: for a lane's two latest user messages, for two chains' summaries, and for
-    a chain and a node of a topic tree."""
+    """Cosine thresholds: for a lane's two latest user messages, for two chains' summaries, for a
+    chain and a node of a topic tree, and for two facts of the graph."""
 
     low: float
     """Below it the topic ends."""
@@ -18,13 +18,15 @@ class Thresholds(NamedTuple):
     """From here on a run of events joins an earlier chain."""
     descend: float = 0.0
     """From here on a new leaf of a topic tree goes below a child of the root."""
+    conflict: float = 0.85
+    """From here on two facts are near enough to be compared for a contradiction."""
 
 
 ADA_002 = Thresholds(low=0.52, high=0.72, merge=0.85, descend=0.75)
 """The thresholds of source A, which were found with one model: text-embedding-ada-002."""
 
 CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, descend=0.3),
+    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, descend=0.3, conflict=0.6),
     "openai:text-embedding-ada-002/1536": ADA_002,
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
@@ -41,4 +43,5 @@ def thresholds_for(space: str, tuning: Tuning) -> Thresholds:
         defaults.high if tuning.similarity_high is None else tuning.similarity_high,
         defaults.merge if tuning.similarity_merge is None else tuning.similarity_merge,
         defaults.descend,
+        defaults.conflict,
     )

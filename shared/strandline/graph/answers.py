@@ -1,8 +1,16 @@
-"""Nodes as answers show them."""
+"""Nodes and edges as answers show them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
 
 from strandline.graph.identity import format_node_id
 from strandline.graph.schemas_nodes import NodeOut
+from strandline.graph.schemas_search import EdgeOut, FoundNode, Reason
+from strandline.graph.store_joined import EdgeRow, JoinedNode
 from strandline.graph.store_read import NodeRow
+from strandline.graph.store_search import Match
+from strandline.log.trust import least_trusted
 
 
 def to_node_out(row: NodeRow) -> NodeOut:
@@ -16,5 +24,80 @@ def to_node_out(row: NodeRow) -> NodeOut:
             "id": format_node_id(row.type, row.node_id),
             "properties": properties,
             "members": [format_node_id(row.type, member) for member in row.member_ids],
+        }
+    )
+
+
+def to_found_node(
+    node: JoinedNode, match: Match | None, *, hops: int = 0, is_exact: bool = False
+) -> FoundNode:
+    """A node of an answer; `match` is why it was found, unless an edge led to it."""
+    properties: dict[str, Any] = dict(node.properties)
+    if node.type == "entity" and "category" in properties:
+        properties["kind"] = properties.pop("category")
+    return FoundNode.model_validate(
+        {
+            **vars(node),
+            "id": format_node_id(node.type, node.node_id),
+            "properties": properties,
+            "members": [format_node_id(node.type, member) for member in node.member_ids],
+            "score": None if match is None else round(match.score, 4),
+            "similarity": None
+            if match is None or match.similarity is None
+            else round(match.similarity, 4),
+            "why": ["edge"] if match is None and hops else _explain(match, is_exact),
+            "hops": hops,
+        }
+    )
+
+
+def _explain(match: Match | None, is_exact: bool) -> list[Reason]:
+    if match is None:
+        return []
+    reasons: list[tuple[bool, Reason]] = [
+        (match.is_named, "name"),
+        (match.has_words, "text" if is_exact else "words"),
+        (match.similarity is not None, "meaning"),
+    ]
+    return [reason for holds, reason in reasons if holds]
+
+
+def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[EdgeOut]:
+    """The edges between these nodes, those of the same ends, type and label joined; heaviest first.
+    `leads` has the node that the answer names, by the id of each member."""
+    groups: dict[tuple[UUID, UUID, str, str], list[EdgeRow]] = {}
+    for row in rows:
+        ends = leads.get(row.from_id), leads.get(row.to_id)
+        if ends[0] and ends[1]:
+            key = ends[0].node_id, ends[1].node_id, row.type, row.label
+            groups.setdefault(key, []).append(row)
+    edges = [
+        _join_edges(group, leads[group[0].from_id], leads[group[0].to_id])
+        for group in groups.values()
+    ]
+    return sorted(edges, key=lambda edge: (-edge.weight, -edge.heat, edge.id))
+
+
+def _join_edges(rows: Sequence[EdgeRow], start: JoinedNode, end: JoinedNode) -> EdgeOut:
+    first = min(rows, key=lambda row: row.edge_id)
+    weight = sum(row.weight for row in rows)
+    ends = [row.valid_to for row in rows if row.valid_to]
+    properties: dict[str, Any] = {}
+    for row in sorted(rows, key=lambda row: (row.last_seen, row.edge_id)):
+        properties |= row.properties
+    return EdgeOut.model_validate(
+        {
+            "id": first.edge_id,
+            "type": first.type,
+            "from_id": format_node_id(start.type, start.node_id),
+            "to_id": format_node_id(end.type, end.node_id),
+            "label": first.label,
+            "properties": properties,
+            "confidence": sum(row.confidence * row.weight for row in rows) / max(weight, 1),
+            "weight": weight,
+            "heat": max(row.heat for row in rows),
+            "trust": least_trusted(row.trust for row in rows),
+            "valid_from": min(row.valid_from for row in rows),
+            "valid_to": max(ends) if len(ends) == len(rows) else None,
         }
     )

@@ -1,5 +1,17 @@
 """The HTTP routes of the knowledge graph."""
 
-from strandline.graph import routes_changes, routes_lists, routes_nodes
+from strandline.graph import (
+    routes_changes,
+    routes_conflicts,
+    routes_lists,
+    routes_nodes,
+    routes_search,
+)
 
-ROUTES = {**routes_nodes.ROUTES, **routes_changes.ROUTES, **routes_lists.ROUTES}
+ROUTES = {
+    **routes_nodes.ROUTES,
+    **routes_changes.ROUTES,
+    **routes_lists.ROUTES,
+    **routes_search.ROUTES,
+    **routes_conflicts.ROUTES,
+}

@@ -20,7 +20,7 @@ def get_nodes(request: Request) -> Response:
     query = request.parse_query(NodesQuery)
     access = request.connect_reader(query.participants)
     page = list_node_page(access, query, halves_confidence=halves_by_default())
-    request.metrics["NodesRead"] = len(page.nodes)
+    request.metrics["GraphNodesRead"] = len(page.nodes)
     return json_response(page)
 
 

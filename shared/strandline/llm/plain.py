@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from strandline.llm.types import (
     Continues,
+    Contradiction,
     Entities,
     Overview,
     PromptEvent,
@@ -64,3 +65,8 @@ class PlainModel:
         """Always the first, if there is one."""
         del question
         return WalkChoice(numbers=[1] if options else [])
+
+    def contradicts(self, first: str, second: str) -> Contradiction:
+        """Always false."""
+        del first, second
+        return Contradiction(contradicts=False)

@@ -10,7 +10,9 @@ from typing import Literal
 
 from strandline.llm.types import PromptEvent, Summary, TopicPart, WalkOption
 
-type TaskName = Literal["continues", "summarise", "merge", "topic", "entities", "overview", "walk"]
+type TaskName = Literal[
+    "continues", "summarise", "merge", "topic", "entities", "overview", "walk", "contradicts"
+]
 
 PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "continues": 2,
@@ -20,6 +22,7 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "entities": 1,
     "overview": 1,
     "walk": 1,
+    "contradicts": 1,
 }
 """The version in use of each prompt. A prompt that was used is never edited but gets a new version:
 results are stored with the version that they came from."""
@@ -150,6 +153,16 @@ def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimi
     ]
     question_lines = _wrap_in_tag("question", [_to_json_line({"text": asked_for})])
     return PromptData(f"{question_lines}\n{_wrap_in_tag('parts', lines)}", asked_for)
+
+
+def render_statements(
+    statements: Sequence[str], participants: Collection[str], limits: PromptLimits
+) -> PromptData:
+    """Render statements as one JSON object a line. Ids of whoever is not one of the participants
+    are not shown."""
+    texts = [_mask(text[: limits.event_characters], participants) for text in statements]
+    lines = [_to_json_line({"text": text}) for text in texts]
+    return PromptData(_wrap_in_tag("statements", lines), "\n".join(texts))
 
 
 def _mask(text: str, participants: Collection[str]) -> str:

@@ -20,6 +20,7 @@ from strandline.llm.prompts import PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
 from strandline.llm.types import (
     Continues,
+    Contradiction,
     Entities,
     LanguageModel,
     ModelResult,
@@ -136,6 +137,15 @@ class LlmTasks:
         choice_type = make_choice_type(len(options))
         return self._run_task(
             task, "walk", choice_type, render, lambda by: by.walk(question, options)
+        )
+
+    def contradicts(self, task: TaskContext, first: str, second: str) -> ModelResult[Contradiction]:
+        """Whether two statements cannot both hold."""
+        render = partial(
+            prompts.render_statements, (first, second), task.participants, self._bounds
+        )
+        return self._run_task(
+            task, "contradicts", Contradiction, render, lambda by: by.contradicts(first, second)
         )
 
     def name_source(self, verb: TaskName) -> tuple[str, str]:

@@ -100,6 +100,12 @@ class WalkChoice(BaseModel):
     numbers: list[int]
 
 
+class Contradiction(BaseModel):
+    """Do two statements contradict each other?"""
+
+    contradicts: bool
+
+
 @functools.cache
 def make_choice_type(option_count: int) -> type[WalkChoice]:
     """The type of a choice from so many parts: each number is one of theirs."""
@@ -147,6 +153,10 @@ class LanguageModel(Protocol):
 
     def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
         """Which parts of a topic tree are likely to hold the answer to a question."""
+        ...
+
+    def contradicts(self, first: str, second: str) -> Contradiction:
+        """Whether two statements cannot both hold."""
         ...
 
 

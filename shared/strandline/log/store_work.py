@@ -290,9 +290,10 @@ def release_leases(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
 ) -> int:
     """End leases. A scope's work is removed if its vectors, fold and indexed texts reach the end of
-    its log, else it is due at once; returns how many were removed. If the work `made_progress`, the
-    rest is due from now: it is not overdue, as failed work is. Locking the scopes, always in the
-    same order, makes this and an append that makes a scope dirty see each other."""
+    its log and its nodes have vectors, else it is due at once; returns how many were removed. If
+    the work `made_progress`, the rest is due from now: it is not overdue, as failed work is.
+    Locking the scopes, always in the same order, makes this and an append that makes a scope dirty
+    see each other."""
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,
@@ -309,6 +310,9 @@ def release_leases(
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
             and s.folded_seq >= s.last_seq and s.indexed_seq >= s.last_seq
+            and not exists (  -- a node of the graph that waits for its vector
+                select from graph_nodes g where g.tenant_id = current_tenant()
+                    and g.scope_id = w.scope_id and g.space is null)
         """,
         params,
     )

@@ -341,10 +341,11 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " participants) select tenant_id, event_id, event_id, event_id, scope_id, participants"
             " from events",
             "insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name,"
-            " name_hash, ordinal, identity, trust, valid_from, created_at, updated_at)"
+            " name_hash, ordinal, identity, trust, valid_from, created_at, updated_at, space,"
+            " embedding)"
             " select tenant_id, event_id, scope_id, participants, 'topic', 'a topic',"
             " sha256(event_id::text::bytea), 0, sha256(event_id::text::bytea), 'user', now(),"
-            " now(), now() from events",
+            " now(), now(), 'a space', '[1,0]' from events",
             "insert into graph_edges (tenant_id, edge_id, scope_id, participants, from_id, to_id,"
             " type, trust, valid_from, created_at, last_seen) select o.tenant_id, o.event_id,"
             " o.scope_id, o.participants, o.event_id, p.event_id, 'RELATES_TO', 'user', now(),"

@@ -30,6 +30,8 @@ PROBED = (
     "search_words",
     "search_words_in_large_view",
     "nearest_by_code",
+    "nearest_nodes",
+    "nodes_containing",
     "search_events",
     "web_search_candidates",
     "indexed_events_containing",
@@ -162,6 +164,36 @@ def test_the_nearest_vectors_are_those_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert nearest_in_breach(app, truth) == []
+
+
+def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+    """Askers for whom nearest_nodes or nodes_containing gave a foreign node, or held back one in
+    view."""
+    nodes = truth["graph_nodes"].rows
+    space, vector = nodes[0].full["space"], nodes[0].full["embedding"]
+    found: list[str] = []
+    for asker in ASKERS:
+        own = sorted(row.full["node_id"] for row in nodes if row.belongs_to(asker))
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            near = "select node_id::text from nearest_nodes(%s::halfvec, %s, %s, null, true, 1000)"
+            text = "select node_id::text from nodes_containing(%s, %s, null, true, 1000)"
+            answers = {
+                "near": rows(app, near, vector, space, ["topic"]),
+                "near, now": rows(app, near.replace("null", "now()"), vector, space, ["topic"]),
+                "text": rows(app, text, "a top", ["topic"]),
+                "all texts": rows(app, text, "", ["topic"]),
+            }
+            nothing = rows(app, near, vector, space, ["fact"]) + rows(app, text, "x", ["topic"])
+        found += [f"{asker} {name}" for name, got in answers.items() if sorted(got) != own]
+        found += [f"{asker} found {len(nothing)} of nothing"] if nothing else []
+    return found
+
+
+def test_nodes_that_a_search_finds_are_those_in_view(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    assert nodes_in_breach(app, truth) == []
 
 
 def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
@@ -504,6 +536,13 @@ UNASKED = {
     "trust_rank": "select trust_rank('user') where false",
     "observed_state": "select properties::text from observed_state("
     "array(select node_id from graph_nodes), null, false)",
+    "nearest_nodes": "select * from nearest_nodes('[1,0]', '', '{topic}', null, true, 10)",
+    "nodes_containing": "select * from nodes_containing('', '{topic}', null, true, 10)",
+    "walk_graph": "select * from walk_graph(array(select node_id from graph_nodes), null, 3, 500,"
+    " 0, null, true, true)",
+    "held_at": "select * from held_at(array(select node_id from graph_nodes), now(), true, true)",
+    "node_text": "select node_text('tide', '{}') where false",
+    "may_hold": "select may_hold(now(), null, false, null, true) where false",
     "halve": "select halve(1, 2) where false",
     "halving_mean": "select 1 from (select halving_mean(1)) pure where false",
     "merge_patches": "select 1 from (select merge_patches('{}')) pure where false",

@@ -29,6 +29,7 @@ from tests.strandline.store.isolation import (
 from tests.strandline.store.test_isolation_functions import (
     appended_in_breach,
     nearest_in_breach,
+    nodes_in_breach,
     searched_in_breach,
     substrings_in_breach,
 )
@@ -315,6 +316,24 @@ def test_a_vector_search_without_its_test_is_noticed(
     assert part in definition
     admin.execute(definition.replace(part, instead).encode())
     assert nearest_in_breach(app, truth) != []
+
+
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        ("nearest_nodes", "and (v_scopes is null or c.scope_id = any (v_scopes))"),
+        ("nodes_containing", "and g.participants @> (select current_viewer())"),
+        ("nodes_containing", "g.tenant_id = current_tenant() and"),
+    ],
+)
+def test_a_search_for_nodes_without_its_test_is_noticed(
+    admin: Connection[Any], app: Connection[Any], function: str, part: str
+) -> None:
+    truth = {table.name: table for table in tables(admin)}
+    (definition,) = rows(admin, "select pg_get_functiondef(%s::regproc)", function)
+    assert part in definition
+    admin.execute(definition.replace(part, "").encode())
+    assert nodes_in_breach(app, truth) != []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from strandline.llm.heuristic import cohesion, digest, names, overview
+from strandline.llm.heuristic import cohesion, contradiction, digest, names, overview
 from strandline.llm.types import (
     Continues,
+    Contradiction,
     Entities,
     Overview,
     PromptEvent,
@@ -59,3 +60,8 @@ class HeuristicModel:
         del question
         numbers = sorted(range(len(options)), key=lambda n: (-options[n].score, n))
         return WalkChoice(numbers=[n + 1 for n in numbers[:_MAX_CHOICES]])
+
+    def contradicts(self, first: str, second: str) -> Contradiction:
+        """Whether a rule says that two statements cannot both hold."""
+        reason = contradiction.find_contradiction(first, second)
+        return Contradiction(contradicts=reason is not None)

@@ -1,0 +1,61 @@
+"""Embed nodes of the graph: what is new of a scope, and all of a tenant in a new space."""
+
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.background.vectors import embed_texts
+from strandline.db.database import Caller, TenantDb
+from strandline.graph import store_vectors
+from strandline.graph.store_vectors import NodeVector, UnembeddedNode
+from strandline.jobs.context import Worker
+from strandline.log import store_work
+
+BATCH = 128
+"""How many nodes are embedded between two commits."""
+
+
+def embed_new_nodes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
+    """Embed the nodes of these scopes that have no vector. Returns how many were embedded; what a
+    writer holds meanwhile stays due. A node whose text the model refuses stays without a vector.
+    Raises EmbeddingUnavailable; what was stored before stays."""
+    embedded_count, slice_end = 0, time.monotonic() + worker.slice_seconds
+    while nodes := store_vectors.list_unembedded(access, scope_ids, BATCH):
+        stored_count = _embed(worker, access, nodes)
+        embedded_count += stored_count
+        worker.renew()
+        if stored_count == 0 or worker.is_out_of_time():
+            break
+        if time.monotonic() > slice_end:
+            worker.tally.unfinished_scopes |= set(scope_ids)
+            break
+    if embedded_count:
+        worker.tally.counters["NodesEmbedded"] += embedded_count
+    return embedded_count
+
+
+def embed_all_nodes(worker: Worker, tenant: str) -> bool:
+    """Embed the nodes of a tenant that have no vector in the current space. Returns whether all are
+    done. Raises EmbeddingUnavailable; what was stored before stays."""
+    access = worker.database.connect_as(Caller.background(tenant))
+    last_node_id: UUID | None = None
+    while nodes := store_vectors.list_unembedded_in(
+        access, worker.embedder.space, last_node_id, BATCH
+    ):
+        if worker.is_out_of_time():
+            return False
+        worker.tally.counters["NodesEmbedded"] += _embed(worker, access, nodes)
+        worker.renew()
+        last_node_id = nodes[-1].node_id
+    return True
+
+
+def _embed(worker: Worker, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
+    vector_by_node = embed_texts(worker, {node.node_id: node.text for node in nodes})
+    vectors: list[NodeVector] = []
+    for node in nodes:
+        vector = vector_by_node[node.node_id]
+        is_refused = isinstance(vector, str)
+        vectors.append(NodeVector(node, None if is_refused else store_work.vector_to_text(vector)))
+    with access.transaction():
+        return store_vectors.store_vectors(access, worker.embedder.space, vectors)

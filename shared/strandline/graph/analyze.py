@@ -1,0 +1,93 @@
+"""What is known already that bears on a text, and what to weigh before it is stored."""
+
+from collections.abc import Sequence
+
+from strandline.embeddings.spaces import thresholds_for
+from strandline.graph.conflicts import Judge, Subject, find_similar_facts, judge_pairs
+from strandline.graph.identity import hash_name
+from strandline.graph.schemas_conflicts import (
+    Advice,
+    AdviceOut,
+    AnalyzeOut,
+    AnalyzeRequest,
+    ConflictOut,
+)
+from strandline.graph.schemas_search import FoundNode
+from strandline.graph.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.store_search import Narrowing
+from strandline.log.trust import trust_rank
+from strandline.recall.recall import embed_query
+from strandline.tuning import Tuning
+
+_STORE_AS = (
+    "fact: content, category (personal, professional, preference, technical, relationship,"
+    " general), confidence 0 to 1; what it replaces as `invalidates`, with a `reason`",
+    "decision: title, rationale, alternatives; relationships decision_entity with a role",
+    "entity: name, kind (person, company, project, product, technology, place, other), description",
+    "event: title, description, event_date",
+    "topic: name, description; relationships fact_topic, decision_topic, entity_topic lead to it",
+)
+_NEAR_TOPIC = 0.4
+"""The least similarity of a topic that is proposed."""
+
+
+def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning) -> AnalyzeOut:
+    """What bears on a text that a caller thinks of storing. Nothing is stored."""
+    vector, degraded = embed_query(finder.embedder, request.content, finder.vector_timeout)
+    narrowing = Narrowing(ALL_TYPES)
+    matches = finder.find_by(request.content, vector, narrowing)
+    related = read_matches(finder.access, matches, narrowing, request.limit)
+    conflicts: list[ConflictOut] = []
+    if request.content_type == "statement":
+        subject = Subject(request.content, None)
+        threshold = thresholds_for(finder.embedder.space, tuning).conflict
+        similar = find_similar_facts(finder, subject, vector, threshold)
+        conflicts, notes = judge_pairs(finder, judge, similar, subject)
+        degraded = [*degraded, *notes]
+    return AnalyzeOut(
+        related=related,
+        conflicts=conflicts,
+        weigh=_weigh(request.content, related, conflicts),
+        store_as=list(_STORE_AS),
+        degraded=degraded,
+    )
+
+
+def _weigh(
+    content: str, related: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
+) -> list[AdviceOut]:
+    """What to weigh, the most important first."""
+    known_hash = hash_name(content)
+    known = [node.id for node in related if hash_name(node.name) == known_hash]
+    contradicted = [fact.id for c in conflicts for fact in c.facts if fact.id]
+    named = [
+        node.id
+        for node in related
+        if node.type == "entity" and "name" in node.why and node.id not in known
+    ]
+    topics = [
+        node.id
+        for node in related
+        if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
+    ]
+    doubted = [node.id for node in related if trust_rank(node.trust) < trust_rank("agent")]
+    findings: list[tuple[Advice, Sequence[str], str]] = [
+        ("contradicts", contradicted, "It contradicts known facts. Invalidate what is over."),
+        (
+            "known_already",
+            known,
+            "It is known already. Stated again it gains weight, nothing else.",
+        ),
+        ("known_names", named, "It names known entities. Lead relationships to them."),
+        ("near_topic", topics, "It is near known topics. Lead a relationship to one of them."),
+        ("low_trust", doubted, "These come from tools or documents. Weigh them less."),
+    ]
+    advice = [
+        AdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))
+        for code, ids, text in findings
+        if ids
+    ]
+    if not related:
+        text = "Nothing related is known. If it will matter later, it is worth storing."
+        advice.append(AdviceOut(code="nothing_related", text=text, node_ids=[]))
+    return advice

@@ -1,0 +1,189 @@
+"""Search the graph: by meaning and words, by a part of a text, or along edges."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.errors import NotFound
+from strandline.graph import store_search
+from strandline.graph.answers import to_edges, to_found_node
+from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
+from strandline.graph.schemas_search import (
+    FoundNode,
+    GraphOut,
+    NearestTopicsRequest,
+    SearchRequest,
+)
+from strandline.graph.store_joined import JoinedNode, leads_by_member, read_graph, read_nodes
+from strandline.graph.store_search import Match, Narrowing
+from strandline.graph.store_walk import Walk, walk_graph
+from strandline.recall.recall import embed_query
+
+ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
+_NODE_ID = re.compile(rf"(?:{'|'.join(PREFIXES.values())}):[0-9a-f-]{{36}}")
+_GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
+_BRACKETS = "()[]{}<>"
+_MAX_TOKENS = 64
+"""How many words of a query may be part of a name that it holds."""
+_MAX_NAME_TOKENS = 5
+_HOPS = 2
+_MIN_CONFIDENCE = 0.5
+_MAX_NAMED_STARTS = 10
+_MAX_SIMILAR_STARTS = 3
+"""From how many of the nearest nodes edges are followed, where the query names none."""
+
+
+@dataclass(frozen=True)
+class Finder:
+    """What a search works with."""
+
+    access: TenantDb
+    embedder: Embedder
+    vector_timeout: float
+    """How many seconds the query's vector may take."""
+
+    def find(self, query: str, narrowing: Narrowing) -> tuple[Sequence[Match], list[str]]:
+        """The nodes that may answer a query, best first, and how the search was limited."""
+        vector, degraded = embed_query(self.embedder, query, self.vector_timeout)
+        return self.find_by(query, vector, narrowing), degraded
+
+    def find_by(
+        self, query: str, vector: Sequence[float] | None, narrowing: Narrowing
+    ) -> Sequence[Match]:
+        """As `find`, with the query's vector."""
+        return store_search.find_similar(
+            self.access,
+            question=query,
+            name_hashes=hash_names(query),
+            vector=vector,
+            space=self.embedder.space,
+            narrowing=narrowing,
+        )
+
+
+def search(finder: Finder, request: SearchRequest) -> GraphOut:
+    """The part of the graph that a query finds. Raises NotFound for the id of a node that is not in
+    view."""
+    types = request.types or ALL_TYPES
+    if request.mode == "graph":
+        return _search_graph(finder, request, types)
+    narrowing = Narrowing(types, request.as_of, request.archived)
+    if request.mode == "semantic":
+        matches, degraded = finder.find(request.query, narrowing)
+        nodes = read_matches(finder.access, matches, narrowing, request.limit)
+        return GraphOut(nodes=nodes, edges=[], degraded=degraded)
+    matches = store_search.find_containing(finder.access, request.query, narrowing)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
+    return GraphOut(
+        nodes=nodes[: request.limit],
+        edges=[],
+        degraded=["cut_by_limit"] if len(nodes) > request.limit else [],
+    )
+
+
+def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
+    """The topics that a text is nearest to."""
+    narrowing = Narrowing(("topic",), request.as_of, request.archived)
+    matches, degraded = finder.find(request.query, narrowing)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit)
+    return GraphOut(nodes=nodes, edges=[], degraded=degraded)
+
+
+def read_matches(
+    access: TenantDb,
+    matches: Sequence[Match],
+    narrowing: Narrowing,
+    limit: int,
+    *,
+    is_exact: bool = False,
+) -> list[FoundNode]:
+    """The best of these matches as nodes."""
+    wanted = matches if narrowing.as_of else matches[:limit]
+    by_id = {match.node_id: match for match in wanted}
+    holds = make_filter(narrowing.as_of, archived=narrowing.archived)
+    nodes = [
+        to_found_node(node, by_id[node.node_id], is_exact=is_exact)
+        for node in read_nodes(access, list(by_id), narrowing.as_of)
+        if holds(node)
+    ]
+    return nodes[:limit]
+
+
+def make_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
+    """Whether a node, as it was observed up to `as_of`, held then. Without `as_of` always: what was
+    found holds."""
+
+    def holds(node: JoinedNode) -> bool:
+        if as_of is None:
+            return True
+        is_over = node.valid_to is not None and node.valid_to <= as_of
+        return node.valid_from <= as_of and not is_over and (archived or not node.archived)
+
+    return holds
+
+
+def hash_names(text: str) -> list[bytes]:
+    """The hashes of all names that a text may hold: each run of up to five words."""
+    tokens = [token.strip(_BRACKETS) for token in text.split()[:_MAX_TOKENS]]
+    names: set[str] = set()
+    for start in range(len(tokens)):
+        for end in range(start + 1, min(start + _MAX_NAME_TOKENS, len(tokens)) + 1):
+            name = normalise(" ".join(tokens[start:end]))
+            names |= {name, normalise(_GENITIVE.sub("", name))}
+    return [hash_name(name) for name in sorted(names - {""})]
+
+
+def _search_graph(finder: Finder, request: SearchRequest, types: Sequence[NodeType]) -> GraphOut:
+    starts, degraded = _find_starts(finder, request)
+    walk = Walk(
+        None,
+        hops=_HOPS,
+        min_confidence=_MIN_CONFIDENCE,
+        as_of=request.as_of,
+        archived=request.archived,
+    )
+    steps = walk_graph(finder.access, list(starts), walk)
+    hops = {start: 0 for start in starts}
+    for step in steps:
+        hops.setdefault(step.node_id, step.hop)
+    rows, edge_rows = read_graph(
+        finder.access, list(hops), [step.edge_id for step in steps], request.as_of
+    )
+    holds = make_filter(request.as_of, archived=request.archived)
+    shown = [row for row in rows if holds(row) and row.type in types]
+    nodes = [
+        to_found_node(row, starts.get(row.node_id), hops=hops[row.node_id])
+        for row in shown[: request.limit]
+    ]
+    edges = to_edges(edge_rows, leads_by_member(shown[: request.limit]))
+    is_cut = len(shown) > request.limit
+    return GraphOut(
+        nodes=nodes, edges=edges, degraded=degraded + (["cut_by_limit"] if is_cut else [])
+    )
+
+
+def _find_starts(
+    finder: Finder, request: SearchRequest
+) -> tuple[dict[UUID, Match | None], list[str]]:
+    """Where a search along edges begins: the node whose id the query is, else the nodes that it
+    names, else the nearest. Raises NotFound."""
+    if _NODE_ID.fullmatch(request.query.strip()):
+        return {find_start(finder.access, request.query.strip(), request.as_of).node_id: None}, []
+    narrowing = Narrowing(ALL_TYPES, request.as_of, request.archived)
+    matches, degraded = finder.find(request.query, narrowing)
+    named = [match for match in matches if match.is_named]
+    starts = named[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
+    return {match.node_id: match for match in starts}, degraded
+
+
+def find_start(access: TenantDb, name: str, as_of: datetime | None) -> JoinedNode:
+    """The node with this id. Raises NotFound where it is not in view, or was not observed yet."""
+    node_type, node_id = parse_node_id(name)
+    rows = read_nodes(access, [node_id], as_of)
+    if not rows or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    return rows[0]

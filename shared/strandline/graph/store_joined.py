@@ -1,0 +1,149 @@
+"""SQL that reads many nodes, each joined over the scopes in view, and edges."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.db.pipeline import RowQuery
+from strandline.graph.store_read import NodeRow
+
+
+@dataclass(frozen=True)
+class JoinedNode(NodeRow):
+    """A node as all nodes of its identity in view describe it together."""
+
+    archived: bool
+    heat: float
+    participants: list[str]
+    """Of the scope of the node that leads."""
+
+
+def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[JoinedNode]:
+    """Gives the visible ones of these nodes in this order, those of one identity once under the
+    first of their ids; as they were observed up to `as_of`. Which nodes are of one identity is
+    told as of now."""
+    return RowQuery(
+        JoinedNode,
+        """
+        with asked as materialized (
+            select a.n, g.* from unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
+            cross join lateral (
+                select g.node_id, g.type, g.identity, g.valid_to from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = a.node_id offset 0) g),
+        leads as materialized (
+            select distinct on (a.type, a.identity, case when a.valid_to is not null
+                then a.node_id end) a.*
+            from asked a
+            order by a.type, a.identity, case when a.valid_to is not null then a.node_id end, a.n),
+        members as materialized (
+            select l.n, l.node_id as lead_id, m.*
+            from leads l
+            cross join lateral (
+                select g.* from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = l.node_id
+                union all
+                select g.* from graph_nodes g
+                where l.valid_to is null and g.tenant_id = current_tenant() and g.type = l.type
+                    and g.identity = l.identity and g.valid_to is null
+                    and g.node_id <> l.node_id) m),
+        states as (
+            select m.n, m.lead_id, m.node_id, m.properties, m.confidence, m.weight, m.heat, m.trust,
+                m.valid_from, m.valid_to, m.archived, m.created_at as first_at,
+                m.updated_at as last_at
+            from members m where %(as_of)s::timestamptz is null
+            union all
+            select m.n, m.lead_id, m.node_id, s.properties, s.confidence, s.weight, s.heat, s.trust,
+                s.valid_from, s.valid_to, s.archived, s.first_at, s.last_at
+            from observed_state(array(
+                select m.node_id from members m where %(as_of)s::timestamptz is not null),
+                %(as_of)s, false) s
+            join members m on m.node_id = s.target_id),
+        joined as (
+            select s.n, s.lead_id,
+                merge_patches(s.properties order by s.last_at, s.node_id) as properties,
+                sum(s.confidence * s.weight) / nullif(sum(s.weight), 0) as confidence,
+                sum(s.weight)::int as weight, max(s.heat) as heat,
+                (array_agg(s.trust order by trust_rank(s.trust)))[1] as trust,
+                min(s.valid_from) as valid_from,
+                (array_agg(s.valid_to) filter (where s.node_id = s.lead_id))[1] as valid_to,
+                bool_and(s.archived) as archived, min(s.first_at) as created_at,
+                max(s.last_at) as updated_at, array_agg(s.node_id order by s.node_id) as member_ids
+            from states s group by s.n, s.lead_id
+            having bool_or(s.node_id = s.lead_id))
+        select l.node_id, l.type, l.name, j.properties, coalesce(j.confidence, 0) as confidence,
+            j.weight, j.trust, j.valid_from, j.valid_to, j.created_at, j.updated_at, j.member_ids,
+            j.archived, j.heat, l.participants
+        from joined j join members l on l.node_id = j.lead_id and l.n = j.n
+        order by j.n
+        """,
+        {"ids": list(node_ids), "as_of": as_of},
+    )
+
+
+def read_nodes(
+    access: TenantDb, node_ids: Sequence[UUID], as_of: datetime | None
+) -> Sequence[JoinedNode]:
+    """The rows of `query_nodes`."""
+    query = query_nodes(node_ids, as_of)
+    return access.fetch(query.row_type, query.statement, query.params)
+
+
+@dataclass(frozen=True)
+class EdgeRow:
+    """An edge of one scope."""
+
+    edge_id: UUID
+    from_id: UUID
+    to_id: UUID
+    type: str
+    label: str
+    properties: dict[str, Any]
+    confidence: float
+    weight: int
+    heat: float
+    trust: str
+    valid_from: datetime
+    valid_to: datetime | None
+    last_seen: datetime
+
+
+def query_edges(edge_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[EdgeRow]:
+    """Gives the visible ones of these edges, by id, as they were observed up to `as_of`."""
+    return RowQuery(
+        EdgeRow,
+        """
+        with edges as materialized (
+            select e.* from graph_edges e
+            where e.tenant_id = current_tenant() and e.edge_id = any (%(ids)s))
+        select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
+            e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
+        from edges e where %(as_of)s::timestamptz is null
+        union all
+        select e.edge_id, e.from_id, e.to_id, e.type, e.label, s.properties, s.confidence, s.weight,
+            s.heat, s.trust, s.valid_from, s.valid_to, s.last_at
+        from observed_state(array(
+            select e.edge_id from edges e where %(as_of)s::timestamptz is not null),
+            %(as_of)s, false) s
+        join edges e on e.edge_id = s.target_id
+        order by 1
+        """,
+        {"ids": list(edge_ids), "as_of": as_of},
+    )
+
+
+def read_graph(
+    access: TenantDb,
+    node_ids: Sequence[UUID],
+    edge_ids: Sequence[UUID],
+    as_of: datetime | None,
+) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
+    """The rows of `query_nodes` and of `query_edges`, in one round trip."""
+    return access.fetch_pair(query_nodes(node_ids, as_of), query_edges(edge_ids, as_of))
+
+
+def leads_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:
+    """The node that an answer names, by the id of each of its members."""
+    return {member: node for node in nodes for member in node.member_ids}

@@ -1,0 +1,155 @@
+"""SQL that finds nodes: by meaning, by words, by name, by a part of their text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from strandline.db.database import TenantDb
+from strandline.graph.identity import NodeType
+from strandline.log.fulltext import sanitize_for_parser
+
+CANDIDATES = 200
+"""How many nodes of each kind of match are compared."""
+_MAX_WORDS = 20
+"""How many words of a question are searched for, the longest."""
+_WORD_WEIGHT = 0.6
+"""The score of a node without a vector that holds every word of a question."""
+_NAME_WEIGHT = 0.2
+"""What it adds to a score that the question holds a node's whole name."""
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Which nodes a search may find."""
+
+    types: Sequence[NodeType]
+    as_of: datetime | None = None
+    archived: bool = False
+
+
+@dataclass(frozen=True)
+class Match:
+    """A node that was found."""
+
+    node_id: UUID
+    score: float
+    similarity: float | None
+    """The cosine of its vector and the question's; None without either."""
+    is_named: bool
+    """Whether the question holds its whole name."""
+    has_words: bool
+    """Whether it holds words of the question, or the text that was searched for."""
+
+
+def find_similar(
+    access: TenantDb,
+    *,
+    question: str,
+    name_hashes: Sequence[bytes],
+    vector: Sequence[float] | None,
+    space: str,
+    narrowing: Narrowing,
+) -> Sequence[Match]:
+    """The visible nodes nearest in meaning to a question, those whose name it holds, and those that
+    hold its words; best first, one for each identity. A node without a vector is found by name and
+    words alone."""
+    return access.fetch(
+        Match,
+        """
+        with words as materialized (
+            select array(
+                select fold_text(w) from unnest(question_words(%(question)s, %(max_words)s)) w
+                where length(w) > 2) as words),
+        found as materialized (
+            select n.node_id, 1 - n.distance as similarity, false as is_named,
+                null::float8 as share
+            from nearest_nodes(%(vector)s::halfvec, %(space)s, %(types)s, %(as_of)s, %(archived)s,
+                %(candidates)s) n
+            where %(vector)s::halfvec is not null
+            union all
+            (select g.node_id, null, true, null from graph_nodes g
+            where g.tenant_id = current_tenant() and g.type = any (%(types)s)
+                and g.identity = any (%(names)s)
+                and may_hold(g.valid_from, g.valid_to, g.archived, %(as_of)s, %(archived)s)
+            limit %(candidates)s)
+            union all
+            select w.node_id, null, false, count(*) / cardinality(min(words.words))::float8
+            from words
+            cross join lateral unnest(words.words) word
+            cross join lateral nodes_containing(word, %(types)s, %(as_of)s, %(archived)s,
+                %(candidates)s) w
+            group by w.node_id),
+        candidates as (
+            select f.node_id, max(f.similarity) as similarity, bool_or(f.is_named) as is_named,
+                max(f.share) as share
+            from found f group by f.node_id),
+        scored as (
+            select c.node_id, g.type, g.identity, g.valid_to, c.is_named,
+                c.share is not null as has_words, c.share,
+                coalesce(c.similarity, case when g.space = %(space)s
+                    then 1 - (g.embedding <=> %(vector)s::halfvec) end) as similarity
+            from candidates c
+            cross join lateral (
+                select g.type, g.identity, g.valid_to, g.space, g.embedding from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = c.node_id offset 0) g),
+        best as (
+            select distinct on (s.type, s.identity, case when s.valid_to is not null
+                then s.node_id end) s.*,
+                coalesce(s.similarity, %(word_weight)s * coalesce(s.share, 0))
+                    + case when s.is_named then %(name_weight)s else 0 end as score
+            from scored s
+            order by s.type, s.identity, case when s.valid_to is not null then s.node_id end,
+                score desc, s.node_id)
+        select b.node_id, b.score, b.similarity, b.is_named, b.has_words
+        from best b order by b.score desc, b.node_id limit %(candidates)s
+        """,
+        {
+            "question": sanitize_for_parser(question),
+            "max_words": _MAX_WORDS,
+            "names": list(name_hashes),
+            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
+            "space": space,
+            "word_weight": _WORD_WEIGHT,
+            "name_weight": _NAME_WEIGHT,
+            **_narrow(narrowing),
+        },
+    )
+
+
+def find_containing(access: TenantDb, text: str, narrowing: Narrowing) -> Sequence[Match]:
+    """The visible nodes whose text contains this one, whatever the case; those of which it is the
+    largest part first, one for each identity."""
+    return access.fetch(
+        Match,
+        """
+        with found as (
+            select c.node_id, c.share, g.type, g.identity, g.valid_to
+            from nodes_containing(fold_text(%(text)s), %(types)s, %(as_of)s, %(archived)s,
+                %(candidates)s) c
+            cross join lateral (
+                select g.type, g.identity, g.valid_to from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = c.node_id offset 0) g),
+        best as (
+            select distinct on (f.type, f.identity, case when f.valid_to is not null
+                then f.node_id end) f.*
+            from found f
+            order by f.type, f.identity, case when f.valid_to is not null then f.node_id end,
+                f.share desc, f.node_id)
+        select b.node_id, b.share as score, null::float8 as similarity, b.share = 1 as is_named,
+            true as has_words
+        from best b order by b.share desc, b.node_id
+        """,
+        {"text": text, **_narrow(narrowing)},
+    )
+
+
+def _narrow(narrowing: Narrowing) -> dict[str, object]:
+    return {
+        "types": list(narrowing.types),
+        "as_of": narrowing.as_of,
+        "archived": narrowing.archived,
+        "candidates": CANDIDATES,
+    }

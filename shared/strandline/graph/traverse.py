@@ -1,0 +1,94 @@
+"""Follow edges from a node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound
+from strandline.graph.answers import to_edges, to_found_node
+from strandline.graph.identity import PREFIXES, NodeType, parse_node_id
+from strandline.graph.schemas_search import GraphOut, Traversal, TraverseRequest
+from strandline.graph.search import make_filter
+from strandline.graph.store_joined import leads_by_member, read_graph
+from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
+
+_ALL: frozenset[NodeType] = frozenset(PREFIXES)
+_VERBS = (
+    *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS", "EXPRESSED_INTEREST"),
+    *("RELATES_TO", "related"),
+)
+_MAX_CHAIN = 100
+"""How many replacements of a fact are followed, either way."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Where a traversal may start, which edges it follows, and what it shows."""
+
+    starts: frozenset[NodeType]
+    edge_types: tuple[str, ...] | None
+    results: frozenset[NodeType]
+
+
+_FACTS = _Rule(frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"}))
+_RULES: Mapping[Traversal, _Rule] = {
+    "related_entities": _Rule(
+        _ALL,
+        ("fact_entity", "decision_entity", "entity_topic", *_VERBS),
+        frozenset({"entity"}),
+    ),
+    "related_facts": _FACTS,
+    "facts_about_entity": _FACTS,
+    "decision_entities": _Rule(
+        frozenset({"decision"}), ("decision_entity",), frozenset({"entity"})
+    ),
+    "entity_decisions": _Rule(frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})),
+    "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
+    "topic_contents": _Rule(
+        frozenset({"topic"}),
+        ("fact_topic", "decision_topic", "entity_topic", "related"),
+        _ALL,
+    ),
+    "neighbours": _Rule(_ALL, None, _ALL),
+}
+
+
+def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
+    """The node that a traversal starts at, and what it reaches: nearest first, along the heaviest
+    edges first, with the edges between them. Raises NotFound where the node is not in view or was
+    not observed yet, and Invalid where the traversal does not start at such a node."""
+    node_type, start_id = parse_node_id(request.node_id)
+    rule = _RULES[request.traversal]
+    if node_type not in rule.starts:
+        starts = " or ".join(sorted(rule.starts))
+        raise Invalid(
+            f"traversal: {request.traversal} starts at a node of the type {starts}, not at a"
+            f" {node_type}",
+            field="traversal",
+        )
+    is_chain = request.traversal == "invalidation_chain"
+    walk = Walk(
+        rule.edge_types,
+        hops=_MAX_CHAIN if is_chain else request.hops,
+        as_of=request.as_of,
+        archived=request.archived,
+        ended=is_chain,
+    )
+    steps = walk_graph(access, [start_id], walk)
+    hops = {start_id: 0}
+    for step in steps:
+        hops.setdefault(step.node_id, step.hop)
+    rows, edge_rows = read_graph(
+        access, list(hops), [step.edge_id for step in steps], request.as_of
+    )
+    if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
+    reached = [row for row in rows[1:] if row.type in rule.results and holds(row)]
+    shown = [rows[0], *reached[: request.limit]]
+    is_cut = len(reached) > request.limit or len(hops) > MAX_NODES
+    return GraphOut(
+        nodes=[to_found_node(row, None, hops=hops[row.node_id]) for row in shown],
+        edges=to_edges(edge_rows, leads_by_member(shown)),
+        degraded=["cut_by_limit"] if is_cut else [],
+    )

@@ -1,0 +1,218 @@
+"""What search and traversal of the graph take beside bare SQL, in one tenant of 100,000 nodes and
+500,000 edges.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph 100000
+
+Bare SQL runs as the superuser, whom no policy concerns, and gives the same rows without joining
+what is of one name. Times are of the service's functions, without HTTP and without embedding a
+question.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from typing import LiteralString
+from uuid import UUID
+
+import psycopg
+from pgvector import HalfVector
+
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.graph.identity import format_node_id
+from strandline.graph.schemas_search import TraverseRequest
+from strandline.graph.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.store_search import Narrowing, find_containing
+from strandline.graph.traverse import traverse
+from strandline.local.postgres import EmbeddedPostgres
+from tests.bench.graph_data import HELPER, RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
+from tests.support import ScratchDatabase, make_template
+
+EDGES_PER_NODE = 5
+_WARM_UP = 5
+_TWO_HOPS: LiteralString = """
+with one as materialized (
+    select edge_id, to_id as node_id from graph_edges
+    where tenant_id = %(tenant)s and from_id = %(start)s
+    union all
+    select edge_id, from_id from graph_edges
+    where tenant_id = %(tenant)s and to_id = %(start)s),
+two as materialized (
+    select e.edge_id, e.to_id as node_id from graph_edges e
+    where e.tenant_id = %(tenant)s and e.from_id in (select node_id from one)
+    union all
+    select e.edge_id, e.from_id from graph_edges e
+    where e.tenant_id = %(tenant)s and e.to_id in (select node_id from one)),
+edges as (select edge_id from one union select edge_id from two),
+ends as (select node_id from one union select node_id from two)
+select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
+where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
+union all
+select to_jsonb(e) from graph_edges e
+where e.tenant_id = %(tenant)s and e.edge_id in (select edge_id from edges)
+"""
+_NEAREST: LiteralString = """
+select n.node_id, n.name, n.properties, n.embedding <=> %(vector)s::halfvec from graph_nodes n
+where n.tenant_id = %(tenant)s and n.space = %(space)s and n.valid_to is null
+order by n.embedding <=> %(vector)s::halfvec limit 10
+"""
+_CONTAINING: LiteralString = """
+select n.node_id, n.name, n.properties from graph_nodes n
+where n.tenant_id = %(tenant)s and trigrams_of(n.text) @> trigrams_of(%(text)s)
+    and strpos(n.text, %(text)s) > 0
+order by length(n.text) limit 10
+"""
+
+
+class NoEmbedder:
+    """Knows its space and embeds nothing: questions come with their vectors."""
+
+    space, dimensions = SPACE, 384
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """Never asked."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Milliseconds of a call, of the service and of bare SQL."""
+
+    call: str
+    viewer: str
+    p50_ms: float
+    p95_ms: float
+    bare_p50_ms: float | None = None
+    bare_p95_ms: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times bare SQL's median the service's is."""
+        return self.p50_ms / self.bare_p50_ms if self.bare_p50_ms else None
+
+
+def main() -> None:
+    """Lay down the graph, measure, print the table, write the file."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.graph", description=__doc__)
+    parser.add_argument("nodes", type=int, nargs="?", default=100_000)
+    parser.add_argument("--asks", type=int, default=100, help="calls of each kind")
+    parser.add_argument("--out", type=Path, default=Path("build/bench-graph.json"))
+    arguments = parser.parse_args()
+    with TemporaryDirectory(prefix="strandline-graph-") as name:
+        Path(name).chmod(0o711)
+        with EmbeddedPostgres(
+            Path(name) / "postgres", settings={"shared_buffers": "1GB"}, durable=False
+        ) as server:
+            make_template(server, "graph")
+            base = ScratchDatabase(server, "graph")
+            start = time.monotonic()
+            graph = fill_graph(base, arguments.nodes, arguments.nodes * EDGES_PER_NODE)
+            print(f"laid down in {time.monotonic() - start:.0f} s", file=sys.stderr)
+            figures = measure(base, graph, arguments.asks)
+    for line in table(figures):
+        print(line)
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps([asdict(item) for item in figures], indent=1))
+
+
+def measure(base: ScratchDatabase, graph: LargeGraph, asks: int) -> list[Figures]:
+    """The times of each kind of call, the service's and bare SQL's in turn."""
+    with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as bare:
+        bare.autocommit = True
+        return [
+            _time(name, viewer, calls, asks)
+            for viewer in (WIDE, HELPER)
+            for name, calls in _calls(
+                database.connect_as(Caller(TENANT, (viewer,))), bare, graph
+            ).items()
+        ]
+
+
+type _Calls = tuple[Callable[[int], object], Callable[[int], object] | None]
+
+
+def _calls(
+    access: TenantDb, bare: psycopg.Connection[tuple[object, ...]], graph: LargeGraph
+) -> dict[str, _Calls]:
+    embedder: Embedder = NoEmbedder()
+    finder = Finder(access, embedder, 1.0)
+    narrowing = Narrowing(ALL_TYPES)
+
+    def start(n: int) -> UUID:
+        return graph.starts[n % len(graph.starts)]
+
+    def walk(n: int, hops: int, node_id: UUID | None = None) -> object:
+        name = format_node_id("entity", node_id or start(n))
+        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
+
+    def near(n: int) -> object:
+        matches = finder.find_by(f"about {RARE}", graph.vectors[n % 100], narrowing)
+        return read_matches(access, matches, narrowing, 10)
+
+    def contains(n: int) -> object:
+        text = f" {1 + 500 * (n % 100)} {RARE}"
+        return read_matches(access, find_containing(access, text, narrowing), narrowing, 10)
+
+    def query(statement: LiteralString, **params: object) -> object:
+        return bare.execute(statement, {"tenant": TENANT, **params}).fetchall()
+
+    def bare_near(n: int) -> object:
+        vector = HalfVector(graph.vectors[n % 100]).to_text()
+        return query(_NEAREST, vector=vector, space=SPACE)
+
+    return {
+        "one hop": (lambda n: walk(n, 1), None),
+        "two hops": (lambda n: walk(n, 2), lambda n: query(_TWO_HOPS, start=start(n))),
+        "three hops": (lambda n: walk(n, 3), None),
+        "one hop from a name of every scope": (lambda n: walk(n, 1, graph.shared), None),
+        "search by meaning": (near, bare_near),
+        "search by a part of a text": (
+            contains,
+            lambda n: query(_CONTAINING, text=f" {1 + 500 * (n % 100)} {RARE}"),
+        ),
+    }
+
+
+def _time(name: str, viewer: str, calls: _Calls, asks: int) -> Figures:
+    own, bare = calls
+    times: tuple[list[float], list[float]] = [], []
+    for n in range(-_WARM_UP, asks):
+        for call, taken in zip((own, bare), times, strict=True):
+            if call is None:
+                continue
+            begin = time.perf_counter()
+            call(n % asks)
+            if n >= 0:
+                taken.append(1000 * (time.perf_counter() - begin))
+    figures = Figures(name, viewer, *_quantiles(times[0]))
+    if bare is None:
+        return figures
+    return Figures(name, viewer, figures.p50_ms, figures.p95_ms, *_quantiles(times[1]))
+
+
+def _quantiles(values: Sequence[float]) -> tuple[float, float]:
+    return median(values), quantiles(values, n=20)[-1]
+
+
+def table(figures: Sequence[Figures]) -> Iterator[str]:
+    """Lines of Markdown."""
+    yield "| call | viewer | p50 ms | p95 ms | bare SQL p50 ms | p95 ms | times |"
+    yield "|---|---|--:|--:|--:|--:|--:|"
+    for item in figures:
+        bare = (
+            f"{item.bare_p50_ms:.1f} | {item.bare_p95_ms:.1f} | {item.ratio:.1f}"
+            if item.ratio and item.bare_p50_ms and item.bare_p95_ms
+            else " | | "
+        )
+        yield f"| {item.call} | {item.viewer} | {item.p50_ms:.1f} | {item.p95_ms:.1f} | {bare} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""Search and traversal of the graph through the API: found, joined, as it was, refused, hidden."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from strandline.errors import EmbeddingUnavailable
+from tests.support import Gateway, Reply, ScratchDatabase
+
+WHO, OTHERS = ["user:ada", "agent:helper"], ["user:ada", "user:bo"]
+NODES: list[dict[str, Any]] = [
+    {"type": "entity", "ref": "ada", "name": "Ada", "kind": "person"},
+    {"type": "entity", "ref": "go", "name": "Go", "kind": "technology"},
+    {"type": "topic", "ref": "rowing", "name": "Rowing", "description": "Boats, oars and races."},
+    {
+        "type": "fact",
+        "content": "Ada lives in Oslo",
+        "relationships": [{"edge": "fact_entity", "target": "ada"}],
+    },
+    {
+        "type": "fact",
+        "content": "The regatta is rowed in June",
+        "relationships": [{"edge": "fact_topic", "target": "rowing"}],
+    },
+    {
+        "type": "decision",
+        "title": "Buy the red kayak",
+        "rationale": "It is the lightest.",
+        "relationships": [{"edge": "decision_entity", "target": "ada", "role": "buyer"}],
+    },
+]
+
+
+def store(
+    gateway: Gateway, key: str, nodes: Sequence[Mapping[str, Any]], who: Sequence[str] = WHO
+) -> list[str]:
+    """Store nodes and give their ids."""
+    body = {"participants": who, "speaker": who[0], "nodes": nodes}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key)
+    assert reply.status == 201, reply.text
+    return [node["id"] for node in reply.body["nodes"]]
+
+
+def ask(gateway: Gateway, key: str, path: str, **body: object) -> Any:
+    reply = call(gateway, key, path, **body)
+    assert reply.status == 200, reply.text
+    return reply.body
+
+
+def call(gateway: Gateway, key: str, path: str, **body: object) -> Reply:
+    asked = {"participants": ["user:ada"], **body}
+    return gateway.call("POST", f"/api/v1/graph/{path}", asked, key=key)
+
+
+def names(answer: Any) -> list[str]:
+    return [node["name"] for node in answer["nodes"]]
+
+
+def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    key = gateway.key()
+    store(gateway, key, NODES)
+    fresh = ask(gateway, key, "search", query="What does Ada's team write in Go?")
+    assert {(node["name"], tuple(node["why"])) for node in fresh["nodes"]} >= {
+        ("Ada", ("name", "words")),
+        ("Go", ("name",)),
+    }, "a name of any length"
+    assert {node["similarity"] for node in fresh["nodes"]} == {None}
+    assert "Ada lives in Oslo" not in names(ask(gateway, key, "search", query="home town"))
+    gateway.sweep()
+    found = ask(gateway, key, "search", query="Where is her home?", types=["fact"])
+    assert names(found)[0] == "Ada lives in Oslo"
+    assert found["nodes"][0]["why"] == ["meaning"]
+    assert found["nodes"][0]["similarity"] == found["nodes"][0]["score"] > 0.2
+    assert scratch_db.rows("select count(*) from graph_nodes where space is null") == [(0,)]
+    assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
+
+
+def test_a_text_is_found_by_any_part_of_it(gateway: Gateway) -> None:
+    key = gateway.key()
+    store(gateway, key, NODES)
+    found = ask(gateway, key, "search", mode="exact", query="THE LIGHT")
+    assert names(found) == ["Buy the red kayak"]
+    assert found["nodes"][0]["why"] == ["text"]
+    assert names(ask(gateway, key, "search", mode="exact", query="go")) == ["Go"]
+    assert names(ask(gateway, key, "search", mode="exact", query="ada")) == [
+        "Ada",
+        "Ada lives in Oslo",
+    ], "of which it is the largest part first"
+    cut = ask(gateway, key, "search", mode="exact", query="o", limit=1)
+    assert (len(cut["nodes"]), cut["degraded"]) == (1, ["cut_by_limit"])
+    assert names(ask(gateway, key, "search", mode="exact", query="100%_")) == []
+
+
+def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None:
+    key = gateway.key()
+    ada, *_ = store(gateway, key, NODES)
+    doubted = {
+        "type": "fact",
+        "content": "Ada owns a yacht",
+        "relationships": [{"edge": "fact_entity", "target": ada, "confidence": 0.3}],
+    }
+    store(gateway, key, [doubted])
+    for query in ("What about Ada?", ada):
+        found = ask(gateway, key, "search", mode="graph", query=query)
+        first, *others = [(node["name"], node["hops"]) for node in found["nodes"]]
+        assert first == ("Ada", 0)
+        assert sorted(others) == [("Ada lives in Oslo", 1), ("Buy the red kayak", 1)], (
+            "an edge of less confidence than 0.5 is not followed"
+        )
+        assert {(edge["type"], edge["to_id"]) for edge in found["edges"]} == {
+            ("fact_entity", ada),
+            ("decision_entity", ada),
+        }
+    facts = ask(gateway, key, "search", mode="graph", query=ada, types=["fact"], limit=1)
+    assert names(facts) == ["Ada lives in Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("start", "traversal", "expected"),
+    [
+        (0, "facts_about_entity", {"Ada lives in Oslo"}),
+        (0, "related_facts", {"Ada lives in Oslo"}),
+        (0, "entity_decisions", {"Buy the red kayak"}),
+        (0, "neighbours", {"Ada lives in Oslo", "Buy the red kayak"}),
+        (2, "topic_contents", {"The regatta is rowed in June"}),
+        (3, "related_entities", {"Ada"}),
+        (5, "decision_entities", {"Ada"}),
+        (3, "invalidation_chain", set()),
+    ],
+)
+def test_a_traversal_leads_to_what_it_names(
+    gateway: Gateway, start: int, traversal: str, expected: set[str]
+) -> None:
+    key = gateway.key()
+    ids = store(gateway, key, NODES)
+    found = ask(gateway, key, "traverse", node_id=ids[start], traversal=traversal)
+    assert found["nodes"][0]["id"] == ids[start]
+    assert {node["name"] for node in found["nodes"][1:]} == expected
+    assert {node["hops"] for node in found["nodes"][1:]} <= {1}
+    roles = {edge["label"] for edge in found["edges"] if edge["type"] == "decision_entity"}
+    assert roles <= {"buyer"}
+    assert bool(found["edges"]) == bool(expected)
+
+
+def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
+    key = gateway.key()
+    chain: list[dict[str, Any]] = [{"type": "entity", "ref": "n0", "name": "node 0"}]
+    for n in range(1, 6):
+        link = {"edge": "USES", "target": f"n{n - 1}"}
+        chain.append(
+            {"type": "entity", "ref": f"n{n}", "name": f"node {n}", "relationships": [link]}
+        )
+    ids = store(gateway, key, chain)
+    for hops in (1, 2, 3):
+        found = ask(gateway, key, "traverse", node_id=ids[0], hops=hops)
+        assert [(node["name"], node["hops"]) for node in found["nodes"]] == [
+            (f"node {n}", n) for n in range(hops + 1)
+        ]
+        assert len(found["edges"]) == hops
+    cut = ask(gateway, key, "traverse", node_id=ids[0], hops=3, limit=2)
+    assert (len(cut["nodes"]), cut["degraded"]) == (3, ["cut_by_limit"])
+
+
+def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:
+    key = gateway.key()
+    ids = store(gateway, key, NODES)
+    link = {"edge": "fact_entity", "target": "ada"}
+    more = [NODES[0], {"type": "fact", "content": "Ada has a dog", "relationships": [link]}]
+    others = store(gateway, key, more, OTHERS)
+    found = ask(gateway, key, "traverse", node_id=ids[0], traversal="related_facts")
+    assert set(names(found)) == {"Ada", "Ada lives in Oslo", "Ada has a dog"}
+    assert set(found["nodes"][0]["members"]) == {ids[0], others[0]}
+    assert {edge["to_id"] for edge in found["edges"]} == {ids[0]}, "the node that the answer names"
+    assert names(ask(gateway, key, "search", mode="exact", query="Ada", types=["entity"])) == [
+        "Ada"
+    ]
+    alone = ask(gateway, key, "traverse", node_id=others[0], participants=OTHERS)
+    assert names(alone) == ["Ada", "Ada has a dog"]
+
+
+def test_what_was_replaced_is_told_as_of_then(gateway: Gateway) -> None:
+    key = gateway.key()
+    ada, _, _, oslo, *_ = store(gateway, key, NODES)
+    gateway.sweep()
+    known = gateway.call("GET", f"/api/v1/graph/nodes/{oslo}", key=key, query={"participants": WHO})
+    bergen = {
+        "type": "fact",
+        "content": "Ada lives in Bergen",
+        "invalidates": oslo,
+        "reason": "She moved.",
+        "relationships": [{"edge": "fact_entity", "target": ada}],
+    }
+    store(gateway, key, [bergen])
+    gateway.sweep()
+    then = known.body["updated_at"]
+    for when, lives in (({}, "Bergen"), ({"as_of": then}, "Oslo")):
+        found = ask(gateway, key, "search", query="Where does Ada live?", types=["fact"], **when)
+        assert f"Ada lives in {lives}" in names(found)
+        assert len([name for name in names(found) if "lives" in name]) == 1
+        exact = ask(gateway, key, "search", mode="exact", query="lives in", **when)
+        assert names(exact) == [f"Ada lives in {lives}"]
+        about = ask(gateway, key, "traverse", node_id=ada, traversal="related_facts", **when)
+        assert names(about)[1:] == [f"Ada lives in {lives}"]
+        around = ask(gateway, key, "search", mode="graph", query=ada, types=["fact"], **when)
+        assert names(around) == [f"Ada lives in {lives}"]
+    chain = ask(gateway, key, "traverse", node_id=oslo, traversal="invalidation_chain")
+    assert names(chain) == ["Ada lives in Oslo", "Ada lives in Bergen"]
+    assert [node["valid_to"] is None for node in chain["nodes"]] == [False, True]
+    (edge,) = chain["edges"]
+    assert (edge["type"], edge["to_id"]) == ("invalidates", oslo)
+    early = call(gateway, key, "traverse", node_id=ada, as_of="2020-01-01T00:00:00Z")
+    assert early.status == 404, "it was not known yet"
+
+
+def test_the_nearest_topics_leave_out_archived_ones(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    key = gateway.key()
+    store(gateway, key, [*NODES, {"type": "topic", "name": "Tax returns"}])
+    gateway.sweep()
+    found = ask(gateway, key, "topics/nearest", query="oars for a race")
+    assert names(found) == ["Rowing", "Tax returns"]
+    scratch_db.rows("update graph_nodes set archived = true where name = 'Rowing'")
+    assert names(ask(gateway, key, "topics/nearest", query="oars")) == ["Tax returns"]
+    shown = ask(gateway, key, "topics/nearest", query="oars", archived=True, limit=1)
+    assert (names(shown), shown["nodes"][0]["archived"]) == (["Rowing"], True)
+
+
+def test_without_a_vector_it_says_so(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = gateway.key()
+    store(gateway, key, NODES)
+    gateway.sweep()
+
+    class Away:
+        space, dimensions = "minilm-l6-v2-int8/384", 384
+
+        def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+            raise EmbeddingUnavailable("away")
+
+    service: Any = importlib.import_module("functions.query.handler").resources
+    monkeypatch.setitem(service.__dict__, "embedder", Away())
+    found = ask(gateway, key, "search", query="the regatta")
+    assert (names(found), found["degraded"]) == (
+        ["The regatta is rowed in June"],
+        ["no_query_vector"],
+    )
+    found = ask(gateway, key, "conflicts", content="Ada lives in Rome")
+    assert (found["conflicts"], found["degraded"]) == ([], ["no_query_vector", "no_model"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("search", {"query": ""}, "query"),
+        ("search", {"query": "x", "mode": "vague"}, "mode"),
+        ("search", {"query": "x", "types": []}, "types"),
+        ("search", {"query": "x", "limit": 51}, "limit"),
+        ("search", {"query": "x", "as_of": "yesterday"}, "as_of"),
+        ("traverse", {}, "node_id"),
+        ("traverse", {"node_id": "ent:x", "traversal": "away"}, "traversal"),
+        ("traverse", {"node_id": "ent:x", "hops": 4}, "hops"),
+        ("traverse", {"node_id": "ent:x", "limit": 501}, "limit"),
+        ("conflicts", {"content": "x", "node_id": "fact:x"}, "body"),
+        ("conflicts", {"threshold": 0}, "threshold"),
+        ("analyze", {"content": ""}, "content"),
+        ("topics/nearest", {"query": "x", "archived": "no"}, "archived"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_its_field(
+    gateway: Gateway, path: str, body: dict[str, object], field: str
+) -> None:
+    reply = call(gateway, gateway.key(), path, **body)
+    assert (reply.status, reply.error["details"]["field"]) == (422, field)
+
+
+def test_a_traversal_starts_where_it_can(gateway: Gateway) -> None:
+    key = gateway.key()
+    ada, *_ = store(gateway, key, NODES)
+    reply = call(gateway, key, "traverse", node_id=ada, traversal="decision_entities")
+    assert (reply.status, reply.error["details"]["field"]) == (422, "traversal")
+    reply = call(gateway, key, "traverse", node_id=ada.replace("ent:", "topic:"))
+    assert reply.status == 404
+    assert call(gateway, key, "conflicts", node_id=ada).error["details"]["field"] == "node_id"
+
+
+def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
+    ids = store(gateway, gateway.key(), NODES)
+    gateway.sweep()
+    strangers = {
+        gateway.key(user="user:bo"): [],
+        gateway.key("globex"): ["user:ada"],
+        gateway.key("globex", rights=("read", "admin")): [],
+    }
+    for key, who in strangers.items():
+        more: dict[str, object] = {"participants": who} if who else {"participants": None}
+        for body in ({}, {"mode": "exact"}, {"mode": "graph"}):
+            found = ask(gateway, key, "search", query="Ada", **body, **more)
+            assert (found["nodes"], found["edges"]) == ([], [])
+        assert ask(gateway, key, "topics/nearest", query="Rowing", **more)["nodes"] == []
+        assert ask(gateway, key, "analyze", content="Ada", **more)["related"] == []
+        assert call(gateway, key, "traverse", node_id=ids[0], **more).status == 404
+        by_id = call(gateway, key, "search", mode="graph", query=ids[0], **more)
+        assert by_id.status == 404
+        stated = ask(gateway, key, "conflicts", content="Ada lives in Rome", **more)
+        assert (stated["conflicts"], stated["compared"]) == ([], 0)
+    together = ask(gateway, gateway.key(), "search", query="Ada", participants=[*WHO, "user:bo"])
+    assert together["nodes"] == []

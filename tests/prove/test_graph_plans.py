@@ -1,0 +1,105 @@
+"""Promise: at 100,000 nodes and 500,000 edges in a tenant, and for a caller who sees a quarter of
+them, search and traversal go by index under row-level security, and two hops take at most three
+times what they take as bare SQL."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+from strandline.db.database import Caller, TenantDb
+from strandline.graph.identity import format_node_id
+from strandline.graph.schemas_search import TraverseRequest
+from strandline.graph.search import ALL_TYPES, hash_names, read_matches
+from strandline.graph.store_search import Narrowing, find_containing, find_similar
+from strandline.graph.traverse import traverse
+from tests.bench.graph import measure
+from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
+from tests.prove.test_plans import Explained, nodes, rows_read
+from tests.support import ScratchDatabase
+
+NODES, EDGES = 100_000, 500_000
+MOST_TIMES = 3.0
+pytestmark = pytest.mark.own_database
+
+type Call = Callable[[TenantDb], object]
+
+
+@pytest.fixture
+def graph(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeGraph:
+    """The promised size."""
+    return fill_graph(scratch_db, scaled(NODES), scaled(EDGES))
+
+
+def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
+    """Every read of the graph, and how many rows of tables it may touch: of a walk its edges and
+    nodes a few times, of a search its candidates; of what is near, the codes of all in view."""
+    narrowing, view = Narrowing(ALL_TYPES), graph.nodes // 4
+    reach = 500 * 40
+
+    def walk(hops: int, access: TenantDb) -> object:
+        name = format_node_id("entity", graph.starts[0])
+        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
+
+    def near(access: TenantDb) -> object:
+        return find_similar(
+            access,
+            question=f"about {RARE}",
+            name_hashes=hash_names("The helper"),
+            vector=graph.vectors[0],
+            space=SPACE,
+            narrowing=narrowing,
+        )
+
+    def contains(access: TenantDb) -> object:
+        matches = find_containing(access, RARE, narrowing)
+        return read_matches(access, matches, narrowing, 10)
+
+    return {
+        "two hops": (partial(walk, 2), reach),
+        "three hops": (partial(walk, 3), reach),
+        "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
+        "search by a part": (contains, graph.nodes // 100 + 1_000),
+    }
+
+
+def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
+    """What of the plans breaks the promise."""
+    explained = Explained(base)
+    with closing(explained.database) as database:
+        access = database.connect_as(Caller(TENANT, (WIDE,)))
+        for name, (call, most) in calls(graph).items():
+            plans = explained.plans(partial(call, access))
+            parts = [part for plan in plans for part in nodes(plan["Plan"])]
+            assert parts, "nothing was explained"
+            scanned = {p["Relation Name"] for p in parts if p["Node Type"] == "Seq Scan"}
+            read = sum(map(rows_read, parts))
+            print(f"  {name}: {read:.0f} rows read, at most {most}")
+            if scanned:
+                yield f"{name}: sequential scan of {', '.join(sorted(scanned))}"
+            if read > most:
+                yield f"{name}: {read:.0f} rows read, {most} are promised"
+
+
+def test_reads_of_the_graph_go_by_index(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+    print(f"\n{graph.nodes} nodes in {graph.scopes} scopes, a quarter of them in view:")
+    assert list(faults(scratch_db, graph)) == []
+
+
+@pytest.mark.parametrize("index", ["graph_edges_to", "graph_nodes_trigrams", "graph_nodes_codes"])
+@pytest.mark.proof
+def test_without_an_index_it_is_noticed(
+    scratch_db: ScratchDatabase, graph: LargeGraph, index: str
+) -> None:
+    scratch_db.rows(f"drop index {index}")
+    assert list(faults(scratch_db, graph)) != []
+
+
+@pytest.mark.proof
+def test_two_hops_are_not_far_from_bare_sql(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+    figures = measure(scratch_db, graph, 50)
+    for item in figures:
+        print(f"  {item}")
+    ratios = [item.ratio for item in figures if item.call == "two hops"]
+    assert [ratio for ratio in ratios if ratio is None or ratio > MOST_TIMES] == []
