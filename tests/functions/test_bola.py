@@ -40,6 +40,7 @@ type Place = tuple[str, ...]
 IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} | {
     "target",
     "invalidates",
+    "field",
 }
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1.
 NO_IDS = {"file", "version"}
@@ -123,6 +124,10 @@ def _node_id() -> str:
     return f"fact:{uuid.uuid4()}"
 
 
+def _topic_id() -> str:
+    return f"topic:{uuid.uuid4()}"
+
+
 def _elsewhere(cursor: str) -> str:
     """The same list's word for another row."""
     sealer = Sealer(KEY_SECRET)
@@ -145,6 +150,11 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It rains."}]}
     (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
+    about = {"participants": [ALICE], "nodes": [{"type": "topic", "name": "The weather"}]}
+    (topic,) = gateway.call("POST", "/api/v1/graph/nodes", about, key=owner).body["nodes"]
+    fields = f"/api/v1/graph/topics/{topic['id']}/fields"
+    held = {"participants": [ALICE], "value": "rain"}
+    assert gateway.call("POST", f"{fields}/today", held, key=owner).status == 201
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -175,6 +185,8 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "scope_id": [is_(event["scope_id"], _uuid)],
         "row_id": [is_(event["event_id"], _uuid)],
         **{n: [is_(node["id"], _node_id)] for n in ("node_id", "target", "invalidates")},
+        **{n: [is_(topic["id"], _topic_id)] for n in ("topic_id", "ref_topic_id")},
+        "field": [is_("today", lambda: f"field {uuid.uuid4().hex}")],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),

@@ -15,6 +15,7 @@ import logging
 import re
 import ssl
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -413,6 +414,8 @@ def failing(hunt: Hunt) -> None:
     who = {"participants": [f"user:{hunt.name('the fact')}"]}
     fact = {"type": "fact", "content": hunt.value("fact")}
     hunt.send("POST", "/api/v1/graph/nodes", {**who, "nodes": [fact]})
+    topic = f"/api/v1/graph/topics/topic:{uuid.uuid4()}/fields"
+    hunt.send("POST", f"{topic}/state", {**who, "value": hunt.value("value")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):
         hunt.gateway.sweep()

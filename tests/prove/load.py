@@ -194,6 +194,28 @@ class Load:
                 " where n.name = %s and s.event_id = %s",
                 *(op.content, answer["nodes"][0]["event_id"]),
             )
+        self._revise(turn)
+
+    def _revise(self, turn: int) -> None:
+        """A topic of the graph, and a revision of its field."""
+        scope, name = SCOPES[0], f"Berth {turn}"
+        op = AppendOp(name, scope, f"topic {turn}#0")
+        topic = {"type": "topic", "name": name}
+        body = {"participants": scope, "speaker": scope[0], "nodes": [topic]}
+        answer = self._call_append([op], "/api/v1/graph/nodes", body, 201, f"topic {turn}")
+        if answer is None:
+            return
+        key = f"revision {turn}"
+        op = AppendOp(f"{name}, boat: Petrel.", scope, key)
+        body = {"participants": scope, "speaker": scope[0], "value": "Petrel"}
+        path = "/api/v1/graph/topics/{topic_id}/fields/{field}"
+        parts = {"topic_id": answer["nodes"][0]["id"], "field": "boat"}
+        stored = self._call_append([op], path, body, 201, key, **parts)
+        if stored is not None:
+            self._expect_row(
+                "select from topic_field_revisions where event_id = %s and value = %s::jsonb",
+                *(stored["event_id"], '"Petrel"'),
+            )
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""
@@ -411,6 +433,8 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "version": "1",
         "row_id": first["event_id"],
         "node_id": f"fact:{first['event_id']}",
+        "topic_id": f"topic:{first['event_id']}",
+        "field": "boat",
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []
