@@ -11,7 +11,7 @@ from strandline.background import embed, refused_vectors
 from strandline.background.embed_chains import embed_chains
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
-from strandline.graph.store_fields import raise_salience
+from strandline.graph.store_revisions import raise_salience
 from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
 from strandline.jobs.context import Worker

@@ -8,15 +8,16 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
-from strandline.graph import store_fields, store_read
+from strandline.graph import store_read, store_revisions
 from strandline.graph.fields import parse_topic_id, to_revision_fields
 from strandline.graph.identity import normalise
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.schemas_fields import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.schemas_nodes import MAX_NODE_BYTES
 from strandline.graph.sentences import write_field_sentence
-from strandline.graph.store_fields import NewRevision, Reference, RevisionRow
+from strandline.graph.store_fields import RevisionRow
 from strandline.graph.store_read import NodeName
+from strandline.graph.store_revisions import NewRevision, Reference
 from strandline.graph.store_write import write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
@@ -182,7 +183,7 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
             )
         )
     node_ids = write_observations(access, nodes, edges).node_ids
-    known = store_fields.find_revision(access, source.source_id)
+    known = store_revisions.find_revision(access, source.source_id)
     return known or _add_revision(access, revision, source, node_ids[1] if ref else None)
 
 
@@ -191,10 +192,12 @@ def _add_revision(
 ) -> RevisionRow:
     """Store a new revision, and end the relation that it replaces."""
     body, topic = revision.body, revision.topic
-    before = store_fields.get_reference(access, topic.node_id, revision.field)
-    if before and not revision.sets_ref:
+    before = store_revisions.get_reference(access, topic.node_id, revision.field)
+    if before is None:  # its last source was replaced meanwhile
+        raise NotFound("there is no such topic in view")
+    if not revision.sets_ref:
         ref_id = before.node_id
-    row = store_fields.add_revision(
+    row = store_revisions.add_revision(
         access,
         NewRevision(
             node_id=topic.node_id,
@@ -211,7 +214,7 @@ def _add_revision(
             recorded_at=source.observed_at,
         ),
     )
-    if before and before.node_id != ref_id:
+    if before.node_id != ref_id:
         _end_reference(access, revision, source, before, row)
     return row
 
@@ -219,7 +222,10 @@ def _add_revision(
 def _end_reference(
     access: TenantDb, revision: _Revision, source: Source, before: Reference, row: RevisionRow
 ) -> None:
-    """Say of the relation to another topic that it holds until this revision does."""
+    """Say of the relation to another topic, if there is one, that it holds until this revision
+    does."""
+    if before.node_id is None or before.name is None:
+        return
     nodes = [
         NodeObservation(source, "topic", revision.topic.name, node_id=revision.topic.node_id),
         NodeObservation(source, "topic", before.name, node_id=before.node_id),
