@@ -36,9 +36,9 @@ def post_revision(request: Request) -> Response:
 
 
 def get_topic_fields(request: Request) -> Response:
-    """The fields of a topic by name, each with what it holds, joined over all topics of its name in
-    view: the newest revision counts. With `as_of` as it was known then. What it gives counts as
-    used, and raises the fields' salience."""
+    """The fields of a topic by name, each with what it holds. They are joined over all topics of
+    its name in view: the newest revision counts. With `as_of` as it was known then. What it gives
+    counts as used, and raises the fields' salience."""
     query, now = request.parse_query(FieldsQuery), datetime.now(UTC)
     access = request.connect_reader(query.participants)
     answer = list_fields(access, request.path_parameter("topic_id"), query, now)
@@ -48,9 +48,9 @@ def get_topic_fields(request: Request) -> Response:
 
 
 def get_topic_field(request: Request) -> Response:
-    """One field of a topic: what it holds, and its revisions, newest first, at most 500 on all
-    pages; joined over all topics of its name in view. With `as_of` as it was known then. It counts
-    as used once, on the first page."""
+    """A field of a topic: what it holds, and its revisions, newest first. All pages together have
+    at most 500. It is joined over all topics of its name in view; with `as_of` as it was known
+    then. The first page counts as a use."""
     query, now = request.parse_query(FieldQuery), datetime.now(UTC)
     access = request.connect_reader(query.participants)
     topic_id = request.path_parameter("topic_id")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID
 
 from strandline.cursors import Position
@@ -11,22 +11,6 @@ from strandline.db.database import SnapshotRead, TenantDb
 
 MAX_SERVED = 500
 """So many of a field's revisions are served, the newest."""
-
-# The topics in view of the same identity as the one that was asked for, if that is one.
-_MEMBERS: LiteralString = """
-    with named as (
-        select g.node_id, g.identity, g.valid_to from graph_nodes g
-        where g.tenant_id = current_tenant() and g.node_id = %(topic_id)s and g.type = 'topic'
-            and (%(as_of)s::timestamptz is null or g.created_at <= %(as_of)s)),
-    members as materialized (
-        select node_id from named
-        union
-        select g.node_id from named n
-        join graph_nodes g on g.tenant_id = current_tenant() and g.type = 'topic'
-            and g.identity = n.identity and g.valid_to is null
-            and (%(as_of)s::timestamptz is null or g.created_at <= %(as_of)s)
-        where n.valid_to is null)
-"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +29,9 @@ def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> Topic
     is no topic or was not there yet."""
     rows = access.fetch(
         TopicRow,
-        _MEMBERS
-        + """
+        """
+        with members as materialized (
+            select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz))
         select (array_agg(g.name) filter (where g.node_id = %(topic_id)s))[1] as name,
             bool_and(g.archived) as archived, array_agg(g.node_id order by g.node_id) as member_ids,
             coalesce((
@@ -105,9 +90,10 @@ def list_fields(access: TenantDb, page: FieldPage, page_bytes: int) -> Sequence[
     are more; fewer where their values have more than `page_bytes`, but for the last one."""
     return access.fetch(
         FieldRow,
-        _MEMBERS
-        + """
-        , page as materialized (
+        """
+        with members as materialized (
+            select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz)),
+        page as materialized (
             select f.field,
                 (array_agg(f.field_type order by f.node_id <> %(topic_id)s, f.node_id))[1]
                     as field_type,
@@ -185,9 +171,10 @@ def list_revisions(
     for the last one."""
     return access.read_snapshot(
         ListedRevision,
-        _MEMBERS
-        + """
-        , newest as materialized (
+        """
+        with members as materialized (
+            select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz)),
+        newest as materialized (
             select r.* from members m
             cross join lateral (
                 select r.* from topic_field_revisions r
@@ -199,7 +186,8 @@ def list_revisions(
         listed as materialized (
             select * from newest n
             where %(at)s::timestamptz is null
-                or (n.recorded_at, n.node_id, n.revision) < (%(at)s, %(node_id)s::uuid, %(revision)s)
+                or (n.recorded_at, n.node_id, n.revision)
+                    < (%(at)s, %(node_id)s::uuid, %(revision)s)
             order by n.recorded_at desc, n.node_id desc, n.revision desc limit %(limit)s + 1)
         select sized.* from (
             select n.node_id, n.revision, n.value, n.valid_from, n.why_changed, n.impact_expected,

@@ -504,6 +504,7 @@ UNASKED = {
     "trust_rank": "select trust_rank('user') where false",
     "observed_state": "select properties::text from observed_state("
     "array(select node_id from graph_nodes), null, false)",
+    "topic_members": "select m.node_id::text from graph_nodes g, topic_members(g.node_id, null) m",
     "halve": "select halve(1, 2) where false",
     "halving_mean": "select 1 from (select halving_mean(1)) pure where false",
     "merge_patches": "select 1 from (select merge_patches('{}')) pure where false",
