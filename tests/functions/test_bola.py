@@ -40,6 +40,7 @@ type Place = tuple[str, ...]
 IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} | {
     "target",
     "invalidates",
+    "field",
 }
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1.
 NO_IDS = {"file", "version"}
@@ -127,6 +128,10 @@ def _node_id() -> str:
     return f"fact:{uuid.uuid4()}"
 
 
+def _topic_id() -> str:
+    return f"topic:{uuid.uuid4()}"
+
+
 def _elsewhere(cursor: str) -> str:
     """The same list's word for another row."""
     sealer = Sealer(KEY_SECRET)
@@ -159,6 +164,11 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     rain, rains = (topic["id"] for topic in graph["nodes"])
     body = {"participants": [ALICE], "from_id": rains, "into_id": rain}
     merge_id = gateway.call("POST", "/api/v1/graph/merges", body, key=owner).body["merge_id"]
+    about = {"participants": [ALICE], "nodes": [{"type": "topic", "name": "The weather"}]}
+    (topic,) = gateway.call("POST", "/api/v1/graph/nodes", about, key=owner).body["nodes"]
+    fields = f"/api/v1/graph/topics/{topic['id']}/fields"
+    held = {"participants": [ALICE], "value": "rain"}
+    assert gateway.call("POST", f"{fields}/today", held, key=owner).status == 201
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -198,6 +208,8 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         },
         "edge_id": [is_(graph["edges"][0]["id"], _uuid)],
         "merge_id": [is_(merge_id, _uuid)],
+        **{n: [is_(topic["id"], _topic_id)] for n in ("topic_id", "ref_topic_id")},
+        "field": [is_("today", lambda: f"field {uuid.uuid4().hex}")],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),

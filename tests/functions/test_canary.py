@@ -15,6 +15,7 @@ import logging
 import re
 import ssl
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -415,6 +416,8 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", "/api/v1/graph/nodes", {**who, "nodes": [fact]})
     hunt.send("POST", "/api/v1/graph/search", {"query": hunt.value("question")})
     hunt.send("POST", "/api/v1/graph/conflicts", {"content": hunt.value("statement")})
+    topic = f"/api/v1/graph/topics/topic:{uuid.uuid4()}/fields"
+    hunt.send("POST", f"{topic}/state", {**who, "value": hunt.value("value")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError):
         hunt.gateway.sweep()

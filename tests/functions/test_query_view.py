@@ -34,11 +34,14 @@ class Ids:
     cid: str
     blob: str
     node_id: str
+    topic_id: str
+    field: str = "anchorage"
 
     def path(self, route: str) -> str:
         _, path = route.split()
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
+        path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
@@ -50,6 +53,7 @@ def random_ids() -> Ids:
         block_cid(noise),
         blob_cid(noise),
         f"fact:{uuid.uuid4()}",
+        f"topic:{uuid.uuid4()}",
     )
 
 
@@ -59,9 +63,20 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     key = gateway.key(user=ALICE)
     event = tell(key, "The anchor is a secret.", ALICE)
     large = tell(key, "a secret log line " * 5000, ALICE)
-    stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It is a secret."}]}
-    (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
-    return Ids(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"], node["id"])
+    about = [{"type": "fact", "content": "It is a secret."}, {"type": "topic", "name": "Anchors"}]
+    stated = {"participants": [ALICE], "nodes": about}
+    node, topic = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
+    path = f"/api/v1/graph/topics/{topic['id']}/fields/{Ids.field}"
+    held = {"participants": [ALICE], "value": "a secret"}
+    assert gateway.call("POST", path, held, key=key).status == 201
+    return Ids(
+        event["event_id"],
+        event["scope_id"],
+        event["cid"],
+        large["blob"]["cid"],
+        node["id"],
+        topic["id"],
+    )
 
 
 def test_every_path_with_an_id_is_tried_here() -> None:
@@ -101,7 +116,9 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(word, word, word, word, word).path(route), key=key)
+            reply = gateway.call(
+                "GET", Ids(word, word, word, word, word, word, word).path(route), key=key
+            )
             assert reply.status == 404, reply.text
 
 

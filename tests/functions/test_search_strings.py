@@ -97,6 +97,7 @@ NAMES = [
 PATHS = (
     "/api/v1/sessions/{}", "/api/v1/sessions/{}/context", "/api/v1/events/{}", "/api/v1/scopes/{}",
     "/api/v1/provenance/{}", "/api/v1/graph/nodes/{}", "/api/v1/graph/nodes/{}/history",
+    "/api/v1/graph/topics/{}/fields", "/api/v1/graph/topics/topic:x/fields/{}",
     "/api/v1/scopes/{}/events", "/memory/{}", "/ipfs/{}", "/file/{}", "/api/v1/admin/jobs/{}",
     "/api/v1/admin/tenants/{}", "/api/v1/admin/tenants/acme/keys/{}",
 )  # fmt: skip

@@ -51,6 +51,7 @@ PARALLEL = (
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),
+    ("fields", "tests/prove/test_field_history.py", 6),
     ("deadlock", "tests/prove/test_deadlock.py", 5),
     ("outage", "tests/prove/test_database_outage.py", 5),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),

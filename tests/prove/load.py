@@ -61,7 +61,12 @@ WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, 
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
 SESSION_MEMBERS = SCOPES[2]
 FIRST_EVENT = AppendOp("There before.", ("user:alice",), session="before")
-FIRST_FACT = AppendOp("A fact before.", ("user:alice",), "fact before#0")
+FIRST_NODES = (
+    AppendOp("A fact before.", ("user:alice",), "graph before#0"),
+    AppendOp("Topic before", ("user:alice",), "graph before#1"),
+)
+FIRST_REVISION = AppendOp("Topic before, boat: Petrel.", ("user:alice",), "field before")
+FIRST_OPS = {FIRST_EVENT, *FIRST_NODES, FIRST_REVISION}
 """What is there before the load."""
 
 
@@ -204,6 +209,7 @@ class Load:
                 *(op.content, answer["nodes"][0]["event_id"]),
             )
             self._correct(turn, op.content, answer["nodes"][0]["id"])
+        self._revise(turn)
 
     def _correct(self, turn: int, fact: str, fact_id: str) -> None:
         """Changes of the graph: two topics, related, separated, merged and apart again, and a fact
@@ -278,6 +284,27 @@ class Load:
         event_id = first["event_id"] if "event_id" in first else first["merge_id"]
         self._expect_row("select from graph_sources where event_id = %s", event_id)
         return reply
+
+    def _revise(self, turn: int) -> None:
+        """A topic of the graph, and a revision of its field."""
+        scope, name = SCOPES[0], f"Berth {turn}"
+        op = AppendOp(name, scope, f"topic {turn}#0")
+        topic = {"type": "topic", "name": name}
+        body = {"participants": scope, "speaker": scope[0], "nodes": [topic]}
+        answer = self._call_append([op], "/api/v1/graph/nodes", body, 201, f"topic {turn}")
+        if answer is None:
+            return
+        key = f"revision {turn}"
+        op = AppendOp(f"{name}, boat: Petrel.", scope, key)
+        body = {"participants": scope, "speaker": scope[0], "value": "Petrel"}
+        path = "/api/v1/graph/topics/{topic_id}/fields/{field}"
+        parts = {"topic_id": answer["nodes"][0]["id"], "field": "boat"}
+        stored = self._call_append([op], path, body, 201, key, **parts)
+        if stored is not None:
+            self._expect_row(
+                "select from topic_field_revisions where event_id = %s and value = %s::jsonb",
+                *(stored["event_id"], '"Petrel"'),
+            )
 
     def _converse(self) -> None:
         """Sessions: begun, spoken in, and ended."""
@@ -480,15 +507,19 @@ def publish_two(gateway: Gateway) -> int:
     return base + 2
 
 
-def _state_first_fact(gateway: Gateway, key: str) -> str:
-    """The id of its node."""
-    body = {
-        "participants": FIRST_FACT.participants,
-        "nodes": [{"type": "fact", "content": FIRST_FACT.content}],
-    }
-    headers = {"Idempotency-Key": "fact before"}
-    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key, headers=headers)
-    return reply.body["nodes"][0]["id"]
+def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
+    """A fact and a topic with a field; gives their ids, as paths name them."""
+    fact, topic = FIRST_NODES
+    who = {"participants": fact.participants}
+    nodes = [{"type": "fact", "content": fact.content}, {"type": "topic", "name": topic.content}]
+    headers = {"Idempotency-Key": "graph before"}
+    body = {**who, "nodes": nodes}
+    reply = gateway.call("POST", f"{GRAPH}/nodes", body, key=key, headers=headers)
+    node_id, topic_id = (node["id"] for node in reply.body["nodes"])
+    path, body = f"{GRAPH}/topics/{topic_id}/fields/boat", {**who, "value": "Petrel"}
+    headers = {"Idempotency-Key": FIRST_REVISION.key or ""}
+    assert gateway.call("POST", path, body, key=key, headers=headers).status == 201
+    return {"node_id": node_id, "topic_id": topic_id}
 
 
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
@@ -505,7 +536,8 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "job": job,
         "version": "1",
         "row_id": first["event_id"],
-        "node_id": _state_first_fact(gateway, key),
+        **_state_first(gateway, key),
+        "field": "boat",
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

@@ -22,6 +22,7 @@ from strandline.apidocs.error_responses import (
 from strandline.apidocs.examples import Example
 from strandline.apidocs.json_schemas import build_schemas
 from strandline.config_auth import AuthSettings
+from strandline.graph.schemas_fields import FIELD_PATTERN, MAX_FIELD_CHARS
 from strandline.http.routing import MediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN
@@ -80,6 +81,22 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "schema": {
             "type": "string",
             "pattern": "^(fact|dec|ent|evt|topic):[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        },
+    },
+    "topic_id": {
+        "description": "The id of a node that is a topic, as `topic:018f\u2026`.",
+        "schema": {
+            "type": "string",
+            "pattern": "^topic:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        },
+    },
+    "field": {
+        "description": "A field's name.",
+        "schema": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_FIELD_CHARS,
+            "pattern": FIELD_PATTERN,
         },
     },
     "key_id": {

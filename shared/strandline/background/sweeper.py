@@ -12,6 +12,7 @@ from strandline.background.embed_chains import embed_chains
 from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
+from strandline.graph.store_revisions import raise_salience
 from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
 from strandline.jobs.context import Worker
@@ -155,7 +156,10 @@ def _recalls_folded(resources: JobResources, lease: Lease, now: datetime) -> int
 
 def _uses_folded(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
-    return _run_batches(lease, lambda: importance.fold_uses(lease.access, now, _ROWS_PER_COMMIT))
+    return _run_batches(
+        lease,
+        lambda: importance.fold_uses(lease.access, now, _ROWS_PER_COMMIT, raise_salience),
+    )
 
 
 def _uploads_removed(resources: JobResources, lease: Lease, now: datetime) -> int:

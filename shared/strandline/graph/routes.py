@@ -3,6 +3,7 @@
 from strandline.graph import (
     routes_changes,
     routes_conflicts,
+    routes_fields,
     routes_lists,
     routes_nodes,
     routes_search,
@@ -14,4 +15,5 @@ ROUTES = {
     **routes_lists.ROUTES,
     **routes_search.ROUTES,
     **routes_conflicts.ROUTES,
+    **routes_fields.ROUTES,
 }

@@ -141,6 +141,8 @@ class TopicIn(_NodeIn):
     type: Literal["topic"]
     name: Name
     description: str | None = Field(default=None, max_length=4000)
+    category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """What kind of topic it is, in the caller's words."""
 
     _check_name = field_validator("name")(_check_name)
 

@@ -1,5 +1,7 @@
 """What is stated of a node, as one sentence: the content of its statement, which recall finds."""
 
+import json
+
 from strandline.graph.schemas_nodes import (
     DecisionIn,
     EntityIn,
@@ -44,3 +46,21 @@ def write_sentence(node: NodeIn) -> str:
 def _end(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "!", "?", "…", "。")) else f"{text}."
+
+
+_MAX_VALUE_CHARS = 4000
+"""Of a field's value in its sentence; all of it is in the statement's operation."""
+
+
+def write_field_sentence(
+    topic: str, field: str, value: object, why: str | None, impact: str | None
+) -> str:
+    """The sentence that states what a field of a topic holds."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if value is None or not text.strip():
+        text = "none"
+    if len(text) > _MAX_VALUE_CHARS:
+        text = f"{text[: _MAX_VALUE_CHARS - 1]}…"
+    reasons = f" Because: {_end(why)}" if why else ""
+    effects = f" Expected: {_end(impact)}" if impact else ""
+    return f"{topic}, {field}: {_end(text)}{reasons}{effects}"

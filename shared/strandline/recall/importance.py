@@ -5,7 +5,7 @@ Both are source R's: "newer memories score higher and more important memories de
 EWMA weighting of a memory's past impact", which is "backpropagated through edges".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import exp
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from strandline.db.database import TenantDb
 from strandline.recall import store_importance
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
+from strandline.recall.store_importance import FoldedAnswer
 
 WINDOW_DAYS = 30
 """For so many days a use counts: as long as the record of what recalls gave is kept."""
@@ -82,13 +83,21 @@ def weigh(
     return sorted(events, key=weighted_score, reverse=True), traits
 
 
-def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
+def fold_uses(
+    access: TenantDb,
+    now: datetime,
+    limit: int,
+    fold_more: Callable[[TenantDb, Sequence[FoldedAnswer]], None] | None = None,
+) -> int:
     """Fold the use of at most `limit` answers of the caller's tenant, in one transaction: of the
     events that they gave, and by the weights of their edges of those that these rest on, in the
-    same scope. Returns how many answers. The result is the same in any order and any number of
-    parts."""
+    same scope. `fold_more` folds what else follows from these answers, in the same transaction.
+    Returns how many answers. The result is the same in any order and any number of parts."""
     with access.transaction():
-        return store_importance.fold_uses(access, now, limit)
+        answers = store_importance.fold_uses(access, now, limit)
+        if fold_more and answers:
+            fold_more(access, answers)
+    return len(answers)
 
 
 def prune_uses(access: TenantDb, now: datetime, limit: int) -> int:

@@ -74,15 +74,19 @@ def read_uses(
 
 
 @dataclass(frozen=True)
-class _Total:
-    total: int
+class FoldedAnswer:
+    """An answer of a recall whose use is folded."""
+
+    recall_id: UUID
+    event_ids: list[UUID]
+    """The events that it used."""
 
 
-def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
-    """Fold the use of at most `limit` answers, in any order; inside of a transaction. Returns how
-    many. Two folds at once take different answers."""
-    (row,) = access.fetch(
-        _Total,
+def fold_uses(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAnswer]:
+    """Fold the use of at most `limit` answers, in any order; inside of a transaction. Returns
+    these answers. Two folds at once take different answers."""
+    return access.fetch(
+        FoldedAnswer,
         """
         with recursive due as (
             select a.recall_id from recall_answers a
@@ -91,7 +95,7 @@ def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
         answers as (
             update recall_answers a set folded_at = %(now)s from due
             where a.tenant_id = current_tenant() and a.recall_id = due.recall_id
-            returning a.participants, a.event_ids[:a.used] as event_ids,
+            returning a.recall_id, a.participants, a.event_ids[:a.used] as event_ids,
                 (a.recalled_at at time zone 'UTC')::date as day),
         given as materialized (
             select distinct a.participants, a.day, g.event_id
@@ -129,7 +133,7 @@ def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
             from given join impacts i using (event_id)
             order by i.cited_id, i.event_id, given.day  -- one order: two folds do not deadlock
             on conflict do nothing)
-        select count(*)::int as total from answers
+        select recall_id, event_ids from answers
         """,
         {
             "now": now,
@@ -139,7 +143,6 @@ def fold_uses(access: TenantDb, now: datetime, limit: int) -> int:
             "max_depth": _MAX_DEPTH,
         },
     )
-    return row.total
 
 
 def prune_uses(access: TenantDb, before: datetime, limit: int) -> int:

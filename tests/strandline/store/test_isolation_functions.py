@@ -543,6 +543,7 @@ UNASKED = {
     "held_at": "select * from held_at(array(select node_id from graph_nodes), now(), true, true)",
     "node_text": "select node_text('tide', '{}') where false",
     "may_hold": "select may_hold(now(), null, false, null, true) where false",
+    "topic_members": "select m.node_id::text from graph_nodes g, topic_members(g.node_id, null) m",
     "halve": "select halve(1, 2) where false",
     "halving_mean": "select 1 from (select halving_mean(1)) pure where false",
     "merge_patches": "select 1 from (select merge_patches('{}')) pure where false",

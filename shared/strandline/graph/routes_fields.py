@@ -1,0 +1,84 @@
+"""HTTP routes of the fields of topics."""
+
+from datetime import UTC, datetime
+
+from strandline.errors import Conflict, Forbidden, Invalid, StateConflict
+from strandline.graph.fields import get_field, list_fields, record_read
+from strandline.graph.revise import revise_field
+from strandline.graph.schemas_fields import (
+    FieldHistory,
+    FieldQuery,
+    FieldsQuery,
+    RevisionRequest,
+    StoredRevision,
+    TopicFields,
+    parse_field_name,
+)
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
+from strandline.log.schemas_append import AppendHeaders
+
+
+def post_revision(request: Request) -> Response:
+    """Store what a field of a topic holds from now on, or from another time on: 201 and the
+    revision. A field that is new begins with it; the revisions before stay. It becomes a statement
+    in the log, which recall finds, and rests on it. A replay returns the same."""
+    key = idempotency_key(request)
+    answer, is_replay = revise_field(
+        request,
+        request.path_parameter("topic_id"),
+        request.path_parameter("field"),
+        request.parse_body(RevisionRequest),
+        key,
+    )
+    return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
+
+
+def get_topic_fields(request: Request) -> Response:
+    """The fields of a topic by name, each with what it holds. They are joined over all topics of
+    its name in view: the newest revision counts. With `as_of` as it was known then. What it gives
+    counts as used, and raises the fields' salience."""
+    query, now = request.parse_query(FieldsQuery), datetime.now(UTC)
+    access = request.connect_reader(query.participants)
+    answer = list_fields(access, request.path_parameter("topic_id"), query, now)
+    is_recorded = record_read(access, answer.fields, now)
+    request.metrics["RecallsNotRecorded"] = int(not is_recorded)
+    return json_response(answer)
+
+
+def get_topic_field(request: Request) -> Response:
+    """A field of a topic: what it holds, and its revisions, newest first. All pages together have
+    at most 500. It is joined over all topics of its name in view; with `as_of` as it was known
+    then. The first page counts as a use."""
+    query, now = request.parse_query(FieldQuery), datetime.now(UTC)
+    access = request.connect_reader(query.participants)
+    topic_id = request.path_parameter("topic_id")
+    try:
+        field = parse_field_name(request.path_parameter("field"))
+    except Invalid:
+        field = ""  # the name of no field
+    answer = get_field(access, topic_id, field, query, now)
+    is_recorded = bool(query.cursor) or record_read(access, [answer], now)
+    request.metrics["RecallsNotRecorded"] = int(not is_recorded)
+    return json_response(answer)
+
+
+_FIELDS = "/api/v1/graph/topics/{topic_id}/fields"
+ROUTES = {
+    f"POST {_FIELDS}/{{field}}": Route(
+        post_revision,
+        "write",
+        {201: StoredRevision},
+        body=RevisionRequest,
+        headers=AppendHeaders,
+        response_headers={
+            REPLAYED_HEADER: "`true` when the revision was already stored under the same key."
+        },
+        errors=(Forbidden, Conflict, StateConflict),
+    ),
+    f"GET {_FIELDS}": Route(get_topic_fields, "read", {200: TopicFields}, query=FieldsQuery),
+    f"GET {_FIELDS}/{{field}}": Route(
+        get_topic_field, "read", {200: FieldHistory}, query=FieldQuery
+    ),
+}
