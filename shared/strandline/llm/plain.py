@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from strandline.llm.types import (
     Continues,
     Entities,
+    Entity,
+    Extraction,
     Overview,
     PromptEvent,
     Summary,
@@ -64,3 +66,8 @@ class PlainModel:
         """Always the first, if there is one."""
         del question
         return WalkChoice(numbers=[1] if options else [])
+
+    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+        """The entities that are named already."""
+        del events
+        return Extraction(entities=list(named)[:60], facts=[], decisions=[], relations=[])

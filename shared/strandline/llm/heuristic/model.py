@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from strandline.llm.heuristic import cohesion, digest, names, overview
+from strandline.llm.heuristic import cohesion, digest, names, overview, statements
 from strandline.llm.types import (
     Continues,
     Entities,
+    Entity,
+    Extraction,
     Overview,
     PromptEvent,
     Summary,
@@ -59,3 +61,8 @@ class HeuristicModel:
         del question
         numbers = sorted(range(len(options)), key=lambda n: (-options[n].score, n))
         return WalkChoice(numbers=[n + 1 for n in numbers[:_MAX_CHOICES]])
+
+    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+        """The facts, decisions and relations that a few forms of English sentences state, and the
+        entities that are named already."""
+        return statements.extract(events, named)
