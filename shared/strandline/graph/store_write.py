@@ -25,7 +25,7 @@ def write_observations(
     depend on how much it is. The same said again changes nothing; what an older version of a
     chain said and this one does not is removed. In a transaction."""
     sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
-    _lock_scopes(access, sources)
+    lock_scopes(access, {source.scope_id for source in sources})
     node_ids = _resolve_nodes(access, nodes)
     edge_ids = [_make_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
     node_count = _insert_nodes(access, nodes, node_ids)
@@ -72,14 +72,15 @@ def compute(access: TenantDb, ids: Sequence[UUID], *, halves_confidence: bool = 
     )
 
 
-def _lock_scopes(access: TenantDb, sources: Iterable[Source]) -> None:
-    """One writer of a scope's graph at a time, so that a name's next node is one."""
+def lock_scopes(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
+    """Let one writer of a scope's graph in at a time, so that a name's next node is one. Until the
+    transaction ends."""
     access.execute(
         """
         select pg_advisory_xact_lock(hashtextextended(current_tenant() || ' graph ' || id, 0))
         from (select id from unnest(%(scope_ids)s::uuid[]) id order by id) ids
         """,
-        {"scope_ids": list({source.scope_id for source in sources})},
+        {"scope_ids": list(scope_ids)},
     )
 
 
