@@ -16,6 +16,20 @@ RIGHT: dict[str, dict[str, Any]] = {
     "entities": {"entities": [{"name": "Mara", "kind": "person"}]},
     "walk": {"numbers": [1]},
     "overview": {"summary": "The launch, and who moved it.", "topic": "The launch"},
+    "extract": {
+        "entities": [{"name": "Mara", "kind": "person"}],
+        "facts": [],
+        "decisions": [
+            {
+                "title": "Mara moves the launch",
+                "rationale": None,
+                "about": ["Mara"],
+                "confidence": 0.9,
+                "events": [1],
+            }
+        ],
+        "relations": [],
+    },
 }
 _TASKS = {
     "whether a conversation's topic goes on": "continues",
@@ -25,6 +39,7 @@ _TASKS = {
     "list who and what is named": "entities",
     "describe a group of related topics": "overview",
     "choose where to look": "walk",
+    "what a knowledge graph should hold": "extract",
 }
 
 

@@ -148,13 +148,14 @@ def test_every_task_goes_to_the_model(
         "entities": reasoner.entities(task(), TALK),
         "overview": reasoner.overview(task(), PARTS),
         "walk": reasoner.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
+        "extract": reasoner.extract(task(), TALK, []),
     }
     assert {verb: one.value.model_dump() for verb, one in done.items()} == RIGHT
     assert {(one.model, one.fallback_reason) for one in done.values()} == {("openai:tiny", None)}
     assert [one.prompt for one in done.values()] == [
         f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
     ]
-    assert len(provider.requests) == 7
+    assert len(provider.requests) == 8
     reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"
@@ -286,6 +287,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "entities/1": "40737198588ca1db",
         "overview/1": "27a38c1ed34ddc9c",
         "walk/1": "4221a9bcb9102c51",
+        "extract/1": "0102aea42dfd2f23",
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)
