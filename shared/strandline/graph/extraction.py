@@ -3,22 +3,22 @@ that was dropped comes back the same."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 from uuid import UUID
 
 from strandline.chains import store_decisions
 from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
 from strandline.graph import store_promotion
+from strandline.graph.promotion import to_entity
 from strandline.graph.store_promotion import DueChain, Evidence
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import Entity, EntityKind, Extraction, PromptEvent, TaskContext
+from strandline.llm.types import Extraction, PromptEvent, TaskContext
 
 EXTRACTED_KIND = "extracted"
 """The kind of the decision; it is about the chain's last event."""
 _MARGIN_SECONDS = 5.0
 """Seconds of the job's time that are reserved for the write after a model's answer."""
-_KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def extract_chain(
         deadline=deadline - _MARGIN_SECONDS,
     )
     events = [_to_prompt_event(item) for item in evidence]
-    named = [_to_entity(entity) for entity in chain.entities if entity.get("name")]
+    named = [to_entity(entity) for entity in chain.entities if entity.get("name")]
     result = llm.extract(task, events, named, may_ask=may_ask)
     body = {
         "chain_id": str(chain.chain_id),
@@ -113,13 +113,6 @@ def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> Chain
     extraction = Extraction.model_validate(body["extraction"])
     reason = body["models"]["fell_back"]
     return ChainExtraction(extraction, cited, None, reason, waits_for_model=False)
-
-
-def _to_entity(entity: Mapping[str, str]) -> Entity:
-    kind = entity.get("kind", "other")
-    return Entity.model_validate(
-        {"name": entity["name"][:200], "kind": kind if kind in _KINDS else "other"}
-    )
 
 
 def _to_prompt_event(item: Evidence) -> PromptEvent:

@@ -92,11 +92,12 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     counts. A chain that fails stops no other."""
     del shard
     work = _make_work(resources, lease, now)
+    for chain in store_promotion.list_retries(lease.access, _CHAINS_PER_PAGE):
+        if not work.is_out_of_time:
+            _promote(work, chain, is_retry=True)
+    with lease.transaction():
+        store_promotion.drop_vain_retries(lease.access, now)
     if work.tuning.ltm_enabled:
-        retries = store_promotion.list_retries(lease.access, _CHAINS_PER_PAGE)
-        for chain in retries:
-            if not work.is_out_of_time:
-                _promote(work, chain, is_retry=True)
         _promote_all(
             work,
             lambda seen: store_promotion.list_due(lease.access, now, seen, _CHAINS_PER_PAGE),

@@ -9,7 +9,7 @@ anything. So text that poses as somebody else changes nothing about that person.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 from strandline.graph.identity import NodeType, normalise
@@ -18,7 +18,7 @@ from strandline.graph.relations import check_relation
 from strandline.graph.store_promotion import DueChain, Evidence
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.llm.heuristic.words import iter_stems
-from strandline.llm.types import Entity, ExtractedFact, Extraction
+from strandline.llm.types import Entity, EntityKind, ExtractedFact, Extraction
 from strandline.log.trust import least_trusted
 
 _FIRST_HAND = frozenset({"user", "agent", "system"})
@@ -26,6 +26,7 @@ _FIRST_HAND = frozenset({"user", "agent", "system"})
 _PERSONAL = frozenset({"personal", "preference", "relationship"})
 _MIN_GROUNDED = 0.5
 """The least share of a statement's stems that the cited events must hold."""
+_KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
 
 type _Key = tuple[NodeType, str]
 
@@ -109,25 +110,27 @@ class _Builder:
             self._known[normalise(name)] = Entity(name=name, kind=kind)
             self._people[normalise(name)] = name
         for entity in self._chain.entities:
-            if entity.get("kind") == "person":
-                self._people[normalise(entity["name"])] = entity["name"]
+            named = to_entity(entity)
+            self._known.setdefault(normalise(named.name), named)
+            if named.kind == "person":
+                self._people[normalise(named.name)] = named.name
 
     def add_entity(self, entity: Entity) -> None:
-        """Add an entity that its events name."""
+        """Add an entity that its events name; a person only by those of people and agents. What
+        kind of thing it is stands as the chain has it."""
         name = normalise(entity.name)
         if not name:
             return
-        if entity.kind == "person":
-            self._people.setdefault(name, entity.name)
-        self._known[name] = Entity(
-            name=entity.name,
-            kind="person" if name in self._people and entity.kind == "other" else entity.kind,
-        )
-        events = self._prefer_first_hand(
-            event for event in self._cited.values() if self._names(event, name)
-        )
+        known = self._known.setdefault(name, entity)
+        if known.kind == "other":
+            self._known[name] = Entity(name=known.name, kind=entity.kind)
+        if self._known[name].kind == "person":
+            self._people.setdefault(name, known.name)
+        events = [event for event in self._cited.values() if self._names(event, name)]
+        if name in self._people:
+            events = self.first_hand(events)
         if events:
-            self._add_known(name, events)
+            self._add_known(name, self._prefer_first_hand(events))
 
     def add_fact(self, fact: ExtractedFact) -> None:
         """Add a fact that its events bear out; one about a person only by those of people and
@@ -297,6 +300,13 @@ class _Builder:
             observed_at=max(event.recorded_at for event in events),
             valid_from=min(event.said_at for event in events),
         )
+
+
+def to_entity(entity: Mapping[str, str]) -> Entity:
+    """An entity as a chain's version has it."""
+    kind = entity.get("kind", "other")
+    known = kind if kind in _KINDS else "other"
+    return Entity.model_validate({"name": entity["name"][:200], "kind": known})
 
 
 def _is_speaker(event: Evidence, name: str) -> bool:

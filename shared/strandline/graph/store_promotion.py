@@ -102,6 +102,20 @@ def list_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
     )
 
 
+def drop_vain_retries(access: TenantDb, now: datetime) -> int:
+    """Mark retries of chains that are gone, or are no memory any more, as done. Returns how many.
+    In a transaction."""
+    return access.execute(
+        """
+        update jobs j set state = 'done', finished_at = %(now)s, reason = '', advice = ''
+        where j.kind = %(kind)s and j.ref is not null and j.state = 'queued' and not exists (
+            select from chains c
+            where c.tenant_id = j.tenant_id and c.chain_id = j.ref::uuid and c.status <> 'rejected')
+        """,
+        {"kind": store_failures.PROMOTE_KIND, "now": now},
+    )
+
+
 @dataclass(frozen=True)
 class Evidence:
     """An event of a chain."""
