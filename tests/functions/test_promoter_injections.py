@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from strandline.llm.heuristic import statements
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Entity, ExtractedFact, ExtractedRelation, Extraction, PromptEvent
 from tests.functions.conftest import Told
@@ -39,7 +40,7 @@ class Gullible(HeuristicModel):
     """Takes every text for a fact about Alice, on its own word and on the user's."""
 
     def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
-        base = super().extract(events, named)
+        base = statements.extract(events, named)
         spoken = [n for n, event in enumerate(events, 1) if event.role == "user"][:1]
         for number, event in enumerate(events, 1):
             if event.role != "user" and len(base.facts) < 60:

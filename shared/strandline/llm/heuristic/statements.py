@@ -29,7 +29,8 @@ _MAX_DECISIONS = 30
 _MIN_WORDS = 3
 """A fact or a decision of fewer words says nothing by itself."""
 
-_NAME = r"[A-Z][\w’'-]*[\w](?: [A-Z][\w’'-]*[\w]){0,3}"  # noqa: RUF001
+_NAME_WORD = r"[A-Z][\w-]*\w(?:'(?!s\b)\w+)?"
+_NAME = rf"{_NAME_WORD}(?: {_NAME_WORD}){{0,3}}"
 _ROLE = r"[a-z]+(?: (?:officer|in law|[a-z]+er|[a-z]+or))?"
 _I_AM, _I_HAVE = r"\b[Ii](?:['’]?m| am)", r"\b[Ii](?:['’]?ve| have)"  # noqa: RUF001
 _TO_END = r"[^;:.!?…\n]*(?:[.:]\d[^;:.!?…\n]*)*"
@@ -311,7 +312,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
         ),
         _of_speaker("personal", 0.8),
     ),
-    (re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})(?!'s)"), _relative),
+    (re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"), _relative),
     (
         re.compile(rf"\b(?P<name>{_NAME})(?:, | is )(?:my|our) (?P<role>{_ROLE})(?=[,.;!]|$)"),
         _relative,
