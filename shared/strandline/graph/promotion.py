@@ -172,7 +172,7 @@ class _Builder:
 
     def add_topic(self) -> None:
         """Add the chain's topic, if it has one, and what was added before belongs to it."""
-        topic = self._chain.topic.strip()
+        topic = (self._chain.topic or "").strip()
         if not normalise(topic) or not self._drafts:
             return
         others = dict(self._drafts)

@@ -34,8 +34,7 @@ class DueChain:
     version: int
     scope_id: UUID
     participants: list[str]
-    topic: str
-    """'' for none."""
+    topic: str | None
     entities: list[dict[str, str]]
     importance: float
     density: float
