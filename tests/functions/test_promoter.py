@@ -274,7 +274,7 @@ def test_the_metrics_of_a_promotion_are_counted(
     monkeypatch.setattr(handler, "emf_fields", record)
     gateway.run_job("promoter")
     assert seen["ChainsPromoted"] == seen["ChainsEvaluated"] == len(seen["ChainHeat"])
-    assert seen["GraphNodesWritten"] >= len(FACTS)
+    assert seen["NodesWritten"] >= len(FACTS)
     assert len(seen["ExtractionMilliseconds"]) == len(seen["GraphWriteMilliseconds"])
     service: Resources = importlib.import_module("functions.promoter.handler").resources
     assert service.llm.provider_name is None

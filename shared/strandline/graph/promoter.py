@@ -33,9 +33,9 @@ _METRICS = {
     "chains_promoted": "ChainsPromoted",
     "extraction_failures": "ExtractionFailures",
     "statements_dropped": "StatementsDropped",
-    "nodes": "GraphNodesWritten",
-    "edges": "GraphEdgesWritten",
-    "edges_corrected": "GraphEdgesCorrected",
+    "nodes": "NodesWritten",
+    "edges": "EdgesWritten",
+    "edges_corrected": "EdgesCorrected",
 }
 """The metrics of a shard's counts."""
 _FELL_BACK = (
