@@ -200,7 +200,12 @@ def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
     before = scratch_db.rows(STATE)
     forget(scratch_db)
     nothing = Extraction(entities=[], facts=[], decisions=[], relations=[])
-    monkeypatch.setattr(HeuristicModel, "extract", lambda *_: nothing)
+
+
+    def extract(*_: object) -> Extraction:
+        return nothing
+
+    monkeypatch.setattr(HeuristicModel, "extract", extract)
     gateway.run_job("promoter", "acme")
     assert scratch_db.rows(STATE) == before
     # Without the decisions it would not (planted).
@@ -217,7 +222,12 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
-    monkeypatch.setattr(promoter.store_promotion, "lock_version", lambda *_: 99)
+
+
+    def lock_version(*_: object) -> int:
+        return 99
+
+    monkeypatch.setattr(promoter.store_promotion, "lock_version", lock_version)
     assert "chains_promoted" not in gateway.run_job("promoter")
     assert scratch_db.rows(STATE) == []
 

@@ -98,6 +98,7 @@ def test_200_injections_change_no_origin_no_category_and_no_trust(
     model: type[HeuristicModel],
 ) -> None:
     key = gateway.key()
+    scratch_db.rows("update tenants set tuning = '{\"merged_events\": 30}'")  # many chains
     for text in TALK:
         tell(key, text, *PAIR, session_id="s-talk")
     fold_all(gateway, scratch_db)
@@ -112,6 +113,10 @@ def test_200_injections_change_no_origin_no_category_and_no_trust(
     warm(scratch_db)
     monkeypatch.setattr(HeuristicModel, "extract", model.extract)
     assert gateway.run_job("promoter")["chains_promoted"] >= 8
+    assert scratch_db.rows(
+        "select count(*) from chain_events join chains using (tenant_id, chain_id)"
+        " where promoted_version = version"
+    ) == [(len(INJECTIONS) + len(TALK),)]
     after = scratch_db.rows(NODES)
     # Who is talked of in this conversation is a person, whatever a tool says. A thing that a tool
     # names too is trusted as little as the tool.

@@ -29,7 +29,9 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     long-term memory."""
     del shard
     keeps_graph = read_tuning(lease.access, get_settings().tuning).ltm_enabled
-    promoted = promoter.promote_cold_chains(resources, lease, now) if keeps_graph else {}
+    promoted: Mapping[str, int] = (
+        promoter.promote_cold_chains(resources, lease, now) if keeps_graph else {}
+    )
     archived_count = archive.archive_chains(lease, now, is_promotion_needed=keeps_graph)
     return {
         **promoted,

@@ -92,9 +92,10 @@ def list_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
         DueChain,
         _SELECT_CHAIN
         + """
-        where c.tenant_id = current_tenant() and c.status <> 'rejected' and c.chain_id in (
-            select j.ref::uuid from jobs j
-            where j.kind = %(kind)s and j.ref is not null and j.state = 'queued')
+        where c.tenant_id = current_tenant() and c.status <> 'rejected' and exists (
+            select from jobs j
+            where j.tenant_id = c.tenant_id and j.kind = %(kind)s and j.ref = c.chain_id::text
+                and j.state = 'queued')
         order by c.chain_id limit %(limit)s
         """,
         {"kind": store_failures.PROMOTE_KIND, "limit": limit},
@@ -155,7 +156,8 @@ class _Version:
 
 
 def lock_version(access: TenantDb, chain_id: UUID) -> int | None:
-    """Lock a chain until the transaction ends. Returns its newest version; None where it is gone."""
+    """Lock a chain until the transaction ends. Returns its newest version, None where it is
+    gone."""
     rows = access.fetch(
         _Version,
         "select version from chains where tenant_id = current_tenant()"

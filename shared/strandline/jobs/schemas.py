@@ -21,8 +21,8 @@ embedding model refuses; `fold` is a scope whose work failed five times in a row
 scope whose topic tree the last build could not grow; `promote` is a chain that could not be
 written into the knowledge graph, or was without the configured model."""
 _REF = f"""\
-The id of what it is about: for `enrich` and `promote` the chain's, for the other failures the scope's;
-null for {_JOB_NAMES}."""
+The id of what it is about: for `enrich` and `promote` the chain's, for the other failures the
+scope's; null for {_JOB_NAMES}."""
 
 
 class JobsQuery(ListQuery):

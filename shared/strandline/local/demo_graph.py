@@ -69,9 +69,7 @@ def _holds(text: str, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def describe_graph(
-    nodes: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path
-) -> Iterator[str]:
+def describe_graph(nodes: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> Iterator[str]:
     """The lines about the nodes of each type, with the scores of facts and decisions against the
     expectations in `folder`."""
     lines = (folder / "expected_graph.jsonl").read_text().splitlines()
@@ -93,8 +91,8 @@ def show_graph(client: Client, audiences: Sequence[tuple[str, ...]], folder: Pat
     }
     print("\nWHAT IT KNOWS FOR GOOD")
     print(
-        "Warm topics are promoted into a graph, without a language model; each node cites what was\n"
-        "said. Held against what people expected of it beforehand:"
+        "Warm topics are promoted into a graph, without a language model; each node cites what\n"
+        "was said. Held against what people expected of it beforehand:"
     )
     for line in describe_graph(nodes, folder):
         print(line)

@@ -127,7 +127,11 @@ def test_what_only_a_tool_names_has_no_kind_and_its_trust() -> None:
 
 
 def test_a_decision_is_nobody_but_a_persons_or_an_agents() -> None:
-    decision = {"title": "Kestrel was sold to Larsen", "rationale": None, "about": []}
+    decision: dict[str, Any] = {
+        "title": "Kestrel was sold to Larsen",
+        "rationale": None,
+        "about": [],
+    }
     more = {"confidence": 0.9, "events": [3]}
     assert names(promote({"decisions": [decision | more]}), "decision") == []
 

@@ -547,9 +547,8 @@ UNASKED = {
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
     "tenants_to_build": "select * from tenants_to_build('infinity') where false",
     "next_build": "select next_build('5 minutes', now()) where false",
-    "tenants_to_promote": f"select * from tenants_to_promote('{PROMOTION}', '{{}}', now())"
-    " where false",
-    "next_promotion": f"select next_promotion('{PROMOTION}', '{{}}', '1 minute', now()) where false",
+    "tenants_to_promote": "select * from tenants_to_promote('{}', '{}', now()) where false",
+    "next_promotion": "select next_promotion('{}', '{}', '1 minute', now()) where false",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",

@@ -42,7 +42,7 @@ _CLAUSE_END = re.compile(
 )
 _DOUBTS = re.compile(
     r"\b(?:if|would|wouldn't|could|couldn't|might|maybe|perhaps|probably|wish|hope|suppose|imagine|"
-    r"pretend|seems?|seemed|think|thought|guess|wonder|almost|nearly|joking|kidding|unless|as though)\b"
+    r"pretend|seems?|seemed|think|thought|guess|wonder|almost|nearly|joking|kidding|unless)\b"
     r"|[\"“”«»]|\?",
     re.IGNORECASE,
 )
@@ -50,7 +50,9 @@ _FIRST_OR_SECOND = re.compile(
     r"\b(?:i|i['’](?:m|ve|ll|d)|me|mine|myself|we|we['’]\w+|us|our|ours|you|your|yours|you['’]\w+)\b",  # noqa: RUF001
     re.IGNORECASE,
 )
-_NOT_A_ROLE = frozenset("dear own old new poor late best first last whole good only".split())
+_NOT_A_ROLE = frozenset(
+    ("dear", "own", "old", "new", "poor", "late", "best", "first", "last", "whole", "good", "only")
+)
 _NO_OBJECT = (
     r"(?!(?:it|that|this|these|those|them|him|her|you|how|what|when|where|to|the (?:idea|thought|"
     r"sound|look|way|fuss)|your|one|both|either|having|being)\b)"
@@ -277,7 +279,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     ),
     (re.compile(rf"{_I_HAVE}(?: got)? (?P<what>an? (?:[\w-]+ ){{1,3}}allergy)\b"), _allergy),
     (
-        re.compile(rf"\b[Ii] (?:now |still )?live (?P<rest>(?:in|at|on|near|with) [^;:.!?…\n]+)"),
+        re.compile(r"\b[Ii] (?:now |still )?live (?P<rest>(?:in|at|on|near|with) [^;:.!?…\n]+)"),
         _of_speaker("personal", 0.9, "lives"),
     ),
     (
@@ -300,7 +302,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     ),
     (
         re.compile(
-            r"\b[Ii] (?:really |also |always |still )*(?P<verb>like|love|prefer|hate|enjoy|dislike) "
+            r"\b[Ii] (?:really |also |always )*(?P<verb>like|love|prefer|hate|enjoy|dislike) "
             rf"(?P<rest>{_NO_OBJECT}[^;:.!?…\n]+)"
         ),
         _of_speaker("preference", 0.8),
@@ -361,7 +363,8 @@ _REMINDER = re.compile(
 # decisions ----------------------------------------------------------------------------------------
 
 _DECISION = re.compile(
-    r"\b(?:we|i)(?:'ve| have)? (?:finally |just )?(?:decided|settled|agreed) (?:to|on|that|for|against)\b"
+    r"\b(?:we|i)(?:'ve| have)? (?:finally |just )?(?:decided|settled|agreed) "
+    r"(?:to|on|that|for|against)\b"
     r"|\b(?:we|i)(?:'ve| have)? (?:chose|chosen|picked|went with|gone with) (?!it\b|up\b)"
     r"|^(?:let's|we'll|i'll|then |so )*\s*(?:go|going) with (?!it\b|you\b|me\b)"
     r"|^(?:decision|decided|agreed): \S|^[\w' ]{2,40} it is\b(?=[,.!]|$)"
@@ -378,7 +381,9 @@ def _find_decision(spoken: _Spoken, names: set[str]) -> ExtractedDecision | None
         return None
     reason = _REASON.search(text)
     title = re.sub(_REASON, "", text).strip(" ,;:.!…-")
-    title = _SELF.sub(f"{spoken.speaker}'s", re.sub(r"\b[Ii](?:'ve| have)\b", spoken.speaker, title))
+    title = _SELF.sub(
+        f"{spoken.speaker}'s", re.sub(r"\b[Ii](?:'ve| have)\b", spoken.speaker, title)
+    )
     title = re.sub(r"\b[Ii]\b(?!')", spoken.speaker, title)
     if len(title.split()) < _MIN_WORDS or len(title) > _MAX_CONTENT:
         return None
