@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-conflicts bench-reading bench-weights fit-relevance bench-chains house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-conflicts bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -93,6 +93,9 @@ fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=
 
 bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
 	@$(PY) -m tests.bench.chains $(ARGS)
+
+bench-graph-extraction: $(READY) ## measure what the heuristic model extracts for the knowledge graph: ARGS=--list names it
+	@$(PY) -m tests.bench.graph_extraction $(ARGS)
 
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)

@@ -17,6 +17,20 @@ RIGHT: dict[str, dict[str, Any]] = {
     "walk": {"numbers": [1]},
     "overview": {"summary": "The launch, and who moved it.", "topic": "The launch"},
     "contradicts": {"contradicts": True},
+    "extract": {
+        "entities": [{"name": "Mara", "kind": "person"}],
+        "facts": [],
+        "decisions": [
+            {
+                "title": "Mara moves the launch",
+                "rationale": None,
+                "about": ["Mara"],
+                "confidence": 0.9,
+                "events": [1],
+            }
+        ],
+        "relations": [],
+    },
 }
 _TASKS = {
     "whether a conversation's topic goes on": "continues",
@@ -27,6 +41,7 @@ _TASKS = {
     "describe a group of related topics": "overview",
     "choose where to look": "walk",
     "whether two statements contradict": "contradicts",
+    "what a knowledge graph should hold": "extract",
 }
 
 

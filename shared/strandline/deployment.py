@@ -13,7 +13,7 @@ type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model"]
-type JobName = Literal["archiver", "builder", "sweeper"]
+type JobName = Literal["archiver", "builder", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -76,7 +76,8 @@ JOBS = (
         name="archiver",
         memory=1024,
         timeout=900,
-        needs=frozenset({"database", "blobs", "job_queue"}),
+        # the model: it promotes what it is about to archive
+        needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
             "s3:GetObject": ("bucket/_jobs/*",),
@@ -102,6 +103,22 @@ JOBS = (
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
         next_due="next_build(%(builder_spacing)s, %(now)s)",
+    ),
+    JobSpec(
+        name="promoter",
+        memory=1769,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue", "model"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/_jobs/*",),
+            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+        },
+        reserved_concurrency=20,
+        min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
+        next_due="next_promotion(%(promotion)s::jsonb, %(heat)s::jsonb, %(promoter_spacing)s,"
+        " %(now)s)",
     ),
     JobSpec(
         name="sweeper",

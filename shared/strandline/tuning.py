@@ -67,6 +67,15 @@ class Tuning(BaseModel):
     """A recall within so many hours of the last one that counted does not strengthen the chain."""
     promote: float = Field(default=0.3, ge=0.001, le=1)
     """Heat from which a chain is promoted."""
+    hot: float = Field(default=0.8, ge=0.001, le=1)
+    """Heat from which a chain is promoted at once; below it, half an hour after its last change."""
+    ltm_enabled: bool = True
+    """Whether chains are promoted into the knowledge graph."""
+    ltm_kg_enabled: bool = True
+    """Whether a configured language model extracts what is promoted. If not, the heuristic model
+    does."""
+    persona: float = Field(default=0.7, ge=0, le=1)
+    """Confidence from which a fact about a person is promoted."""
     freezing: float = Field(default=0.1, ge=0.001, le=1)
     """Heat below which a chain may be archived."""
     archive_days: float = Field(default=7.0, ge=0, le=3650)
@@ -83,6 +92,10 @@ class Tuning(BaseModel):
     def heat_parameters(self) -> dict[str, float]:
         """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""
         return self.model_dump(include=_HEAT_FIELDS)
+
+    def promotion_parameters(self) -> dict[str, object]:
+        """What says when chains are due for promotion."""
+        return self.model_dump(include={"ltm_enabled", "hot"})
 
     def find_contradictions(self) -> Iterator[Contradiction]:
         """Thresholds that contradict each other: each is valid alone, but not together."""

@@ -219,11 +219,14 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
     get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
-    for name in ("query", "worker", "sweeper", "builder"):
+    for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
         if name == "builder":
             _build_anew(base, front)
+            continue
+        if name in ("promoter", "archiver"):
+            _promote_anew(base, front, name)
             continue
         if name != "query":  # in a space without calibration every pair of messages is a question
             handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
@@ -247,6 +250,19 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
     base.rows("delete from model_rates")
     base.rows("delete from jobs")
     assert front.run_job("builder", "acme")["summaries"]
+
+
+def _promote_anew(base: ScratchDatabase, front: Gateway, job: str) -> None:
+    """A promotion of all chains, with a model."""
+    base.rows("delete from decisions where kind = 'extracted'")
+    base.rows("update chain_versions set rejected = null")
+    base.rows(
+        "update chains set status = 'active', archived_at = null, promoted_version = 0,"
+        " promote_until = now() + interval '1 hour', cold_at = now() - interval '1 second'"
+    )
+    base.rows("delete from model_rates")
+    base.rows("delete from jobs")
+    assert front.run_job(job, "acme")["chains_promoted"]
 
 
 def _hint(base: ScratchDatabase) -> None:

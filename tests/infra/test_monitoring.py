@@ -158,9 +158,10 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     gateway.run_job("builder", "acme")
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
-    # A sweeper asks a model where it folds, and a builder where it summarises; their lines are made
-    # as the worker's is.
-    askers = {frozenset({("function", f"{PREFIX}{name}")}) for name in ("sweeper", "builder")}
+    # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
+    # archiver where they promote; their lines are made as the worker's is.
+    names = ("sweeper", "builder", "promoter", "archiver")
+    askers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}
     missing = {(name, at) for name, at in looked_at - found if at not in askers}
     assert not missing
     for asker in askers:

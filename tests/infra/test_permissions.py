@@ -174,7 +174,9 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
     ),
+    "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
+    "promoter": NEVER_IN_JOBS,
     "sweeper": (
         "background/queue_handler:_handle_message",
         "resources:Resources._request_sweep",

@@ -149,6 +149,7 @@ def test_every_task_goes_to_the_model(
         "overview": reasoner.overview(task(), PARTS),
         "walk": reasoner.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
         "contradicts": reasoner.contradicts(task(), "It is on Tuesday.", "It is on Friday."),
+        "extract": reasoner.extract(task(), TALK, []),
     }
     assert {verb: one.value.model_dump() for verb, one in done.items()} == RIGHT
     assert {(one.model, one.fallback_reason) for one in done.values()} == {("openai:tiny", None)}
@@ -287,6 +288,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "entities/1": "40737198588ca1db",
         "overview/1": "27a38c1ed34ddc9c",
         "walk/1": "4221a9bcb9102c51",
+        "extract/1": "0102aea42dfd2f23",
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)

@@ -1,11 +1,14 @@
-"""The archiver job: archive cold chains, remove payloads that no event cites, and collect what is
-left of old snapshots."""
+"""The archiver job: archive cold chains, which are promoted before, remove payloads that no event
+cites, and collect what is left of old snapshots."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from strandline.chains import archive
+from strandline.config import get_settings
+from strandline.graph import promoter
 from strandline.jobs.runner import JobResources, Lease, Shard
+from strandline.tenants.store_due import read_tuning
 from strandline.topics import collection
 
 name = "archiver"
@@ -22,10 +25,16 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Archive one tenant's cold chains, remove its uncited payloads, then collect its old
-    snapshots. Returns counts."""
+    snapshots. Returns counts. What was not promoted is promoted first, while the tenant keeps
+    long-term memory."""
     del shard
-    archived_count = archive.archive_chains(lease, now)
+    keeps_graph = read_tuning(lease.access, get_settings().tuning).ltm_enabled
+    promoted: Mapping[str, int] = (
+        promoter.promote_cold_chains(resources, lease, now) if keeps_graph else {}
+    )
+    archived_count = archive.archive_chains(lease, now, is_promotion_needed=keeps_graph)
     return {
+        **promoted,
         "chains_archived": archived_count,
         "payloads_removed": archive.remove_uncited_payloads(resources, lease, now),
         **collection.collect(lease, now),

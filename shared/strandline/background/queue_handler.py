@@ -123,6 +123,7 @@ def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[Non
                 "WorkFailures": tally.failures,
                 "FoldMilliseconds": tally.fold_ms,
                 "SimilarityCosine": sample_quantiles(tally.cosines),
+                **{name: sample_quantiles(values) for name, values in tally.samples.items()},
                 **tally.counters,
             }
             if tally.due_work:

@@ -22,13 +22,16 @@ def list_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
     )
 
 
-def archive_chains(lease: Lease, now: datetime) -> int:
+def archive_chains(lease: Lease, now: datetime, *, is_promotion_needed: bool) -> int:
     """Archive the tenant's cold chains until none is left or the time is up. Returns how many.
-    Whatever must happen to a chain before it is archived runs before."""
+    Whatever must happen to a chain before it is archived runs before. With `is_promotion_needed`
+    chains that are not promoted stay."""
     archived_count = 0
     while not lease.is_out_of_time():
         with lease.transaction():
-            batch_count = store_archiving.archive_cold_chains(lease.access, now, _CHAINS_PER_COMMIT)
+            batch_count = store_archiving.archive_cold_chains(
+                lease.access, now, _CHAINS_PER_COMMIT, is_promotion_needed=is_promotion_needed
+            )
         archived_count += batch_count
         if batch_count < _CHAINS_PER_COMMIT:
             break

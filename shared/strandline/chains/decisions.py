@@ -13,6 +13,8 @@ A replay follows them and asks no model. Kinds of decisions:
   deciding it failed and would fail again, a placeholder, until a retry (`reformed`);
 - `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
 - `reformed`: the new content of the chain whose last event this is;
+- `extracted`: not a fold's: what a version of the chain whose last event this is says for the
+  knowledge graph (graph/extraction);
 - `links`: not a fold's: how recall found the edges of this event (log/store_links).
 """
 
@@ -29,7 +31,7 @@ class Decision:
     kind: str
     """One of the kinds that this module lists."""
     attempt: int
-    """From 0; only a repeated `reformed` decision has more than one attempt."""
+    """From 0; only repeated `reformed` and `extracted` decisions have more than one attempt."""
     at_seq: int
     """The scope's `folded_seq` at which it takes effect."""
     body: dict[str, Any]

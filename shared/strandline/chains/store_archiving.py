@@ -38,17 +38,22 @@ class _ChainId:
     chain_id: UUID
 
 
-def archive_cold_chains(access: TenantDb, now: datetime, limit: int) -> int:
+def archive_cold_chains(
+    access: TenantDb, now: datetime, limit: int, *, is_promotion_needed: bool = False
+) -> int:
     """Archive up to `limit` cold chains, the longest cold first. Returns how many. Their events,
     versions and links stay. A chain with a recall that is not folded yet is left out: it may be
-    warm. In a transaction."""
+    warm. With `is_promotion_needed` so is one that is not promoted at its version. In a
+    transaction."""
     return len(
         access.fetch(
             _ChainId,
             """
             with cold_chains as materialized (
                 select c.scope_id, c.chain_id from chains c
-                where c.status = 'active' and c.cold_at <= %(now)s and not exists (
+                where c.status = 'active' and c.cold_at <= %(now)s
+                    and (c.promoted_version >= c.version or not %(is_promotion_needed)s)
+                    and not exists (
                     select from recalls r where r.chain_id = c.chain_id and r.folded_at is null)
                 order by c.cold_at limit %(limit)s for update skip locked),
             deleted_vectors as (
@@ -58,7 +63,7 @@ def archive_cold_chains(access: TenantDb, now: datetime, limit: int) -> int:
             from cold_chains where c.chain_id = cold_chains.chain_id
             returning c.chain_id
             """,
-            {"now": now, "limit": limit},
+            {"now": now, "limit": limit, "is_promotion_needed": is_promotion_needed},
         )
     )
 

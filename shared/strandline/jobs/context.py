@@ -82,6 +82,8 @@ class Tally:
     """The cosine of each comparison of two user messages."""
     counters: Counter[str] = field(default_factory=Counter[str])
     """Counts of folds and of their model calls, by metric name."""
+    samples: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Values of which the distribution is recorded, by metric name."""
     deferrals: dict[UUID, Deferred] = field(default_factory=dict[UUID, Deferred])
     """Scopes whose last fold stopped to wait for a model, or out of time, and why."""
     retry_delays: dict[UUID, float] = field(default_factory=dict[UUID, float])

@@ -39,6 +39,7 @@ def request_next_runs(
             spacing=job_queue.spacing,
             now=now,
             snapshot_age=timedelta(days=settings.snapshot_days),
+            promotion=settings.tuning.promotion_parameters(),
         )
     except Exception as error:
         logger.warning("next runs not determined", extra={"error": describe_error(error)})

@@ -7,6 +7,7 @@ from typing import Any
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.deployment import JOBS
+from strandline.tuning import DEFAULTS
 
 GARBAGE_PERIOD = timedelta(hours=6)
 """A tenant's payloads are scanned at most once in each such period, counted since 1970: each scan
@@ -23,6 +24,7 @@ def find_next_runs(
     spacing: Mapping[str, timedelta],
     now: datetime,
     snapshot_age: timedelta = timedelta(days=30),
+    promotion: Mapping[str, object] | None = None,
 ) -> dict[str, datetime]:
     """For each job, the earliest time at which work comes due; a job without work is left out.
     Overdue work comes due again after growing pauses, never before its job's `spacing`.
@@ -30,7 +32,7 @@ def find_next_runs(
     With an embedding `space`, tenants that need a scan for it count as well. `heat` has the
     deployment's heat settings, `grace` is the minimum age of a payload that may be removed, and
     payloads are scanned once per `period`. A snapshot of the topic index is collected at
-    `snapshot_age`.
+    `snapshot_age`. `promotion` has the deployment's settings of promotion.
     """
     with translate_errors(connection):
         row: tuple[Any, ...] | None = connection.execute(
@@ -41,6 +43,7 @@ def find_next_runs(
                 "blob_grace": grace,
                 "garbage_period": period,
                 "snapshot_age": snapshot_age,
+                "promotion": json.dumps(promotion or DEFAULTS.promotion_parameters()),
                 "now": now,
                 **{f"{job.name}_spacing": spacing[job.name] for job in JOBS},
             },

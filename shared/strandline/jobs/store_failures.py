@@ -20,6 +20,10 @@ EMBED_KIND = "embed"
 GROW_KIND = "grow"
 """A failure: a scope whose topic tree a build could not grow. The builder retries it."""
 
+PROMOTE_KIND = "promote"
+"""A failure: a chain whose promotion failed, or was done without the configured model. The promoter
+retries it."""
+
 
 def record_failure(
     access: TenantDb,
@@ -129,12 +133,12 @@ class PendingRetry:
 
 def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
     """Up to `limit` failures that an admin has asked to retry, oldest first; without those that the
-    builder retries."""
+    builder and the promoter retry."""
     return access.fetch(
         PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
-        " and kind <> %(grow)s order by job_id limit %(limit)s",
-        {"limit": limit, "grow": GROW_KIND},
+        " and kind <> all (%(others)s) order by job_id limit %(limit)s",
+        {"limit": limit, "others": [GROW_KIND, PROMOTE_KIND]},
     )
 
 

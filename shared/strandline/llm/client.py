@@ -33,7 +33,7 @@ _MIN_SECONDS = 0.5
 _CHARS_PER_TOKEN = 3
 """Characters per token, where a provider does not count tokens: about 4 in English, so that costs
 are rather overestimated."""
-_LONG_TASKS = frozenset({"summarise", "merge", "overview"})
+_LONG_TASKS = frozenset({"summarise", "merge", "overview", "extract"})
 _UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from strandline.llm.types import PromptEvent, Summary, TopicPart, WalkOption
 
 type TaskName = Literal[
-    "continues", "summarise", "merge", "topic", "entities", "overview", "walk", "contradicts"
+    "continues", "summarise", "merge", "topic", "entities", "overview", "walk", "contradicts", "extract"
 ]
 
 PROMPT_VERSIONS: Mapping[TaskName, int] = {
@@ -23,6 +23,7 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
     "overview": 1,
     "walk": 1,
     "contradicts": 1,
+    "extract": 1,
 }
 """The version in use of each prompt. A prompt that was used is never edited but gets a new version:
 results are stored with the version that they came from."""
@@ -83,18 +84,36 @@ def render_events(
     """Render events as one JSON object a line. A speaker who is not a participant of the scope is
     not named. If the text is too long, the longest events are cut first; of more than 120 events
     those in the middle are left out."""
+    return _render_selected(tag, [(event, {}) for event in events], participants, limits)
+
+
+def render_numbered_events(
+    tag: str, events: Sequence[PromptEvent], participants: Collection[str], limits: PromptLimits
+) -> PromptData:
+    """Render events as `render_events` does, each with its number, from 1, by which an answer cites
+    it."""
+    numbered = [(event, {"number": number}) for number, event in enumerate(events, 1)]
+    return _render_selected(tag, numbered, participants, limits)
+
+
+def _render_selected(
+    tag: str,
+    events: Sequence[tuple[PromptEvent, Mapping[str, object]]],
+    participants: Collection[str],
+    limits: PromptLimits,
+) -> PromptData:
     half_count = _MAX_EVENTS // 2
     selected = (
         events if len(events) <= _MAX_EVENTS else [*events[:half_count], *events[-half_count:]]
     )
     max_characters = min(
         limits.event_characters,
-        _fair_length([len(event.text) for event in selected], limits.total_characters),
+        _fair_length([len(event.text) for event, _ in selected], limits.total_characters),
     )
-    lines = [_render_event(event, participants, max_characters) for event in selected]
+    lines = [_render_event(event, participants, max_characters, more) for event, more in selected]
     if len(selected) < len(events):
         lines.insert(half_count, _to_json_line({"left_out": len(events) - len(selected)}))
-    texts = [event.text[:max_characters] for event in selected]
+    texts = [event.text[:max_characters] for event, _ in selected]
     return PromptData(_wrap_in_tag(tag, lines), "\n".join([*texts, *participants]))
 
 
@@ -171,9 +190,15 @@ def _mask(text: str, participants: Collection[str]) -> str:
     )
 
 
-def _render_event(event: PromptEvent, participants: Collection[str], max_characters: int) -> str:
+def _render_event(
+    event: PromptEvent,
+    participants: Collection[str],
+    max_characters: int,
+    more: Mapping[str, object],
+) -> str:
     is_participant = event.speaker is None or event.speaker in participants
     fields: dict[str, object] = {
+        **more,
         "at": event.said_at.isoformat(timespec="minutes"),
         "speaker": event.speaker if is_participant else _UNKNOWN_SPEAKER,
         "role": event.role,

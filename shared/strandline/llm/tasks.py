@@ -22,6 +22,8 @@ from strandline.llm.types import (
     Continues,
     Contradiction,
     Entities,
+    Entity,
+    Extraction,
     LanguageModel,
     ModelResult,
     Overview,
@@ -147,6 +149,26 @@ class LlmTasks:
         return self._run_task(
             task, "contradicts", Contradiction, render, lambda by: by.contradicts(first, second)
         )
+    def extract(
+        self,
+        task: TaskContext,
+        events: Sequence[PromptEvent],
+        named: Sequence[Entity],
+        *,
+        may_ask: bool = True,
+    ) -> ModelResult[Extraction]:
+        """What a chain's events say for the knowledge graph. `named` has the entities of the chain.
+        Without `may_ask` the heuristic model answers."""
+
+        def ask(by: LanguageModel) -> Extraction:
+            return by.extract(events, named)
+
+        if not may_ask:
+            return self._run_heuristic(task, "extract", ask)
+        render = partial(
+            prompts.render_numbered_events, "events", events, task.participants, self._bounds
+        )
+        return self._run_task(task, "extract", Extraction, render, ask)
 
     def name_source(self, verb: TaskName) -> tuple[str, str]:
         """The names of the model and of the prompt that a task's answers come from at present,

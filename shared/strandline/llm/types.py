@@ -120,6 +120,52 @@ def make_choice_type(option_count: int) -> type[WalkChoice]:
     return BoundedChoice
 
 
+type FactCategory = Literal[
+    "personal", "professional", "preference", "technical", "relationship", "general"
+]
+
+
+class ExtractedFact(BaseModel):
+    """Something that holds, by the numbers of the events that say so."""
+
+    content: str = Field(min_length=1, max_length=1000)
+    category: FactCategory
+    about: list[str] = Field(max_length=20)
+    """Names of the entities that it is about."""
+    confidence: float = Field(ge=0, le=1)
+    events: list[int] = Field(min_length=1, max_length=50)
+
+
+class ExtractedDecision(BaseModel):
+    """What was decided, by the numbers of the events that say so."""
+
+    title: str = Field(min_length=1, max_length=500)
+    rationale: str | None = Field(max_length=1000)
+    about: list[str] = Field(max_length=20)
+    confidence: float = Field(ge=0, le=1)
+    events: list[int] = Field(min_length=1, max_length=50)
+
+
+class ExtractedRelation(BaseModel):
+    """How two entities are related, by the numbers of the events that say so."""
+
+    source: str = Field(min_length=1, max_length=200)
+    relation: str = Field(min_length=1, max_length=100)
+    target: str = Field(min_length=1, max_length=200)
+    nuance: str | None = Field(max_length=500)
+    confidence: float = Field(ge=0, le=1)
+    events: list[int] = Field(min_length=1, max_length=50)
+
+
+class Extraction(BaseModel):
+    """What a chain says for the knowledge graph."""
+
+    entities: list[Entity] = Field(max_length=60)
+    facts: list[ExtractedFact] = Field(max_length=60)
+    decisions: list[ExtractedDecision] = Field(max_length=30)
+    relations: list[ExtractedRelation] = Field(max_length=60)
+
+
 class LanguageModel(Protocol):
     """The tasks of a model. Implementations are the deterministic heuristic model and the plain
     model; providers are called through `LlmTasks`."""
@@ -157,6 +203,9 @@ class LanguageModel(Protocol):
 
     def contradicts(self, first: str, second: str) -> Contradiction:
         """Whether two statements cannot both hold."""
+    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+        """What a chain's events say for the knowledge graph. `named` has the entities of the chain.
+        Events are cited by their numbers, from 1."""
         ...
 
 

@@ -54,12 +54,16 @@ PROBED = (
     "collections_due",
     "tenants_to_build",
     "next_build",
+    "promotions_due",
+    "tenants_to_promote",
+    "next_promotion",
     "stored_blobs",
     "totals_of_run",
     "refuse_erased_event",
     "refuse_erased_citation",
     "append_fast_path",
 )
+PROMOTION = '{"ltm_enabled": true, "hot": 0.8}'
 _EVERY_WORD = ["tide", "late", "harbour", "long"]
 _EVERYTHING = "'tide' | 'late' | 'harbour' | 'long'"
 
@@ -381,6 +385,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
+        f"select next_promotion('{PROMOTION}', '{{}}', '1 minute', '2020-01-01T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -582,6 +587,8 @@ UNASKED = {
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
     "tenants_to_build": "select * from tenants_to_build('infinity') where false",
     "next_build": "select next_build('5 minutes', now()) where false",
+    "tenants_to_promote": "select * from tenants_to_promote('{}', '{}', now()) where false",
+    "next_promotion": "select next_promotion('{}', '{}', '1 minute', now()) where false",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",

@@ -59,7 +59,7 @@ _IS_WEIGHTY = re.compile(
     re.IGNORECASE,
 )
 _FIGURE = re.compile(r"\d")
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,2}[.)])[ \t]+"
     r"|\*\*|__|`|\[([^\[\]\n]{1,200})\]\(\S{1,200}\)",
     re.DOTALL | re.MULTILINE,
@@ -170,7 +170,7 @@ def _readable_text(event: PromptEvent) -> str:
 
 def _read_prose(event: PromptEvent) -> str:
     """The readable text of an event without markup."""
-    return _MARKUP.sub(r"\1", _readable_text(event))
+    return MARKUP.sub(r"\1", _readable_text(event))
 
 
 def _weigh_stems(texts: Sequence[str]) -> Counter[str]:

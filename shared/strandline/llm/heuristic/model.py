@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 
-from strandline.llm.heuristic import cohesion, contradiction, digest, names, overview
+from strandline.llm.heuristic import (
+    cohesion,
+    contradiction,
+    digest,
+    names,
+    overview,
+    statements,
+)
 from strandline.llm.types import (
     Continues,
     Contradiction,
     Entities,
+    Entity,
+    Extraction,
     Overview,
     PromptEvent,
     Summary,
@@ -65,3 +74,7 @@ class HeuristicModel:
         """Whether a rule says that two statements cannot both hold."""
         reason = contradiction.find_contradiction(first, second)
         return Contradiction(contradicts=reason is not None)
+    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+        """The facts, decisions and relations that a few forms of English sentences state, and the
+        entities that are named already."""
+        return statements.extract(events, named)

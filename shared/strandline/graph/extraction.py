@@ -1,0 +1,126 @@
+"""What a chain says for the graph: asked of a model once, and stored as a decision, so that a graph
+that was dropped comes back the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.chains import store_decisions
+from strandline.chains.decisions import Decision
+from strandline.db.database import TenantDb
+from strandline.graph import store_promotion
+from strandline.graph.promotion import to_entity
+from strandline.graph.store_promotion import DueChain, Evidence
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import Extraction, PromptEvent, TaskContext
+
+EXTRACTED_KIND = "extracted"
+"""The kind of the decision; it is about the chain's last event."""
+_MARGIN_SECONDS = 5.0
+"""Seconds of the job's time that are reserved for the write after a model's answer."""
+
+
+@dataclass(frozen=True)
+class ChainExtraction:
+    """An extraction, and the events that it cites."""
+
+    extraction: Extraction
+    cited: Mapping[int, Evidence]
+    """The chain's events that are evidence, by their numbers in the extraction."""
+    decision: Decision | None
+    """To store; None where it was stored before, or there is nothing to extract from."""
+    fallback_reason: str | None
+    """Why the configured model did not answer, where it should have."""
+    waits_for_model: bool
+    """The model may be asked again soon."""
+
+
+def extract_chain(
+    access: TenantDb,
+    llm: LlmTasks,
+    chain: DueChain,
+    *,
+    job: str,
+    deadline: float,
+    may_ask: bool,
+    is_retry: bool,
+) -> ChainExtraction:
+    """Extract from a chain's events what its version says; what was decided before stands, unless
+    it is a retry. Must be called outside of any transaction. Without `may_ask` the heuristic model
+    answers."""
+    evidence = store_promotion.read_evidence(access, chain.chain_id)
+    if not evidence:
+        return ChainExtraction(_NOTHING, {}, None, None, waits_for_model=False)
+    last_event_id = evidence[-1].event_id
+    if not is_retry:
+        stored = store_promotion.read_extraction(access, chain, last_event_id)
+        if stored is not None:
+            return _replay(stored.body, evidence={item.event_id: item for item in evidence})
+    task = TaskContext(
+        tenant=access.caller.tenant,
+        subject=str(chain.scope_id),
+        participants=tuple(chain.participants),
+        scope_id=str(chain.scope_id),
+        job=job,
+        deadline=deadline - _MARGIN_SECONDS,
+    )
+    events = [_to_prompt_event(item) for item in evidence]
+    named = [to_entity(entity) for entity in chain.entities if entity.get("name")]
+    result = llm.extract(task, events, named, may_ask=may_ask)
+    body = {
+        "chain_id": str(chain.chain_id),
+        "version": chain.version,
+        "events": [str(item.event_id) for item in evidence],
+        "extraction": result.value.model_dump(mode="json"),
+        "models": {
+            "model": result.model,
+            "prompt": result.prompt,
+            "fell_back": result.fallback_reason,
+        },
+    }
+    return ChainExtraction(
+        result.value,
+        dict(enumerate(evidence, 1)),
+        Decision(last_event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body),
+        result.fallback_reason,
+        result.retry_after is not None,
+    )
+
+
+def store_extraction(access: TenantDb, chain: DueChain, extracted: ChainExtraction) -> None:
+    """Store a new extraction as a decision. In the transaction that writes the graph, after the
+    chain's lock."""
+    decision = extracted.decision
+    if decision is None:
+        return
+    attempt = store_decisions.count_attempts(access, decision.event_id, EXTRACTED_KIND)
+    store_decisions.add_decisions(
+        access,
+        chain.scope_id,
+        chain.participants,
+        [Decision(decision.event_id, decision.kind, attempt, decision.at_seq, decision.body)],
+    )
+
+
+_NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
+
+
+def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> ChainExtraction:
+    """What was decided, of the events that are still there."""
+    numbers = enumerate(map(UUID, body["events"]), 1)
+    cited = {number: evidence[item] for number, item in numbers if item in evidence}
+    extraction = Extraction.model_validate(body["extraction"])
+    reason = body["models"]["fell_back"]
+    return ChainExtraction(extraction, cited, None, reason, waits_for_model=False)
+
+
+def _to_prompt_event(item: Evidence) -> PromptEvent:
+    return PromptEvent(
+        seq=item.seq,
+        speaker=item.speaker,
+        role=item.role,
+        type=item.type,
+        text=item.text,
+        said_at=item.said_at,
+    )

@@ -1,0 +1,290 @@
+"""The promoter: warm chains become nodes and edges that cite their events."""
+
+import importlib
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.aws.run_requests import MIN_SPACING
+from strandline.db.database import Database
+from strandline.graph import promoter
+from strandline.jobs import store_due
+from strandline.llm.heuristic.model import HeuristicModel
+from strandline.llm.types import Extraction
+from strandline.resources import Resources
+from strandline.tuning import DEFAULTS
+from tests.functions.conftest import Told
+from tests.strandline.topics.outline import fold_all
+from tests.support import Gateway, ScratchDatabase
+
+TALK = (
+    "I live in Lisbon now, near the river.",
+    "I'm allergic to penicillin.",
+    "My sister Linnea comes on Friday.",
+    "We decided to use Postgres because it is boring.",
+)
+STATE = """
+    select n.type, n.name, n.properties::text, n.confidence, n.weight, n.trust, n.valid_to
+    from graph_nodes n
+    union all
+    select e.type, f.name || ' > ' || t.name, e.properties::text, e.confidence, e.weight, e.trust,
+        e.valid_to
+    from graph_edges e
+    join graph_nodes f on f.node_id = e.from_id join graph_nodes t on t.node_id = e.to_id
+    order by 1, 2
+"""
+FACTS = [
+    "Alice is allergic to penicillin.",
+    "Alice lives in Lisbon now, near the river.",
+    "Linnea is Alice's sister.",
+]
+JOBS = "/api/v1/admin/jobs"
+
+
+def form(base: ScratchDatabase, gateway: Gateway, tell: Told, key: str, **more: object) -> None:
+    """A warm chain of the talk."""
+    for text in TALK:
+        tell(key, text, **more)
+    fold_all(gateway, base)
+    warm(base)
+
+
+def warm(base: ScratchDatabase) -> None:
+    """All chains are listed and warm, since an hour."""
+    base.rows("update chain_versions set rejected = null")
+    base.rows(
+        "update chains set status = 'active', archived_at = null,"
+        " accessed_at = now() - interval '1 hour', promote_until = now() + interval '1 day'"
+    )
+
+
+def names(base: ScratchDatabase, node_type: str) -> list[str]:
+    rows = base.rows("select name from graph_nodes where type = %s order by name", node_type)
+    return [name for (name,) in rows]
+
+
+def forget(base: ScratchDatabase) -> None:
+    """The graph is dropped, and its chains are due again."""
+    base.rows("truncate graph_nodes, graph_edges, graph_observations, graph_sources cascade")
+    base.rows("update chains set promoted_version = 0")
+
+
+def test_a_warm_chain_becomes_nodes_that_cite_its_events(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    key = gateway.key()
+    form(scratch_db, gateway, tell, key)
+    totals = gateway.run_job("promoter")
+    assert totals["chains_promoted"] >= 1
+    assert names(scratch_db, "fact") == FACTS
+    assert names(scratch_db, "decision") == ["We decided to use Postgres"]
+    assert {"Alice", "Linnea"} <= set(names(scratch_db, "entity"))
+    assert scratch_db.rows(
+        "select distinct e.content from graph_sources s join events e using (event_id)"
+        " join graph_nodes n on n.node_id = s.target_id where n.name = %s",
+        FACTS[0],
+    ) == [(TALK[1],)]
+    ((node_id,),) = scratch_db.rows("select node_id from graph_nodes where name = %s", FACTS[0])
+    reply = gateway.call(
+        "GET",
+        f"/api/v1/graph/nodes/fact:{node_id}",
+        query={"participants": "user:alice,agent:helper"},
+        key=key,
+    )
+    assert (reply.status, reply.body["trust"]) == (200, "user")
+    assert reply.body["properties"]["category"] == "personal"
+
+    before = scratch_db.rows(STATE)
+    assert gateway.run_job("promoter") == {}, "nothing is due"
+    gateway.run_job("promoter", "acme")
+    assert scratch_db.rows(STATE) == before
+
+
+def test_a_chain_that_is_not_warm_is_left_alone(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    scratch_db.rows("update chains set promote_until = now() - interval '1 second'")
+    gateway.run_job("promoter", "acme")
+    assert scratch_db.rows(STATE) == []
+
+
+def test_the_archiver_promotes_what_was_never_looked_at(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    cold = "update chains set promote_until = '-infinity', cold_at = now() - interval '1 second'"
+    scratch_db.rows(cold)
+    totals = gateway.run_job("archiver")
+    assert totals["chains_promoted"] == totals["chains_archived"] >= 1
+    assert names(scratch_db, "fact") == FACTS
+    assert scratch_db.rows("select distinct status from chains") == [("archived",)]
+
+
+def test_a_chain_that_cannot_be_promoted_is_not_archived(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
+    with monkeypatch.context() as planted:
+        planted.setattr(promoter, "build_promotion", fail)
+        gateway.run_job("archiver")
+    assert scratch_db.rows("select distinct status from chains") == [("active",)]
+    gateway.run_job("archiver")
+    assert scratch_db.rows("select distinct status from chains") == [("archived",)]
+
+
+def fail(*_: object, **__: object) -> None:
+    raise ValueError
+
+
+@pytest.mark.parametrize("job", ["promoter", "archiver"])
+def test_a_tenant_without_long_term_memory_has_no_graph(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, job: str
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
+    scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
+    assert "chains_promoted" not in gateway.run_job(job)
+    gateway.run_job(job, "acme")
+    assert scratch_db.rows(STATE) == []
+    status = "active" if job == "promoter" else "archived"
+    assert scratch_db.rows("select distinct status from chains") == [(status,)]
+
+
+def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = gateway.key(rights=("read", "write", "admin"))
+    form(scratch_db, gateway, tell, key)
+    form(scratch_db, gateway, tell, key, participants=["user:bob", "agent:helper"])
+    warm(scratch_db)
+    real = promoter.build_promotion
+    broken = scratch_db.rows("select chain_id from chains order by promote_until desc, chain_id")
+
+    def fail_first(chain: Any, *args: Any, **more: Any) -> Any:
+        if chain.chain_id == broken[0][0]:
+            raise ValueError
+        return real(chain, *args, **more)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(promoter, "build_promotion", fail_first)
+        totals = gateway.run_job("promoter")
+    assert totals["extraction_failures"] == 1
+    assert totals["chains_promoted"] == len(broken) - 1
+    (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
+    assert (job["state"], job["reason"]) == ("failed", "ValueError")
+    assert job["ref"] == str(broken[0][0])
+    gateway.run_job("promoter", "acme")
+    (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
+    assert job["state"] == "done"
+    assert scratch_db.rows("select count(*) from chains where promoted_version = 0") == [(0,)]
+
+
+def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    gateway.run_job("promoter")
+    before = scratch_db.rows(STATE)
+    forget(scratch_db)
+    nothing = Extraction(entities=[], facts=[], decisions=[], relations=[])
+
+
+    def extract(*_: object) -> Extraction:
+        return nothing
+
+    monkeypatch.setattr(HeuristicModel, "extract", extract)
+    gateway.run_job("promoter", "acme")
+    assert scratch_db.rows(STATE) == before
+    # Without the decisions it would not (planted).
+    forget(scratch_db)
+    scratch_db.rows("delete from decisions where kind = 'extracted'")
+    gateway.run_job("promoter", "acme")
+    assert scratch_db.rows(STATE) == []
+
+
+def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+
+
+    def lock_version(*_: object) -> int:
+        return 99
+
+    monkeypatch.setattr(promoter.store_promotion, "lock_version", lock_version)
+    assert "chains_promoted" not in gateway.run_job("promoter")
+    assert scratch_db.rows(STATE) == []
+
+
+def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    now = datetime(2026, 11, 21, 12, 10, tzinfo=UTC)
+    scratch_db.rows(
+        "update chains set accessed_at = %s, promote_until = %s, importance = 0.5, density = 0.5",
+        now,
+        now + timedelta(hours=6),
+    )
+
+    def next_run() -> datetime | None:
+        with closing(Database(scratch_db.url)) as database:
+            return store_due.find_next_runs(
+                database.connection(),
+                space=None,
+                heat=DEFAULTS.heat_parameters(),
+                grace=timedelta(days=1),
+                period=timedelta(hours=6),
+                spacing=MIN_SPACING,
+                now=now,
+            ).get("promoter")
+
+    assert next_run() == now + timedelta(minutes=20)
+    scratch_db.rows("update chains set importance = 1, density = 0.9")
+    assert next_run() == now + timedelta(minutes=1)
+    scratch_db.rows("update tenants set tuning = '{\"hot\": 1}'")
+    assert next_run() == now + timedelta(minutes=20)
+    scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
+    assert next_run() is None
+    scratch_db.rows("update tenants set tuning = '{}'")
+    scratch_db.rows("update chains set promoted_version = version")
+    assert next_run() is None
+
+
+def test_the_metrics_of_a_promotion_are_counted(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form(scratch_db, gateway, tell, gateway.key())
+    seen: dict[str, Any] = {}
+    handler = importlib.import_module("strandline.background.queue_handler")
+
+    def record(dimensions: Any, metrics: Any) -> dict[str, Any]:
+        seen.update(metrics)
+        return {}
+
+    monkeypatch.setattr(handler, "emf_fields", record)
+    gateway.run_job("promoter")
+    assert seen["ChainsPromoted"] == seen["ChainsEvaluated"] == len(seen["ChainHeat"])
+    assert seen["NodesWritten"] >= len(FACTS)
+    assert len(seen["ExtractionMilliseconds"]) == len(seen["GraphWriteMilliseconds"])
+    service: Resources = importlib.import_module("functions.promoter.handler").resources
+    assert service.llm.provider_name is None

@@ -1,0 +1,209 @@
+"""Promotion by a language model: validated, interrupted, retried; and while it is away."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from strandline.graph import promoter
+from strandline.resources import Resources
+from tests.functions.conftest import Told
+from tests.functions.test_promoter import FACTS, TALK, names, warm
+from tests.model_server import ModelServer, Says, completion, error, serving
+from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.topics.outline import fold_all
+from tests.support import Gateway, ScratchDatabase
+
+JOBS = "/api/v1/admin/jobs"
+
+
+@pytest.fixture
+def embedder() -> WordEmbedder:
+    """Of a space without calibration."""
+    return WordEmbedder("words/16", 16)
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """In the settings of every function; comes before them."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as provider:
+        settings = {"PROVIDER": "openai", "BASE_URL": provider.url, "MODEL": "tiny"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
+        yield provider
+
+
+@pytest.fixture
+def key(
+    provider: ModelServer, scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> Iterator[str]:
+    """An admin's key; a conversation is one warm chain by the heuristic model, and the model asked
+    of nothing yet."""
+    used: list[Any] = []
+    for name in ("sweeper", "worker", "promoter"):
+        service: Resources = importlib.import_module(f"functions.{name}.handler").resources
+        used.append(service.llm.__dict__["_provider"])
+        if name != "promoter":
+            service.llm.__dict__["_provider"] = None
+            service.llm.max_run_seconds = 0.0
+    key = gateway.key(rights=("read", "write", "admin"))
+    for text in TALK:
+        tell(key, text, session_id="s-1", metadata={"workflow_id": "one"})
+    fold_all(gateway, scratch_db)
+    warm(scratch_db)
+    assert scratch_db.rows("select count(*) from chains") == [(1,)]
+    provider.requests.clear()
+    yield key
+    for client in used:
+        client.close()
+
+
+def say(**parts: object) -> Says:
+    """An extraction of these parts."""
+    return completion(
+        json.dumps({"entities": [], "facts": [], "decisions": [], "relations": [], **parts})
+    )
+
+
+def fact(content: str, *events: int) -> dict[str, object]:
+    more = {"category": "personal", "about": ["Alice"], "confidence": 0.9}
+    return {"content": content, "events": list(events), **more}
+
+
+def failures(gateway: Gateway, key: str) -> list[tuple[str, str]]:
+    jobs = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
+    return [(job["state"], job["reason"]) for job in jobs]
+
+
+def test_the_models_answer_is_held_against_the_events(
+    scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
+) -> None:
+    provider.script = [
+        say(
+            facts=[
+                fact("Alice lives in Lisbon near the river.", 1),
+                fact("Alice commands a fleet of submarines.", 2),
+                fact("Alice is allergic to penicillin.", 2, 77),
+            ],
+            relations=[
+                {
+                    "source": "Alice",
+                    "relation": "adores",
+                    "target": "Linnea",
+                    "nuance": None,
+                    "confidence": 0.9,
+                    "events": [3],
+                }
+            ],
+            entities=[{"name": "Linnea", "kind": "person"}, {"name": "Nobody", "kind": "person"}],
+        )
+    ]
+    totals = gateway.run_job("promoter")
+    assert names(scratch_db, "fact") == [
+        "Alice is allergic to penicillin.",
+        "Alice lives in Lisbon near the river.",
+    ]
+    assert names(scratch_db, "entity") == ["Alice", "Linnea"]
+    assert (totals["statements_dropped"], totals["edges_corrected"]) == (1, 1)
+    assert '"number": 4' in provider.shown()
+    assert scratch_db.rows(
+        "select body #>> '{models,model}', body #>> '{models,prompt}' from decisions"
+        " where kind = 'extracted'"
+    ) == [("openai:tiny", "extract/1")]
+    calls = gateway.call("GET", "/api/v1/model-calls", key=key).body["calls"]
+    assert [(call["task"], call["outcome"]) for call in calls] == [("extract", "ok")]
+    assert failures(gateway, key) == []
+
+
+def test_what_does_not_validate_is_repaired_once(
+    scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
+) -> None:
+    provider.script = [completion('{"facts": 7}'), say(facts=[fact("Alice lives in Lisbon.", 1)])]
+    gateway.run_job("promoter")
+    assert names(scratch_db, "fact") == ["Alice lives in Lisbon."]
+    assert failures(gateway, key) == []
+
+
+def test_a_model_that_fails_leaves_it_to_the_heuristic_until_a_retry(
+    scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
+) -> None:
+    provider.script = [completion('{"facts": 7}'), completion('{"facts": 8}')]
+    totals = gateway.run_job("promoter")
+    assert totals["extraction_failures"] == 1
+    assert names(scratch_db, "fact") == FACTS
+    assert failures(gateway, key) == [("failed", "invalid_output")]
+
+    (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
+    retried = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
+    assert (retried.status, retried.body["state"]) == (202, "queued")
+    provider.script = [say(facts=[fact("Alice lives in Lisbon.", 1)])]
+    gateway.run_job("promoter")  # it is due again
+    assert names(scratch_db, "fact") == ["Alice lives in Lisbon."], "and replaces what stood there"
+    assert failures(gateway, key) == [("done", "")]
+    assert scratch_db.rows(
+        "select attempt from decisions where kind = 'extracted' order by attempt"
+    ) == [(0,), (1,)]
+
+
+@pytest.mark.usefixtures("key")
+def test_a_model_that_is_away_for_now_is_waited_for(
+    scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its minute is used up: the chain stays due, and is promoted when an hour is over."""
+    scratch_db.rows("update chains set accessed_at = now()")
+    service: Resources = importlib.import_module("functions.promoter.handler").resources
+    extract = service.llm.extract
+
+    def come_later(*args: Any, **more: Any) -> Any:
+        result = extract(*args, **{**more, "may_ask": False})
+        return replace(result, fallback_reason="rate_limited", retry_after=30.0)
+
+    monkeypatch.setattr(service.llm, "extract", come_later)
+    assert gateway.run_job("promoter", "acme")["chains_postponed"] == 1
+    assert names(scratch_db, "fact") == []
+    scratch_db.rows("update chains set accessed_at = now() - interval '61 minutes'")
+    gateway.run_job("promoter", "acme")
+    assert names(scratch_db, "fact") == FACTS
+
+
+def test_a_job_that_is_interrupted_goes_on_where_it_was(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    provider: ModelServer,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It dies with the model's answer in its hands: nothing is written, and the next run asks
+    again."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    provider.script = [say(facts=[fact("Alice lives in Lisbon.", 1)])] * 2
+    with monkeypatch.context() as planted:
+        planted.setattr(promoter, "store_extraction", die)
+        with pytest.raises(Killed):
+            gateway.run_job("promoter", "acme")
+    assert names(scratch_db, "fact") == []
+    scratch_db.rows("delete from jobs")  # its lease is over
+    gateway.run_job("promoter", "acme")
+    assert names(scratch_db, "fact") == ["Alice lives in Lisbon."]
+    assert len(provider.requests) == 2
+
+
+def test_switched_off_the_model_is_not_asked(
+    scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
+) -> None:
+    scratch_db.rows("update tenants set tuning = '{\"ltm_kg_enabled\": false}'")
+    provider.script = [error(500)]
+    gateway.run_job("promoter")
+    assert provider.requests == []
+    assert names(scratch_db, "fact") == FACTS
+    assert failures(gateway, key) == []

@@ -1,0 +1,156 @@
+"""What an extraction may write: only what the chain's events bear out, by their origin."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from strandline.graph.promotion import Promotion, build_promotion
+from strandline.graph.store_promotion import DueChain, Evidence
+from strandline.llm.types import Extraction
+
+NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
+SAID = (
+    ("user", "I live in Lisbon with my cat Bosun."),
+    ("tool", "Mara is an admin of Kestrel. Kestrel 4 runs on port 8080."),
+    ("document", "Minutes: Mara resigned. Kestrel was sold to Larsen."),
+    ("agent", "Mara told me that Kestrel is hers."),
+)
+
+
+def promote(
+    extraction: Mapping[str, Sequence[Mapping[str, Any]]],
+    said: Sequence[tuple[str, str]] = SAID,
+    persona: float = 0.7,
+) -> Promotion:
+    chain = DueChain(
+        chain_id=uuid.uuid4(),
+        version=1,
+        scope_id=uuid.uuid4(),
+        participants=["agent:keel", "user:mara"],
+        topic="The move",
+        entities=[{"name": "Kestrel", "kind": "product"}],
+        importance=0.5,
+        density=0.5,
+        strength=1.0,
+        accessed_at=NOON,
+    )
+    cited = {
+        n: Evidence(
+            uuid.uuid4(),
+            n,
+            "user:mara" if origin == "user" else "agent:keel" if origin == "agent" else None,
+            "user" if origin == "user" else "agent" if origin == "agent" else "system",
+            "message" if origin in ("user", "agent") else "observation",
+            origin,
+            text,
+            NOON + timedelta(minutes=n),
+            NOON + timedelta(minutes=n),
+        )
+        for n, (origin, text) in enumerate(said, 1)
+    }
+    empty: Mapping[str, Sequence[Any]] = dict.fromkeys(
+        ("entities", "facts", "decisions", "relations"), ()
+    )
+    whole = Extraction.model_validate({**empty, **extraction})
+    return build_promotion(chain, cited, whole, persona=persona, heat=0.5)
+
+
+def fact(content: str, events: Sequence[int], **more: object) -> Mapping[str, Any]:
+    return {
+        "content": content,
+        "category": "general",
+        "about": [],
+        "confidence": 0.9,
+        "events": events,
+        **more,
+    }
+
+
+def names(promotion: Promotion, node_type: str) -> list[str]:
+    return [node.name for node in promotion.nodes if node.type == node_type]
+
+
+def test_what_is_borne_out_is_written_with_its_events_and_its_topic() -> None:
+    promotion = promote({"facts": [fact("Mara lives in Lisbon.", [1], about=["Mara"])]})
+    lives, mara, topic = promotion.nodes
+    assert (lives.type, mara.type, topic.type) == ("fact", "entity", "topic")
+    assert mara.patch == {"category": "person"}
+    assert len(lives.source.event_ids) == 1
+    assert lives.source.trust == mara.source.trust == "user"
+    joined = {
+        (promotion.nodes[e.from_node].type, e.type, promotion.nodes[e.to_node].type)
+        for e in promotion.edges
+    }
+    assert joined == {
+        ("fact", "fact_entity", "entity"),
+        ("fact", "fact_topic", "topic"),
+        ("entity", "entity_topic", "topic"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "events", "reason"),
+    [
+        ("Mara is an admin of Kestrel.", [2], "without_origin"),
+        ("Mara resigned.", [3], "without_origin"),
+        ("Mara is an admin of Kestrel.", [1, 2], "ungrounded"),
+        ("Bosun steers container ships.", [1], "ungrounded"),
+    ],
+)
+def test_what_is_not_borne_out_is_dropped(content: str, events: list[int], reason: str) -> None:
+    promotion = promote({"facts": [fact(content, events)]})
+    assert names(promotion, "fact") == []
+    assert promotion.dropped[reason] == 1
+
+
+def test_a_second_origin_makes_it_a_fact_of_that_origin() -> None:
+    said = [*SAID, ("user", "Yes, I am an admin of Kestrel, it is true.")]
+    promotion = promote({"facts": [fact("Mara is an admin of Kestrel.", [2, 5])]}, said)
+    (node,) = (node for node in promotion.nodes if node.type == "fact")
+    assert node.source.trust == "user"
+    assert len(node.source.event_ids) == 1
+
+
+def test_a_tool_states_facts_about_things_and_its_trust_shows() -> None:
+    promotion = promote({"facts": [fact("Kestrel 4 runs on port 8080.", [2])]})
+    (node,) = (node for node in promotion.nodes if node.type == "fact")
+    assert node.source.trust == "tool"
+
+
+def test_what_only_a_tool_names_has_no_kind_and_its_trust() -> None:
+    promotion = promote({"entities": [{"name": "Larsen", "kind": "company"}]})
+    (node,) = (node for node in promotion.nodes if node.type == "entity")
+    assert (node.patch, node.source.trust) == ({}, "document")
+
+
+def test_a_decision_is_nobody_but_a_persons_or_an_agents() -> None:
+    decision: dict[str, Any] = {
+        "title": "Kestrel was sold to Larsen",
+        "rationale": None,
+        "about": [],
+    }
+    more = {"confidence": 0.9, "events": [3]}
+    assert names(promote({"decisions": [decision | more]}), "decision") == []
+
+
+def test_a_fact_about_a_person_must_be_sure_enough() -> None:
+    unsure = fact("Mara lives in Lisbon.", [1], confidence=0.6)
+    assert names(promote({"facts": [unsure]}), "fact") == []
+    assert names(promote({"facts": [unsure]}, persona=0.5), "fact") == ["Mara lives in Lisbon."]
+
+
+def test_an_unknown_relation_is_corrected_and_counted() -> None:
+    entities = [{"name": "Bosun", "kind": "other"}, {"name": "Lisbon", "kind": "place"}]
+    relation = {"source": "Bosun", "relation": "dwells in", "target": "Lisbon"}
+    more = {"nuance": "a cat", "confidence": 0.9, "events": [1]}
+    promotion = promote({"entities": entities, "relations": [relation | more]})
+    (edge,) = (edge for edge in promotion.edges if edge.type == "RELATES_TO")
+    assert (edge.patch, promotion.corrected) == ({"nuance": "a cat"}, 1)
+
+
+def test_a_number_that_nothing_has_cites_nothing() -> None:
+    promotion = promote({"facts": [fact("Mara lives in Lisbon.", [9])]})
+    assert promotion.nodes == []
