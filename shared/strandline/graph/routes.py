@@ -1,5 +1,5 @@
 """The HTTP routes of the knowledge graph."""
 
-from strandline.graph import routes_nodes
+from strandline.graph import routes_communities, routes_nodes
 
-ROUTES = {**routes_nodes.ROUTES}
+ROUTES = {**routes_nodes.ROUTES, **routes_communities.ROUTES}
