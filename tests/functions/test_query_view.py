@@ -16,6 +16,7 @@ from tests.functions.conftest import Told
 from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
+COMMUNITIES = "/api/v1/graph/communities"
 WITH_AN_ID = [
     route
     for fn in FUNCTIONS
@@ -33,11 +34,13 @@ class Ids:
     cid: str
     blob: str
     node_id: str
+    community_id: str
 
     def path(self, route: str) -> str:
         _, path = route.split()
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
+        path = path.replace("{community_id}", self.community_id)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
@@ -49,6 +52,7 @@ def random_ids() -> Ids:
         block_cid(noise),
         blob_cid(noise),
         f"fact:{uuid.uuid4()}",
+        str(uuid.uuid4()),
     )
 
 
@@ -58,9 +62,17 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     key = gateway.key(user=ALICE)
     event = tell(key, "The anchor is a secret.", ALICE)
     large = tell(key, "a secret log line " * 5000, ALICE)
-    stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It is a secret."}]}
-    (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
-    return Ids(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"], node["id"])
+    anchor = {"type": "entity", "name": "The anchor", "ref": "a"}
+    link = {"edge": "fact_entity", "target": "a"}
+    fact = {"type": "fact", "content": "It is a secret.", "relationships": [link]}
+    stated = {"participants": [ALICE], "nodes": [fact, anchor]}
+    node, _ = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
+    gateway.run_job("analytics", "acme")
+    (community,) = gateway.call("GET", COMMUNITIES, key=key).body["communities"]
+    return Ids(
+        *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
+        *(node["id"], community["community_id"]),
+    )
 
 
 def test_every_path_with_an_id_is_tried_here() -> None:
@@ -100,7 +112,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(word, word, word, word, word).path(route), key=key)
+            reply = gateway.call("GET", Ids(*[word] * 6).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

@@ -38,6 +38,7 @@ CERTIFICATE = f"{CERTIFICATES}/{{certificate_id}}"
 SESSIONS = "/api/v1/sessions"
 SESSION = f"{SESSIONS}/{{session_id}}"
 JOB = "/api/v1/admin/jobs/{job}"
+ANALYTICS = "/api/v1/admin/analytics/trigger"
 ACTIVATE = "/api/v1/admin/snapshots/{version}/activate"
 CONFIGURATION = {"space": "a space", "model": "a model", "prompt": "a prompt"}
 READS = {
@@ -290,7 +291,8 @@ class Load:
     def _run_jobs(self) -> None:
         """An admin's work: jobs started, and tried again, whose runs nobody ever hears of."""
         for _ in self._iterations():
-            if not self._expire_jobs():  # also one whose start nobody knows of
+            # also those whose start nobody knows of
+            if not (self._expire_jobs() and self._expire_jobs("analytics")):
                 continue
             active_version = self._publish()
             if active_version is not None:
@@ -302,6 +304,7 @@ class Load:
                         "select from snapshots where version = %s and repeats_version = %s",
                         *(snapshot["version"], active_version - 1),
                     )
+            self._trigger_analytics()
             job = self._call_write("POST", JOB, None, 202, job="archiver")
             if job is None:
                 continue
@@ -312,6 +315,12 @@ class Load:
             if self._call_write("POST", f"{JOB}/retry", None, 202, job=job_id) is not None:
                 self._expect_row("select from jobs where job_id = %s and attempts = 2", job_id)
 
+    def _trigger_analytics(self) -> None:
+        """The other way to start a job."""
+        job = self._call_write("POST", ANALYTICS, None, 202)
+        if job is not None:
+            self._expect_row("select from jobs where job_id = %s", job["job_id"])
+
     def _publish(self) -> int | None:
         """Publish a version after another; returns the last, or None while nobody can."""
         try:
@@ -320,15 +329,15 @@ class Load:
             time.sleep(0.02)
             return None
 
-    def _expire_jobs(self) -> bool:
-        """Have the lease of the archiver's job be over, as time would; False while nobody can."""
+    def _expire_jobs(self, kind: str = "archiver") -> bool:
+        """Have the lease of a job of this kind be over, as time would; False while nobody can."""
         after_lease = datetime.now(UTC) + timedelta(
             seconds=2 * max(store_runs.LEASE_SECONDS, store_runs.PLAN_LEASE_SECONDS)
         )
         try:
             access = self.gateway.database.connect_as(Caller.background(TENANT))
             with access.transaction():
-                store_runs.expire_leases(access, "archiver", after_lease)
+                store_runs.expire_leases(access, kind, after_lease)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False
@@ -411,6 +420,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "version": "1",
         "row_id": first["event_id"],
         "node_id": f"fact:{first['event_id']}",
+        "community_id": first["event_id"],
         "certificate_id": str(certificate.certificate_id),
     }
     reads: list[tuple[str, str, object, int]] = []

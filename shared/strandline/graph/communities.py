@@ -97,14 +97,16 @@ def _describe(community: Community) -> dict[str, object]:
 def _name_neighbours(
     access: TenantDb, tables: CommunityTables, community: Community
 ) -> Sequence[NeighbourOut]:
-    ids = [other for other, _ in community.neighbours]
+    neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
         row.community_id: ", ".join(row.names) or _UNNAMED
-        for row in store_communities.list_by_id(access, tables, ids)
+        for row in store_communities.list_by_id(
+            access, tables, [other for other, _ in neighbours]
+        )
     }
     return [
         NeighbourOut(community_id=other, name=names[other], weight=weight)
-        for other, weight in community.neighbours
+        for other, weight in neighbours
         if other in names
     ]
 

@@ -43,8 +43,8 @@ class Community:
     """The beginnings of the names of its first nodes."""
     size: int
     bridges: int
-    neighbours: list[tuple[UUID, int]]
-    """Community ids with the weight between, the heaviest first."""
+    neighbours: list[tuple[str, int]]
+    """Community ids, as text, with the weight between, the heaviest first."""
     analysed_at: datetime
 
 

@@ -542,6 +542,8 @@ UNASKED = {
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
     "tenants_to_build": "select * from tenants_to_build('infinity') where false",
     "next_build": "select next_build('5 minutes', now()) where false",
+    "tenants_to_analyse": "select * from tenants_to_analyse('infinity') where false",
+    "next_analysis": "select next_analysis('1 hour', now()) where false",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",
