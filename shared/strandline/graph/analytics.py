@@ -123,8 +123,8 @@ def _analyse(
     except Exception as error:  # the other graphs are still analysed
         with lease.transaction():
             _record_failure(access, scope, error)
-        refused = isinstance(error, GraphTooLarge)
-        totals["graphs_refused" if refused else "graphs_failed"] += 1
+        is_refused = isinstance(error, GraphTooLarge)
+        totals["graphs_refused" if is_refused else "graphs_failed"] += 1
         return
     totals["graphs_analysed"] += 1
     if scope:  # the tenant's are the same nodes once more
@@ -151,10 +151,10 @@ def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysedGraph:
 def _find_communities(graph: AnalysedGraph, counters: Counter[str]) -> Communities:
     start = time.monotonic()
     groups = propagate_labels(graph.links)
-    propagated = time.monotonic()
+    middle = time.monotonic()
     communities = describe_communities(graph.links, groups)
-    counters["LabelPropagationMilliseconds"] += round((propagated - start) * 1000)
-    counters["BridgeScoreMilliseconds"] += round((time.monotonic() - propagated) * 1000)
+    counters["LabelPropagationMilliseconds"] += round((middle - start) * 1000)
+    counters["BridgeScoreMilliseconds"] += round((time.monotonic() - middle) * 1000)
     return communities
 
 

@@ -50,10 +50,10 @@ def get_community(
 ) -> CommunityDetail:
     """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
     Malformed for a foreign cursor."""
-    found = store_communities.list_by_id(access, tables, [community_id])
-    if not found:
+    matches = store_communities.list_by_id(access, tables, [community_id])
+    if not matches:
         raise NotFound("There is no such community in view; each analysis may find others.")
-    (community,) = found
+    (community,) = matches
     cursors = _make_cursors(access, tables, str(community_id), None)
     position = cursors.decode(cursor)
     after_rank = position.seq if position else 0
