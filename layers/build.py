@@ -3,8 +3,9 @@
     python layers/build.py [--arch arm64|x86_64] [names…]        (make layers: both)
 
 `deps` holds the packages of requirements/runtime.lock, `domain` the package strandline, `model` the
-embedding model, `graph` what the analytics need. arm64 is deployed. x86_64 is built from the same hashed locks, to run on the build
-machine. The same inputs give the same bytes, and what is up to date is not built again.
+embedding model, `graph` what the analytics need. arm64 is deployed. x86_64 is built from the same
+hashed locks, to run on the build machine. The same inputs give the same bytes, and what is up to
+date is not built again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The bench of the analytics: a small graph is stored, analysed in its own process, and measured."""
+"""The bench of the analytics: a small graph is stored, analysed in a process, and measured."""
 
 from tests.bench.analytics import measure, table
 from tests.support import ScratchDatabase

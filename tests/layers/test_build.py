@@ -255,9 +255,7 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
     """Every lock lies within the development's."""
     everything = install.parse_pins((repository / "requirements" / "dev.lock").read_text())
     locks = sorted((repository / "requirements").glob("*.lock"))
-    assert {lock.stem for lock in locks} == {
-        *("dev", "graph", "infra", "model", "run", "runtime")
-    }
+    assert {lock.stem for lock in locks} == {*("dev", "graph", "infra", "model", "run", "runtime")}
     for lock in locks:
         pinned = install.parse_pins(lock.read_text())
         assert len(pinned) > 30

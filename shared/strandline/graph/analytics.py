@@ -1,5 +1,5 @@
-"""The analytics job: find the communities of each scope's graph, and of the tenant's as a whole, and
-the nodes that bridge them."""
+"""The analytics job: find the communities of each scope's graph, and of the tenant's as a whole,
+and the nodes that bridge them."""
 
 import time
 from collections import Counter

@@ -15,7 +15,7 @@ from strandline.graph.schemas_communities import (
     CommunityOut,
     NeighbourOut,
 )
-from strandline.graph.store_communities import Community, CommunityTables, MemberNode
+from strandline.graph.store_communities import Community, CommunityKind, MemberNode
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show what the last analysis found, not one database snapshot."""
@@ -25,7 +25,7 @@ _UNNAMED = "(no longer there)"
 
 def list_communities(
     access: TenantDb,
-    tables: CommunityTables,
+    kind: CommunityKind,
     node: str | None,
     cursor: str | None,
     limit: int,
@@ -33,10 +33,10 @@ def list_communities(
     """A page of communities, the largest first; with `node`, those that this node is in. Raises
     Invalid for an id that no node can have, Malformed for a foreign cursor."""
     node_id = None if node is None else _parse_node(node)
-    cursors = _make_cursors(access, tables, "list", node)
+    cursors = _make_cursors(access, kind, "list", node)
     position = cursors.decode(cursor)
     after = position and (position.seq, position.row_id)
-    rows = store_communities.list_largest(access, tables, node_id, after, limit)
+    rows = store_communities.list_largest(access, kind, node_id, after, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, last.analysed_at, last.community_id, last.size)
     return CommunitiesPage(
@@ -46,24 +46,24 @@ def list_communities(
 
 
 def get_community(
-    access: TenantDb, tables: CommunityTables, community_id: UUID, cursor: str | None, limit: int
+    access: TenantDb, kind: CommunityKind, community_id: UUID, cursor: str | None, limit: int
 ) -> CommunityDetail:
     """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
     Malformed for a foreign cursor."""
-    matches = store_communities.list_by_id(access, tables, [community_id])
+    matches = store_communities.list_by_id(access, kind, [community_id])
     if not matches:
         raise NotFound("There is no such community in view; each analysis may find others.")
     (community,) = matches
-    cursors = _make_cursors(access, tables, str(community_id), None)
+    cursors = _make_cursors(access, kind, str(community_id), None)
     position = cursors.decode(cursor)
     after_rank = position.seq if position else 0
-    rows = store_communities.list_members(access, tables, community_id, after_rank, limit)
+    rows = store_communities.list_members(access, kind, community_id, after_rank, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, community.analysed_at, community_id, last.rank)
     return CommunityDetail.model_validate(
         {
             **_describe(community),
-            "neighbours": _name_neighbours(access, tables, community),
+            "neighbours": _name_neighbours(access, kind, community),
             "nodes": [_to_node(row) for row in rows],
             "next_cursor": position and cursors.encode(position),
         }
@@ -81,11 +81,9 @@ def _parse_node(node: str) -> UUID:
         ) from None
 
 
-def _make_cursors(
-    access: TenantDb, tables: CommunityTables, name: str, node: str | None
-) -> Cursors:
+def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | None) -> Cursors:
     caller = access.caller
-    list_name = f"{tables.communities} {name}"
+    list_name = f"{kind} communities {name}"
     return Cursors(access.sealer, caller.tenant, list_name, caller.viewer, caller.writer, node)
 
 
@@ -95,14 +93,12 @@ def _describe(community: Community) -> dict[str, object]:
 
 
 def _name_neighbours(
-    access: TenantDb, tables: CommunityTables, community: Community
+    access: TenantDb, kind: CommunityKind, community: Community
 ) -> Sequence[NeighbourOut]:
     neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
         row.community_id: ", ".join(row.names) or _UNNAMED
-        for row in store_communities.list_by_id(
-            access, tables, [other for other, _ in neighbours]
-        )
+        for row in store_communities.list_by_id(access, kind, [other for other, _ in neighbours])
     }
     return [
         NeighbourOut(community_id=other, name=names[other], weight=weight)

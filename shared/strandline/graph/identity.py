@@ -52,7 +52,9 @@ def make_edge_id(
     return _to_uuid([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
 
 
-def make_community_id(tenant: str, scope_id: UUID | None, node_type: NodeType, name_hash: str) -> UUID:
+def make_community_id(
+    tenant: str, scope_id: UUID | None, node_type: NodeType, name_hash: str
+) -> UUID:
     """The id of the community that this node leads, in the graph of a scope, or in the whole
     tenant's (None). `name_hash` is in hex."""
     return _to_uuid([tenant, scope_id and str(scope_id), "community", node_type, name_hash])

@@ -56,7 +56,7 @@ def propagate_labels(links: Sequence[Link]) -> list[list[int]]:
     nodes of each in order. Depends on the numbers of the nodes, not on the order of the links."""
     graph: Any = _networkx.Graph()
     graph.add_nodes_from(sorted({node for link in links for node in link[:2]}))
-    graph.add_weighted_edges_from(sorted(links))
+    graph.add_weighted_edges_from(sorted((*sorted(link[:2]), link.weight) for link in links))
     groups = (sorted(group) for group in _propagate(graph, weight="weight", seed=_SEED))
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 

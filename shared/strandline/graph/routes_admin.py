@@ -11,7 +11,6 @@ from strandline.graph.schemas_communities import (
     CommunityDetail,
     TenantCommunitiesQuery,
 )
-from strandline.graph.store_communities import TENANT
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.jobs import control
@@ -39,7 +38,7 @@ def list_communities(request: Request) -> Response:
     one; the largest first. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
     access = _connect(request)
-    page = communities.list_communities(access, TENANT, query.node_id, query.cursor, query.limit)
+    page = communities.list_communities(access, "tenant", query.node_id, query.cursor, query.limit)
     return json_response(page)
 
 
@@ -48,7 +47,7 @@ def get_community(request: Request) -> Response:
     credential that is not bound to a user."""
     query = request.parse_query(ListQuery)
     access, community_id = _connect(request), request.path_id("community_id")
-    detail = communities.get_community(access, TENANT, community_id, query.cursor, query.limit)
+    detail = communities.get_community(access, "tenant", community_id, query.cursor, query.limit)
     return json_response(detail)
 
 

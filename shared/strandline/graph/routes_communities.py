@@ -7,7 +7,6 @@ from strandline.graph.schemas_communities import (
     CommunityDetail,
     CommunityQuery,
 )
-from strandline.graph.store_communities import SCOPES
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 
@@ -18,7 +17,7 @@ def list_communities(request: Request) -> Response:
     that changes is analysed at the next 03:00 UTC."""
     query = request.parse_query(CommunitiesQuery)
     access = request.connect_reader(query.participants)
-    page = communities.list_communities(access, SCOPES, query.node_id, query.cursor, query.limit)
+    page = communities.list_communities(access, "scopes", query.node_id, query.cursor, query.limit)
     return json_response(page)
 
 
@@ -28,7 +27,7 @@ def get_community(request: Request) -> Response:
     query = request.parse_query(CommunityQuery)
     access = request.connect_reader(query.participants)
     community_id = request.path_id("community_id")
-    detail = communities.get_community(access, SCOPES, community_id, query.cursor, query.limit)
+    detail = communities.get_community(access, "scopes", community_id, query.cursor, query.limit)
     return json_response(detail)
 
 

@@ -1,10 +1,10 @@
-"""SQL that reads communities, of the scopes in view or of the whole tenant. Their names are those of
-their first nodes, read with them."""
+"""SQL that reads communities, of the scopes in view or of the whole tenant. Their names are those
+of their first nodes, read with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString
+from typing import Literal
 from uuid import UUID
 
 from strandline.db.database import TenantDb
@@ -14,22 +14,12 @@ _NAME_CHARACTERS = 60
 """How much of a node's name a community's name has."""
 _NAMED_RANKS = 3
 """How many nodes name a community."""
+_NAMING: dict[str, object] = {"characters": _NAME_CHARACTERS, "ranks": _NAMED_RANKS}
 
 
-@dataclass(frozen=True)
-class CommunityTables:
-    """Where communities of one kind are stored."""
-
-    communities: LiteralString
-    members: LiteralString
-    scope_id: LiteralString
-    """The expression of a community's scope."""
-
-
-SCOPES = CommunityTables("graph_communities", "graph_members", "c.scope_id")
-"""The communities of the scopes in view."""
-TENANT = CommunityTables("graph_tenant_communities", "graph_tenant_members", "null::uuid")
-"""The communities of the tenant's whole graph: in view of who reads without a viewer."""
+type CommunityKind = Literal["scopes", "tenant"]
+"""Communities of the scopes in view, or of the tenant's whole graph: those are in view of who reads
+without a viewer."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class Community:
 
 def list_largest(
     access: TenantDb,
-    tables: CommunityTables,
+    kind: CommunityKind,
     node_id: UUID | None,
     after: tuple[int, UUID] | None,
     limit: int,
@@ -59,23 +49,31 @@ def list_largest(
     size and the id of the last one of the page before."""
     return access.fetch(
         Community,
-        f"""
+        """
         with page as (
-            select c.* from {tables.communities} c
-            where (%(size)s::int is null
+            select c.* from graph_all_communities c
+            where c.of_tenant = %(of_tenant)s and (%(size)s::int is null
                     or c.size < %(size)s or c.size = %(size)s and c.community_id > %(id)s::uuid)
                 and (%(node_id)s::uuid is null or c.community_id in (
                     select m.community_id from graph_nodes n
                     join graph_nodes o on o.tenant_id = current_tenant() and o.type = n.type
                         and o.identity = n.identity
-                    join {tables.members} m on m.node_id = o.node_id
+                    join graph_all_members m on m.node_id = o.node_id
+                        and m.of_tenant = %(of_tenant)s
                     where n.node_id = %(node_id)s))
             order by c.size desc, c.community_id limit %(limit)s)
-        select c.community_id, {tables.scope_id} as scope_id,
-            {_names_of(tables)} as names, c.size, c.bridges, c.neighbours, c.analysed_at
+        select c.community_id, c.scope_id, coalesce((
+                select array_agg(f.name order by f.rank) from (
+                    select distinct on (m.rank) m.rank, left(n.name, %(characters)s) as name
+                    from graph_all_members m join graph_nodes n using (tenant_id, node_id)
+                    where m.of_tenant = c.of_tenant and m.community_id = c.community_id
+                        and m.rank <= %(ranks)s
+                    order by m.rank, n.name_hash = n.identity desc, n.node_id) f), '{}') as names,
+            c.size, c.bridges, c.neighbours, c.analysed_at
         from page c order by c.size desc, c.community_id
         """,
         {
+            "of_tenant": kind == "tenant",
             "node_id": node_id,
             "size": after and after[0],
             "id": after and after[1],
@@ -86,31 +84,25 @@ def list_largest(
 
 
 def list_by_id(
-    access: TenantDb, tables: CommunityTables, community_ids: Sequence[UUID]
+    access: TenantDb, kind: CommunityKind, community_ids: Sequence[UUID]
 ) -> Sequence[Community]:
     """Those of these communities that are in view."""
     return access.fetch(
         Community,
-        f"""
-        select c.community_id, {tables.scope_id} as scope_id,
-            {_names_of(tables)} as names, c.size, c.bridges, c.neighbours, c.analysed_at
-        from {tables.communities} c where c.community_id = any (%(ids)s)
-        """,
-        {"ids": list(community_ids), **_NAMING},
-    )
-
-
-def _names_of(tables: CommunityTables) -> LiteralString:
-    """The names of the first nodes of community c."""
-    return f"""coalesce((
-                select array_agg(first.name order by first.rank) from (
+        """
+        select c.community_id, c.scope_id, coalesce((
+                select array_agg(f.name order by f.rank) from (
                     select distinct on (m.rank) m.rank, left(n.name, %(characters)s) as name
-                    from {tables.members} m join graph_nodes n using (tenant_id, node_id)
-                    where m.community_id = c.community_id and m.rank <= %(ranks)s
-                    order by m.rank, n.name_hash = n.identity desc, n.node_id) first), '{{}}')"""
-
-
-_NAMING: dict[str, object] = {"characters": _NAME_CHARACTERS, "ranks": _NAMED_RANKS}
+                    from graph_all_members m join graph_nodes n using (tenant_id, node_id)
+                    where m.of_tenant = c.of_tenant and m.community_id = c.community_id
+                        and m.rank <= %(ranks)s
+                    order by m.rank, n.name_hash = n.identity desc, n.node_id) f), '{}') as names,
+            c.size, c.bridges, c.neighbours, c.analysed_at
+        from graph_all_communities c
+        where c.of_tenant = %(of_tenant)s and c.community_id = any (%(ids)s)
+        """,
+        {"of_tenant": kind == "tenant", "ids": list(community_ids), **_NAMING},
+    )
 
 
 @dataclass(frozen=True)
@@ -128,17 +120,17 @@ class MemberNode:
 
 
 def list_members(
-    access: TenantDb, tables: CommunityTables, community_id: UUID, after_rank: int, limit: int
+    access: TenantDb, kind: CommunityKind, community_id: UUID, after_rank: int, limit: int
 ) -> Sequence[MemberNode]:
     """The nodes of a community that still hold, the first first."""
     return access.fetch(
         MemberNode,
-        f"""
+        """
         with page as (
             select distinct on (m.rank) m.rank, n.node_id, n.type, n.name, n.identity,
                 m.bridge_score, m.is_bridge
-            from {tables.members} m join graph_nodes n using (tenant_id, node_id)
-            where m.community_id = %(id)s and m.rank > %(after)s
+            from graph_all_members m join graph_nodes n using (tenant_id, node_id)
+            where m.of_tenant = %(of_tenant)s and m.community_id = %(id)s and m.rank > %(after)s
                 and n.valid_to is null and not n.archived
             order by m.rank, n.name_hash = n.identity desc, n.node_id limit %(limit)s)
         select p.node_id, p.type, p.name, array(
@@ -149,5 +141,10 @@ def list_members(
             p.rank, p.bridge_score, p.is_bridge
         from page p order by p.rank
         """,
-        {"id": community_id, "after": after_rank, "limit": limit},
+        {
+            "of_tenant": kind == "tenant",
+            "id": community_id,
+            "after": after_rank,
+            "limit": limit,
+        },
     )

@@ -132,8 +132,8 @@ class PendingRetry:
 
 
 def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
-    """Up to `limit` failures that an admin has asked to retry, oldest first; without those that other
-    jobs retry."""
+    """Up to `limit` failures that an admin has asked to retry, oldest first; without those that
+    other jobs retry."""
     return access.fetch(
         PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"

@@ -27,24 +27,26 @@ def plant(
 
 
 def propagate_again(links: Sequence[Link]) -> list[list[int]]:
-    """Label propagation of our own: nodes in a fixed order, the most linked first; of equally
-    heavy labels a node keeps its own, or takes the least."""
+    """Label propagation of our own: all nodes in an order drawn for each round; of equally heavy
+    labels a node keeps its own, or takes any."""
+    chance = random.Random(7)
     adjacent: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for first, second, weight in links:
         adjacent[first].append((second, weight))
         adjacent[second].append((first, weight))
     labels = {node: node for node in adjacent}
-    order = sorted(adjacent, key=lambda node: (-len(adjacent[node]), node))
+    order = sorted(adjacent)
     has_changed = True
     while has_changed:
         has_changed = False
+        chance.shuffle(order)
         for node in order:
             heard: Counter[int] = Counter()
             for other, weight in adjacent[node]:
                 heard[labels[other]] += weight
             loudest = max(heard.values())
             if heard[labels[node]] < loudest:
-                labels[node] = min(label for label, sum_ in heard.items() if sum_ == loudest)
+                labels[node] = chance.choice([n for n in heard if heard[n] == loudest])
                 has_changed = True
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for node in sorted(labels):

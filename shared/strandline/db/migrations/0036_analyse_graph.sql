@@ -86,6 +86,21 @@ create table graph_tenant_members (
 );
 create index graph_tenant_members_community on graph_tenant_members (tenant_id, community_id, rank);
 
+-- Both kinds, to be read by the same statements.
+create view graph_all_communities with (security_invoker = true) as
+    select false as of_tenant, tenant_id, community_id, scope_id, size, bridges, neighbours, analysed_at
+    from graph_communities
+    union all
+    select true, tenant_id, community_id, null, size, bridges, neighbours, analysed_at
+    from graph_tenant_communities;
+create view graph_all_members with (security_invoker = true) as
+    select false as of_tenant, tenant_id, node_id, community_id, rank, bridge_score, is_bridge
+    from graph_members
+    union all
+    select true, tenant_id, node_id, community_id, rank, bridge_score, is_bridge
+    from graph_tenant_members;
+grant select on graph_all_communities, graph_all_members to strandline_app;
+
 -- row-level security and grants --------------------------------------------------------------------
 
 do $$
@@ -120,8 +135,8 @@ create function count_graph_changes() returns trigger
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
 begin
     insert into graph_analyses as a (tenant_id, scope_id, participants, changes, changed_at)
-    select distinct c.tenant_id, c.scope_id, c.participants, 1, clock_timestamp() from changed c
-    order by c.tenant_id, c.scope_id
+    select c.tenant_id, c.scope_id, c.participants, 1, clock_timestamp() from changed c
+    group by c.tenant_id, c.scope_id, c.participants order by c.tenant_id, c.scope_id
     on conflict (tenant_id, scope_id) do update set changes = a.changes + 1,
         changed_at = case when a.changes > a.analysed_changes then a.changed_at
             else excluded.changed_at end;
