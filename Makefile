@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-conflicts bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices layers synth lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -87,6 +87,9 @@ bench-reading: $(READY) ## write what readers answer questions from: make bench-
 
 bench-weights: $(READY) ## measure recency and importance in recall's order: make bench-weights LOCOMO=<file>, optional
 	@$(PY) -m tests.bench.recall_weights $(if $(LOCOMO),--locomo "$(LOCOMO)")
+
+bench-analytics: $(READY) ## measure the graph's analytics: make bench-analytics ARGS="1000 10000 100000"
+	@$(PY) -m tests.bench.analytics $(ARGS)
 
 fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=<file>
 	@$(PY) -m tests.bench.fit_relevance --locomo "$(LOCOMO)" $(ARGS)

@@ -1,10 +1,11 @@
-"""Builds what a deployment ships: three layers and an asset for each function, without Docker.
+"""Builds what a deployment ships: four layers and an asset for each function, without Docker.
 
     python layers/build.py [--arch arm64|x86_64] [names…]        (make layers: both)
 
 `deps` holds the packages of requirements/runtime.lock, `domain` the package strandline, `model` the
-embedding model. arm64 is deployed. x86_64 is built from the same hashed locks, to run on the build
-machine. The same inputs give the same bytes, and what is up to date is not built again.
+embedding model, `graph` what the analytics need. arm64 is deployed. x86_64 is built from the same
+hashed locks, to run on the build machine. The same inputs give the same bytes, and what is up to
+date is not built again.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Literal, NamedTuple, get_args
 from layers import certificates, contents, elf
 
 type Arch = Literal["arm64", "x86_64"]
-type Layer = Literal["deps", "domain", "model"]
+type Layer = Literal["deps", "domain", "model", "graph"]
 
 ARCHES: tuple[Arch, ...] = get_args(Arch.__value__)
 LAYERS: tuple[Layer, ...] = get_args(Layer.__value__)
@@ -41,7 +42,11 @@ _PLATFORMS: Mapping[Arch, str] = {
     "arm64": "aarch64-manylinux_2_28",
     "x86_64": "x86_64-manylinux_2_28",
 }
-_LOCKS: Mapping[Layer, str] = {"deps": "runtime.lock", "model": "model.lock"}
+_LOCKS: Mapping[Layer, str] = {
+    "deps": "runtime.lock",
+    "model": "model.lock",
+    "graph": "graph.lock",
+}
 
 
 def layer_directory(arch: Arch, name: Layer) -> Path:
@@ -94,6 +99,7 @@ def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
         "deps": lambda into: _make_deps(arch, into),
         "domain": _make_domain,
         "model": lambda into: _install(arch, "model", into),
+        "graph": lambda into: _install(arch, "graph", into),
     }
     for name in names:
         _build_if_changed(layer_directory(arch, name), [arch, *_inputs(name)], makers[name])
@@ -121,8 +127,8 @@ def _handler(name: str) -> Path:
 def _inputs(name: Layer) -> list[Path]:
     if name == "domain":
         return sorted(p for p in _package_files() if p.is_file())
-    locks = [ROOT / "requirements" / lock for lock in _LOCKS.values()]
-    return locks if name == "model" else [*locks, *certificates.source_files(ROOT)]
+    locks = [ROOT / "requirements" / lock for lock in (_LOCKS["deps"], _LOCKS[name])]
+    return [*locks, *certificates.source_files(ROOT)] if name == "deps" else locks
 
 
 def _package_files() -> Iterable[Path]:
@@ -171,7 +177,7 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
 
 
 def _select_packages(name: Layer) -> dict[str, str]:
-    """The packages of a layer. Of the model's lock, only those that `deps` lacks."""
+    """The packages of a layer. Of other locks, only those that `deps` lacks."""
     packages = _read_lock(_LOCKS[name])
     others = {} if name == "deps" else _read_lock(_LOCKS["deps"])
     return {

@@ -11,6 +11,7 @@ resolve --group pyproject.toml:dev -o requirements/dev.lock
 within="--constraints requirements/dev.lock"
 resolve $within --group pyproject.toml:functions -o requirements/runtime.lock
 resolve $within --group pyproject.toml:functions --group pyproject.toml:model -o requirements/model.lock
+resolve $within --group pyproject.toml:functions --group pyproject.toml:graph -o requirements/graph.lock
 resolve $within --group pyproject.toml:functions --group pyproject.toml:infra -o requirements/infra.lock
 # Packages that no layer has are not installed on one machine either: both run the same code.
 left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.EXCLUDED_PACKAGES - {"click", "pyyaml"}))')

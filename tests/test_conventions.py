@@ -44,6 +44,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
     from strandline.graph import routes as graph_routes
+    from strandline.graph import routes_admin as graph_routes_admin
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.recall import routes_write as recall_routes_write
@@ -67,6 +68,7 @@ def test_the_table_and_the_routes_agree() -> None:
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)
         | set(topics_routes_admin.ROUTES)
+        | set(graph_routes_admin.ROUTES)
         | set(apidocs_routes.ROUTES),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served

@@ -12,8 +12,8 @@ from typing import Literal, LiteralString
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
-type Layer = Literal["deps", "domain", "model"]
-type JobName = Literal["archiver", "builder", "promoter", "sweeper"]
+type Layer = Literal["deps", "domain", "model", "graph"]
+type JobName = Literal["archiver", "analytics", "builder", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -72,6 +72,22 @@ class JobSpec(FunctionSpec):
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
 JOBS = (
+    JobSpec(
+        name="analytics",
+        memory=3008,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/_jobs/*",),
+            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+        },
+        reserved_concurrency=5,
+        layers=("deps", "domain", "graph"),
+        min_spacing=timedelta(minutes=60),
+        next_due="next_analysis(%(analytics_spacing)s, %(now)s)",
+    ),
     JobSpec(
         name="archiver",
         memory=1024,
@@ -224,6 +240,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/graph/topics/{topic_id}/fields/{field}",
             "GET /api/v1/graph/topics/{topic_id}/fields",
             "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
+            "GET /api/v1/graph/communities",
+            "GET /api/v1/graph/communities/{community_id}",
             "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",
@@ -283,6 +301,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/admin/snapshots/{version}",
             "GET /api/v1/admin/snapshots/{version}/difference",
             "POST /api/v1/admin/snapshots/{version}/activate",
+            "POST /api/v1/admin/analytics/trigger",
+            "GET /api/v1/admin/communities",
+            "GET /api/v1/admin/communities/{community_id}",
             "GET /openapi.json",
             "GET /",
             "GET /docs",

@@ -79,6 +79,8 @@ class Story:
             path = path.replace(f"{{{name}}}", quote(value))
         if real.operation == "GET /api/v1/admin/topics":
             self._publish_snapshots()
+        if real.operation == "GET /api/v1/graph/communities":
+            self._gateway.run_job("analytics", "acme")
         if path.endswith("/context"):
             self._gateway.sweep()  # what was said meanwhile became a chain
         reply = self._gateway.call(

@@ -33,6 +33,7 @@ from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
 
 ALICE, BOB = "user:alice", "user:bob"
+COMMUNITIES = ("/api/v1/graph/communities", "/api/v1/admin/communities")
 type Place = tuple[str, ...]
 """Where an id stands: path, query, header or body, and the names that lead there; [] is an item."""
 
@@ -152,8 +153,11 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     event = gateway.call("POST", "/api/v1/events", first, key=owner).body
     large = gateway.call("POST", "/api/v1/events", {**said, "content": "x " * 40_000}, key=owner)
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
-    stated = {"participants": [ALICE], "nodes": [{"type": "fact", "content": "It rains."}]}
-    (node,) = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
+    entity = {"type": "entity", "name": "Rain", "ref": "rain"}
+    about_rain = {"edge": "fact_entity", "target": "rain"}
+    fact = {"type": "fact", "content": "It rains.", "relationships": [about_rain]}
+    stated = {"participants": [ALICE], "nodes": [fact, entity]}
+    node, _ = gateway.call("POST", "/api/v1/graph/nodes", stated, key=owner).body["nodes"]
     link = {"edge": "RELATES_TO", "target": "rain"}
     topics: list[dict[str, Any]] = [
         {"type": "topic", "name": "rain", "ref": "rain"},
@@ -169,6 +173,10 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     fields = f"/api/v1/graph/topics/{topic['id']}/fields"
     held = {"participants": [ALICE], "value": "rain"}
     assert gateway.call("POST", f"{fields}/today", held, key=owner).status == 201
+    gateway.run_job("analytics", "acme")
+    community = gateway.call("GET", COMMUNITIES[0], key=owner).body["communities"][0]
+    admin = gateway.key("acme", rights=("read", "write", "admin"))
+    whole = gateway.call("GET", COMMUNITIES[1], key=admin).body["communities"][0]
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -210,6 +218,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "merge_id": [is_(merge_id, _uuid)],
         **{n: [is_(topic["id"], _topic_id)] for n in ("topic_id", "ref_topic_id")},
         "field": [is_("today", lambda: f"field {uuid.uuid4().hex}")],
+        "community_id": [is_(one["community_id"], _uuid) for one in (community, whole)],
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),
@@ -227,7 +236,6 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "Idempotency-Key": [Sample(used("source_event_key"), _uuid)],
     }
     operator = gateway.key("operations", rights=("operator",))
-    admin = gateway.key("acme", rights=("read", "write", "admin"))
     made = World(gateway, samples, owner, operator, admin)
     made.strangers = {
         "another user": Stranger(gateway.key(user=BOB), "acme", BOB),
@@ -344,10 +352,13 @@ def test_what_is_asked_for_is_there(world: World) -> None:
             if method != "GET" or place[0] != "path":
                 continue
             key = world.operator if "/admin/" in name else world.owner
-            key = world.admin if "/admin/jobs" in name else key
+            is_tenants = "/admin/communities" in name
+            key = world.admin if "/admin/jobs" in name or is_tenants else key
             own = {n: world.samples[n][0].own() for n in error_responses.path_parameters(name)}
             if name == "GET /file/{cid}":
                 own = {"cid": world.samples["cid"][1].own()}
+            if is_tenants:
+                own = {"community_id": world.samples["community_id"][1].own()}
             call = replace(placed(first[name], place, own[place[-1]], ALICE), path=own)
             assert ask(world.gateway, call, key).status in (200, 307), (name, place)
             call = replace(call, path={**own, place[-1]: world.samples[place[-1]][0].other()})

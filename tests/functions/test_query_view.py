@@ -16,6 +16,7 @@ from tests.functions.conftest import Told
 from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
+COMMUNITIES = "/api/v1/graph/communities"
 WITH_AN_ID = [
     route
     for fn in FUNCTIONS
@@ -35,6 +36,7 @@ class Ids:
     blob: str
     node_id: str
     topic_id: str
+    community_id: str
     field: str = "anchorage"
 
     def path(self, route: str) -> str:
@@ -42,6 +44,7 @@ class Ids:
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
         path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
+        path = path.replace("{community_id}", self.community_id)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
@@ -54,6 +57,7 @@ def random_ids() -> Ids:
         blob_cid(noise),
         f"fact:{uuid.uuid4()}",
         f"topic:{uuid.uuid4()}",
+        str(uuid.uuid4()),
     )
 
 
@@ -63,19 +67,20 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     key = gateway.key(user=ALICE)
     event = tell(key, "The anchor is a secret.", ALICE)
     large = tell(key, "a secret log line " * 5000, ALICE)
-    about = [{"type": "fact", "content": "It is a secret."}, {"type": "topic", "name": "Anchors"}]
-    stated = {"participants": [ALICE], "nodes": about}
-    node, topic = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
+    anchor = {"type": "entity", "name": "The anchor", "ref": "a"}
+    link = {"edge": "fact_entity", "target": "a"}
+    fact = {"type": "fact", "content": "It is a secret.", "relationships": [link]}
+    topic = {"type": "topic", "name": "Anchors"}
+    stated = {"participants": [ALICE], "nodes": [fact, anchor, topic]}
+    node, _, topic = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
     path = f"/api/v1/graph/topics/{topic['id']}/fields/{Ids.field}"
     held = {"participants": [ALICE], "value": "a secret"}
     assert gateway.call("POST", path, held, key=key).status == 201
+    gateway.run_job("analytics", "acme")
+    community = gateway.call("GET", COMMUNITIES, key=key).body["communities"][0]
     return Ids(
-        event["event_id"],
-        event["scope_id"],
-        event["cid"],
-        large["blob"]["cid"],
-        node["id"],
-        topic["id"],
+        *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
+        *(node["id"], topic["id"], community["community_id"]),
     )
 
 
@@ -116,9 +121,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call(
-                "GET", Ids(word, word, word, word, word, word, word).path(route), key=key
-            )
+            reply = gateway.call("GET", Ids(*[word] * 8).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

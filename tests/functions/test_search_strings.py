@@ -88,6 +88,8 @@ NAMES = [
     *_in_query("/api/v1/model-calls", "cursor"),
     *_in_query("/api/v1/graph/nodes", "type", "category", "status", "as_of", "sort", "cursor"),
     *_in_query("/api/v1/graph/merges/proposals", "scope_id", "min_similarity"),
+    *_in_query("/api/v1/graph/communities", "node_id", "participants", "cursor"),
+    *_in_query("/api/v1/admin/communities", "node_id", "cursor"),
     *_in_query("/api/v1/admin/jobs", "state", "kind", "cursor"),
     *_in_query("/api/v1/admin/tenants", "cursor"),
     *_in_query("/api/v1/admin/tenants/acme/keys", "cursor"),
@@ -98,6 +100,7 @@ PATHS = (
     "/api/v1/sessions/{}", "/api/v1/sessions/{}/context", "/api/v1/events/{}", "/api/v1/scopes/{}",
     "/api/v1/provenance/{}", "/api/v1/graph/nodes/{}", "/api/v1/graph/nodes/{}/history",
     "/api/v1/graph/topics/{}/fields", "/api/v1/graph/topics/topic:x/fields/{}",
+    "/api/v1/graph/communities/{}",
     "/api/v1/scopes/{}/events", "/memory/{}", "/ipfs/{}", "/file/{}", "/api/v1/admin/jobs/{}",
     "/api/v1/admin/tenants/{}", "/api/v1/admin/tenants/acme/keys/{}",
 )  # fmt: skip

@@ -92,7 +92,7 @@ def test_no_two_layers_have_the_same_file(arch: build.Arch) -> None:
 def test_every_file_would_load_in_lambda(arch: build.Arch, name: build.Layer) -> None:
     assert elf.find_faults(build.layer_directory(arch, name), arch) == []
     libraries = [path for path in files(site(arch, name)) if ".so" in path.suffixes]
-    assert (name == "domain") is not bool(libraries)
+    assert (name in {"domain", "graph"}) is not bool(libraries)
 
 
 def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_each_function_is_within_lambdas_limit(arch: build.Arch) -> None:
     """250 MB of layers and asset, unzipped."""
     layers = {name: unzipped(build.layer_directory(arch, name)) for name in build.LAYERS}
     for fn in FUNCTIONS:
-        without = 0 if "model" in fn.needs else layers["model"]
-        size = sum(layers.values()) - without + unzipped(build.function_directory(fn.name))
+        size = sum(layers[name] for name in fn.layers)
+        size += unzipped(build.function_directory(fn.name))
         assert size < 250 * MB, fn.name
 
 
@@ -255,7 +255,7 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
     """Every lock lies within the development's."""
     everything = install.parse_pins((repository / "requirements" / "dev.lock").read_text())
     locks = sorted((repository / "requirements").glob("*.lock"))
-    assert {lock.stem for lock in locks} == {"dev", "infra", "model", "run", "runtime"}
+    assert {lock.stem for lock in locks} == {*("dev", "graph", "infra", "model", "run", "runtime")}
     for lock in locks:
         pinned = install.parse_pins(lock.read_text())
         assert len(pinned) > 30
@@ -269,7 +269,7 @@ def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(reposit
 
     run = names("run")
     unused = contents.EXCLUDED_PACKAGES - {"click", "pyyaml"}  # flask and moto import these
-    assert (names("runtime") | names("model")) - unused <= run
+    assert (names("runtime") | names("model") | names("graph")) - unused <= run
     assert not run & unused
     assert not run & {"aws-cdk-lib", "cfn-lint", "playwright", "pyright", "pytest", "ruff", "sympy"}
     assert len(run) < 70

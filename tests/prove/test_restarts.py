@@ -54,8 +54,8 @@ def served(
     key = gateway.key(rights=["read", "write", "admin", "operator"])
     reads = list_reads(gateway, key)
     unserved = [path for _, path, _, status in reads if status not in (200, 307)]
-    refused = ("/api/v1/admin/snapshots/1/difference", "/file/")
-    assert all(path.startswith(refused) for path in unserved), "no `from`, no payload"
+    refused = ("/api/v1/admin/communities/", "/api/v1/admin/snapshots/1/difference", "/file/")
+    assert all(path.startswith(refused) for path in unserved), "a scope's, no `from`, no payload"
     assert len(unserved) == len(refused)
     load = Load(gateway, key, reads)
     load.history.invoked |= FIRST_OPS

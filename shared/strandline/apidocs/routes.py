@@ -17,6 +17,7 @@ from strandline.config import get_settings
 from strandline.context import routes as context_routes
 from strandline.errors import NotFound
 from strandline.graph import routes as graph_routes
+from strandline.graph import routes_admin as graph_routes_admin
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
@@ -129,6 +130,7 @@ def _document() -> str:
         **routes_certificates.ROUTES,
         **jobs_routes.ROUTES,
         **topics_routes_admin.ROUTES,
+        **graph_routes_admin.ROUTES,
         **ROUTES,
     }
     security = openapi.security_alternatives(get_settings())

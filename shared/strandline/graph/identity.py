@@ -52,6 +52,14 @@ def make_edge_id(
     return _hash_fields([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
 
 
+def make_community_id(
+    tenant: str, scope_id: UUID | None, node_type: NodeType, name_hash: str
+) -> UUID:
+    """The id of the community that this node leads, in the graph of a scope, or in the whole
+    tenant's (None). `name_hash` is in hex."""
+    return _to_uuid([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
+
+
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:
     """A node's id as callers see it: `fact:018f…`."""
     return f"{PREFIXES[node_type]}:{node_id}"

@@ -2,6 +2,7 @@
 
 from strandline.graph import (
     routes_changes,
+    routes_communities,
     routes_conflicts,
     routes_fields,
     routes_lists,
@@ -16,4 +17,5 @@ ROUTES = {
     **routes_search.ROUTES,
     **routes_conflicts.ROUTES,
     **routes_fields.ROUTES,
+    **routes_communities.ROUTES,
 }

@@ -17,7 +17,11 @@ from strandline.tenants.store_audit import AuditContext
 
 JOB_NAMES = tuple(job.name for job in JOBS)
 """The jobs that can be started."""
-_RETRY_JOBS = {store_failures.GROW_KIND: "builder", store_failures.PROMOTE_KIND: "promoter"}
+_RETRY_JOBS = {
+    store_failures.GROW_KIND: "builder",
+    store_failures.PROMOTE_KIND: "promoter",
+    store_failures.ANALYZE_KIND: "analytics",
+}
 _RETRY_JOB = "sweeper"
 """The job that retries all other failures."""
 

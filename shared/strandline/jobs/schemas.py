@@ -10,7 +10,9 @@ from strandline.deployment import JobName, quote_job_names
 from strandline.schemas import ListQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]
-type JobKind = Literal[JobName, "enrich", "continues", "embed", "fold", "grow", "promote"]
+type JobKind = Literal[
+    JobName, "enrich", "continues", "embed", "fold", "grow", "promote", "analyze"
+]
 
 _JOB_NAMES = quote_job_names("and")
 _KIND = f"""\
@@ -19,10 +21,11 @@ failed, so that it has only what works without one; `continues` is a scope in wh
 configured model could not judge where topics end; `embed` is a scope with events that the
 embedding model refuses; `fold` is a scope whose work failed five times in a row; `grow` is a
 scope whose topic tree the last build could not grow; `promote` is a chain that could not be
-written into the knowledge graph, or was without the configured model."""
+written into the knowledge graph, or was without the configured model; `analyze` is a graph whose
+communities could not be found, a scope's or the whole tenant's."""
 _REF = f"""\
 The id of what it is about: for `enrich` and `promote` the chain's, for the other failures the
-scope's; null for {_JOB_NAMES}."""
+scope's, or `tenant`; null for {_JOB_NAMES}."""
 
 
 class JobsQuery(ListQuery):

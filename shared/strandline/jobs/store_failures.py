@@ -19,6 +19,9 @@ EMBED_KIND = "embed"
 """A failure: a scope with events that the embedding model refused."""
 GROW_KIND = "grow"
 """A failure: a scope whose topic tree a build could not grow. The builder retries it."""
+ANALYZE_KIND = "analyze"
+"""A failure: a graph whose communities could not be found, a scope's or the tenant's. The analytics
+retry it."""
 
 PROMOTE_KIND = "promote"
 """A failure: a chain whose promotion failed, or was done without the configured model. The promoter
@@ -29,14 +32,15 @@ def record_failure(
     access: TenantDb,
     *,
     kind: str,
-    scope_id: UUID,
+    scope_id: UUID | None,
     participants: Sequence[str],
     reason: str,
     advice: str,
     ref: UUID | str,
 ) -> UUID:
     """Record a failure as a job that can be retried. Returns its id. The same failure again (by
-    `kind` and `ref`, the id of what it is about) is the same job with one attempt more.
+    `kind` and `ref`, the id of what it is about) is the same job with one attempt more. What
+    concerns the whole tenant has no scope and no participants.
 
     `reason` is a code and `advice` says what to do about it; neither may hold memory content. Runs
     in the transaction that stores the substitute for what failed, or on its own.
@@ -132,13 +136,13 @@ class PendingRetry:
 
 
 def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
-    """Up to `limit` failures that an admin has asked to retry, oldest first; without those that the
-    builder and the promoter retry."""
+    """Up to `limit` failures that an admin has asked to retry, oldest first; without those that
+    other jobs retry."""
     return access.fetch(
         PendingRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
         " and kind <> all (%(others)s) order by job_id limit %(limit)s",
-        {"limit": limit, "others": [GROW_KIND, PROMOTE_KIND]},
+        {"limit": limit, "others": [GROW_KIND, PROMOTE_KIND, ANALYZE_KIND]},
     )
 
 

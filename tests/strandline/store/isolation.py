@@ -357,6 +357,19 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             "insert into topic_field_revisions (tenant_id, node_id, field, revision, scope_id,"
             " participants, value, valid_from, event_id, recorded_at) select tenant_id, event_id,"
             " 'state', 1, scope_id, participants, '1', now(), event_id, now() from events",
+            "insert into graph_communities (tenant_id, community_id, scope_id, participants, size,"
+            " bridges, neighbours, analysed_at) select tenant_id, event_id, scope_id, participants,"
+            " 2, 0, '[]', now() from events",
+            "insert into graph_members (tenant_id, node_id, scope_id, participants, community_id,"
+            " rank, bridge_score, is_bridge) select tenant_id, event_id, scope_id, participants,"
+            " event_id, 1, 0, false from events",
+            "insert into graph_tenant_analyses (tenant_id, digest) select tenant_id, '' from"
+            " tenants",
+            "insert into graph_tenant_communities (tenant_id, community_id, size, bridges,"
+            " neighbours, analysed_at) select tenant_id, event_id, 2, 0, '[]', now() from events",
+            "insert into graph_tenant_members (tenant_id, node_id, community_id, rank,"
+            " bridge_score, is_bridge) select tenant_id, event_id, event_id, 1, 0, false"
+            " from events",
         ):
             administrator.execute(graph)
         administrator.execute(

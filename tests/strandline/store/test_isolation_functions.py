@@ -589,6 +589,8 @@ UNASKED = {
     "next_build": "select next_build('5 minutes', now()) where false",
     "tenants_to_promote": "select * from tenants_to_promote('{}', '{}', now()) where false",
     "next_promotion": "select next_promotion('{}', '{}', '1 minute', now()) where false",
+    "tenants_to_analyse": "select * from tenants_to_analyse('infinity') where false",
+    "next_analysis": "select next_analysis('1 hour', now()) where false",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",

@@ -1,0 +1,117 @@
+"""Communities as they are read: listed, and explored node by node and neighbour by neighbour."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.cursors import Cursors, Position
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound
+from strandline.graph import store_communities
+from strandline.graph.identity import format_node_id, parse_node_id
+from strandline.graph.schemas_communities import (
+    CommunitiesPage,
+    CommunityDetail,
+    CommunityNode,
+    CommunityOut,
+    NeighbourOut,
+)
+from strandline.graph.store_communities import Community, CommunityKind, MemberNode
+
+_PG_SNAPSHOT = "1:1:"
+"""Pages of communities show what the last analysis found, not one database snapshot."""
+_UNNAMED = "(no longer there)"
+"""The name of a community whose first nodes are gone since."""
+
+
+def list_communities(
+    access: TenantDb,
+    kind: CommunityKind,
+    node: str | None,
+    cursor: str | None,
+    limit: int,
+) -> CommunitiesPage:
+    """A page of communities, the largest first; with `node`, those that this node is in. Raises
+    Invalid for an id that no node can have, Malformed for a foreign cursor."""
+    node_id = None if node is None else _parse_node(node)
+    cursors = _make_cursors(access, kind, "list", node)
+    position = cursors.decode(cursor)
+    after = position and (position.seq, position.row_id)
+    rows = store_communities.list_largest(access, kind, node_id, after, limit)
+    last = rows[-1] if len(rows) == limit else None
+    position = last and Position(_PG_SNAPSHOT, last.analysed_at, last.community_id, last.size)
+    return CommunitiesPage(
+        communities=[CommunityOut.model_validate(_describe(row)) for row in rows],
+        next_cursor=position and cursors.encode(position),
+    )
+
+
+def get_community(
+    access: TenantDb, kind: CommunityKind, community_id: UUID, cursor: str | None, limit: int
+) -> CommunityDetail:
+    """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
+    Malformed for a foreign cursor."""
+    matches = store_communities.list_by_id(access, kind, [community_id])
+    if not matches:
+        raise NotFound("There is no such community in view; each analysis may find others.")
+    (community,) = matches
+    cursors = _make_cursors(access, kind, str(community_id), None)
+    position = cursors.decode(cursor)
+    after_rank = position.seq if position else 0
+    rows = store_communities.list_members(access, kind, community_id, after_rank, limit)
+    last = rows[-1] if len(rows) == limit else None
+    position = last and Position(_PG_SNAPSHOT, community.analysed_at, community_id, last.rank)
+    return CommunityDetail.model_validate(
+        {
+            **_describe(community),
+            "neighbours": _name_neighbours(access, kind, community),
+            "nodes": [_to_node(row) for row in rows],
+            "next_cursor": position and cursors.encode(position),
+        }
+    )
+
+
+def _parse_node(node: str) -> UUID:
+    try:
+        return parse_node_id(node)[1]
+    except NotFound:
+        raise Invalid(
+            "node_id: must be the id of a node as the graph gives it, such as"
+            " ent:f09cbabb-8abb-806b-9b57-b2aed7a1de29",
+            field="node_id",
+        ) from None
+
+
+def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | None) -> Cursors:
+    caller = access.caller
+    list_name = f"{kind} communities {name}"
+    return Cursors(access.sealer, caller.tenant, list_name, caller.viewer, caller.writer, node)
+
+
+def _describe(community: Community) -> dict[str, object]:
+    fields = {name: value for name, value in vars(community).items() if name != "neighbours"}
+    return {**fields, "name": ", ".join(community.names) or _UNNAMED}
+
+
+def _name_neighbours(
+    access: TenantDb, kind: CommunityKind, community: Community
+) -> Sequence[NeighbourOut]:
+    neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
+    names = {
+        row.community_id: ", ".join(row.names) or _UNNAMED
+        for row in store_communities.list_by_id(access, kind, [other for other, _ in neighbours])
+    }
+    return [
+        NeighbourOut(community_id=other, name=names[other], weight=weight)
+        for other, weight in neighbours
+        if other in names
+    ]
+
+
+def _to_node(row: MemberNode) -> CommunityNode:
+    return CommunityNode.model_validate(
+        {
+            **vars(row),
+            "id": format_node_id(row.type, row.node_id),
+            "members": [format_node_id(row.type, member) for member in row.member_ids],
+        }
+    )

@@ -1,0 +1,70 @@
+"""Graphs with communities that are known, and another finder of communities to compare with."""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from strandline.graph.label_propagation import Link
+
+type Groups = Sequence[Sequence[int]]
+
+
+def plant(
+    size: int, groups: int, links_per_node: int, crossing: float, seed: int = 1
+) -> tuple[list[Link], list[list[int]]]:
+    """A graph and its communities. Each node has so many links, of which the share `crossing` leads
+    anywhere, and the others into its own community."""
+    chance = random.Random(seed)
+    truth = [list(range(start, size, groups)) for start in range(groups)]
+    weights: Counter[tuple[int, int]] = Counter()
+    for node in range(size):
+        for _ in range(links_per_node):
+            is_crossing = chance.random() < crossing
+            other = chance.randrange(size) if is_crossing else chance.choice(truth[node % groups])
+            if other != node:
+                weights[min(node, other), max(node, other)] += 80
+    return [Link(*pair, weight) for pair, weight in sorted(weights.items())], truth
+
+
+def propagate_again(links: Sequence[Link]) -> list[list[int]]:
+    """Label propagation of our own: all nodes in an order drawn for each round; of equally heavy
+    labels a node keeps its own, or takes any."""
+    chance = random.Random(7)
+    adjacent: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for first, second, weight in links:
+        adjacent[first].append((second, weight))
+        adjacent[second].append((first, weight))
+    labels = {node: node for node in adjacent}
+    order = sorted(adjacent)
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        chance.shuffle(order)
+        for node in order:
+            heard: Counter[int] = Counter()
+            for other, weight in adjacent[node]:
+                heard[labels[other]] += weight
+            loudest = max(heard.values())
+            if heard[labels[node]] < loudest:
+                labels[node] = chance.choice([n for n in heard if heard[n] == loudest])
+                has_changed = True
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for node in sorted(labels):
+        groups[labels[node]].append(node)
+    return list(groups.values())
+
+
+def agreement(one: Groups, other: Groups) -> float:
+    """The adjusted Rand index (Hubert and Arabie 1985) of two groupings of the same nodes: 1 for
+    the same, about 0 for groupings that have nothing to do with each other."""
+    place = {node: n for n, group in enumerate(other) for node in group}
+    shared = Counter((n, place[node]) for n, group in enumerate(one) for node in group)
+
+    def pairs(sizes: Sequence[int]) -> int:
+        return sum(size * (size - 1) // 2 for size in sizes)
+
+    both = pairs(list(shared.values()))
+    ours, theirs = pairs([len(g) for g in one]), pairs([len(g) for g in other])
+    expected = ours * theirs / pairs([len(place)])
+    most = (ours + theirs) / 2
+    return 1.0 if most == expected else (both - expected) / (most - expected)
