@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, cast
 
@@ -151,13 +151,13 @@ def _locate(error: ErrorDetails, value: object) -> str:
     *_, last = error["loc"] or ("",)
     path: list[str] = []
     for part in error["loc"]:
-        fields = cast("Mapping[object, object]", value) if isinstance(value, dict) else {}
-        items = cast("Sequence[object]", value) if isinstance(value, list) else ()
-        if part in fields:
+        fields = cast("dict[object, object]", value) if isinstance(value, dict) else None
+        items = cast("list[object]", value) if isinstance(value, list) else ()
+        if fields is not None and part in fields:
             value = fields[part]
         elif isinstance(part, int) and part < len(items):
             value = items[part]
-        elif isinstance(value, dict) and not (part is last and error["type"] == "missing"):
+        elif fields is not None and not (part is last and error["type"] == "missing"):
             continue
         path.append(str(part))
     return ".".join(path)

@@ -84,9 +84,7 @@ def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
     assert (reply.status, reply.error["details"]["field"]) == (409, "from_id")
 
 
-def test_what_is_no_pair_is_refused_by_its_field(
-    graph: Graph, scratch_db: ScratchDatabase
-) -> None:
+def test_what_is_no_pair_is_refused_by_its_field(graph: Graph, scratch_db: ScratchDatabase) -> None:
     ada, same, rowing, rows, tall = graph.create(
         entity("Ada"), entity("Adah"), topic("rowing"), fact("Ada rows"), fact("Ada is tall")
     )

@@ -201,7 +201,6 @@ def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
     forget(scratch_db)
     nothing = Extraction(entities=[], facts=[], decisions=[], relations=[])
 
-
     def extract(*_: object) -> Extraction:
         return nothing
 
@@ -222,7 +221,6 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
-
 
     def lock_version(*_: object) -> int:
         return 99

@@ -57,7 +57,7 @@ def make_community_id(
 ) -> UUID:
     """The id of the community that this node leads, in the graph of a scope, or in the whole
     tenant's (None). `name_hash` is in hex."""
-    return _to_uuid([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
+    return _hash_fields([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
 
 
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:

@@ -90,7 +90,9 @@ def tell_history(
         id=format_node_id(node.type, node.node_id),
         members=[format_node_id(node.type, member) for member in node.member_ids],
         observations=observations,
-        next_cursor=cursors.encode(last.observed_at.isoformat(), last.source_id.hex, last.target_id.hex)
+        next_cursor=cursors.encode(
+            last.observed_at.isoformat(), last.source_id.hex, last.target_id.hex
+        )
         if last and len(observations) < len(rows)
         else None,
         revisions=_tell_revisions(access, node),

@@ -72,6 +72,7 @@ class PlainModel:
         """Always false."""
         del first, second
         return Contradiction(contradicts=False)
+
     def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
         """The entities that are named already."""
         del events

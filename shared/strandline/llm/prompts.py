@@ -11,7 +11,15 @@ from typing import Literal
 from strandline.llm.types import PromptEvent, Summary, TopicPart, WalkOption
 
 type TaskName = Literal[
-    "continues", "summarise", "merge", "topic", "entities", "overview", "walk", "contradicts", "extract"
+    "continues",
+    "summarise",
+    "merge",
+    "topic",
+    "entities",
+    "overview",
+    "walk",
+    "contradicts",
+    "extract",
 ]
 
 PROMPT_VERSIONS: Mapping[TaskName, int] = {

@@ -149,6 +149,7 @@ class LlmTasks:
         return self._run_task(
             task, "contradicts", Contradiction, render, lambda by: by.contradicts(first, second)
         )
+
     def extract(
         self,
         task: TaskContext,

@@ -203,6 +203,8 @@ class LanguageModel(Protocol):
 
     def contradicts(self, first: str, second: str) -> Contradiction:
         """Whether two statements cannot both hold."""
+        ...
+
     def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
         """What a chain's events say for the knowledge graph. `named` has the entities of the chain.
         Events are cited by their numbers, from 1."""

@@ -74,6 +74,7 @@ class HeuristicModel:
         """Whether a rule says that two statements cannot both hold."""
         reason = contradiction.find_contradiction(first, second)
         return Contradiction(contradicts=reason is not None)
+
     def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
         """The facts, decisions and relations that a few forms of English sentences state, and the
         entities that are named already."""
