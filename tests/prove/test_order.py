@@ -297,6 +297,7 @@ def test_an_append_reads_no_more_of_a_large_log_than_of_a_small_one(
         for start in range(0, 2000, 200):
             client.append([_op(f"{start + n}", n % 6, True, n) for n in range(200)])
     before = rows_read(scratch_db)
+    client = Client(scratch_db.url, BlobStore(aws.bucket), History())
     with closing(client.database):
         for n in range(appends):
             client.append([_op(f"more {n}", n % 6, True, n)])
