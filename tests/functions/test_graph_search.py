@@ -129,7 +129,7 @@ def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None
         (2, "topic_contents", {"The regatta is rowed in June"}),
         (3, "related_entities", {"Ada"}),
         (5, "decision_entities", {"Ada"}),
-        (3, "invalidation_chain", set()),
+        (3, "invalidation_chain", set[str]()),
     ],
 )
 def test_a_traversal_leads_to_what_it_names(

@@ -289,6 +289,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "overview/1": "27a38c1ed34ddc9c",
         "walk/1": "4221a9bcb9102c51",
         "extract/1": "0102aea42dfd2f23",
+        "contradicts/1": "f2b48db0f4529dfb",
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)

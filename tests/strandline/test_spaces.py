@@ -43,6 +43,7 @@ def test_a_tenant_goes_before() -> None:
         known.high,
         0.9,
         known.descend,
+        known.conflict,
     )
     assert thresholds_for(
         LocalEmbedder.space, DEFAULTS.with_overrides({"similarity_high": 0.5})

@@ -22,7 +22,7 @@ create index graph_nodes_trigrams on graph_nodes using gin (tenant_id, trigrams_
 -- A space without an embedding: the model refused the text.
 alter table graph_nodes drop constraint graph_nodes_check;
 alter table graph_nodes add constraint graph_nodes_embedding_check
-    check (embedding is null or space is not null);
+    check (case when space is null then embedding is null else true end);
 create index graph_nodes_unembedded on graph_nodes (tenant_id, scope_id, node_id) where space is null;
 -- With all that a search narrows by, so that a scan of codes reads no rows.
 create index graph_nodes_codes on graph_nodes (tenant_id, space, scope_id, node_id)
