@@ -215,7 +215,7 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     body: dict[str, Any],
     named: str,
 ) -> None:
-    more = {"value": 1, **body}
+    more: dict[str, Any] = {"value": 1, **body}
     answer = revise(gateway, gateway.key(), path_of(petrel, field), more.pop("value"), **more)
     assert (answer.status, answer.error["details"]["field"]) == (422, named), answer.text
     assert scratch_db.rows("select count(*) from topic_fields") == [(0,)]

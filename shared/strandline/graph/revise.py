@@ -17,8 +17,8 @@ from strandline.graph.schemas_nodes import MAX_NODE_BYTES
 from strandline.graph.sentences import write_field_sentence
 from strandline.graph.store_fields import RevisionRow
 from strandline.graph.store_read import NodeName
-from strandline.graph.store_revisions import NewRevision, Reference
-from strandline.graph.store_write import write_observations
+from strandline.graph.store_revisions import FieldBefore, NewRevision
+from strandline.graph.store_write import lock_scopes, write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendBatch, AppendResult
@@ -164,40 +164,19 @@ def _make_source(batch: AppendBatch, result: AppendResult) -> Source:
 
 def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> RevisionRow:
     """Store what a statement says of its topic and field; what was stored already stays. Writers
-    of a scope come one after the other: the statement's append locks it."""
-    topic, ref = revision.topic, revision.ref
-    nodes = [NodeObservation(source, "topic", topic.name, node_id=topic.node_id)]
-    edges: list[EdgeObservation] = []
-    if ref:
-        own_id = ref.node_id if ref.scope_id == topic.scope_id else None
-        nodes.append(NodeObservation(source, "topic", ref.name, node_id=own_id))
-        edges.append(
-            EdgeObservation(
-                source,
-                from_node=0,
-                to_node=1,
-                type="related",
-                label=revision.field,
-                patch={"valid_to": None, "reason": None},  # it may have ended before
-                valid_from=revision.body.valid_from,
-            )
-        )
-    node_ids = write_observations(access, nodes, edges).node_ids
+    of a scope come one after the other."""
+    lock_scopes(access, [source.scope_id])
     known = store_revisions.find_revision(access, source.source_id)
-    return known or _add_revision(access, revision, source, node_ids[1] if ref else None)
-
-
-def _add_revision(
-    access: TenantDb, revision: _Revision, source: Source, ref_id: UUID | None
-) -> RevisionRow:
-    """Store a new revision, and end the relation that it replaces."""
-    body, topic = revision.body, revision.topic
-    before = store_revisions.get_reference(access, topic.node_id, revision.field)
+    if known:
+        return known
+    topic, body = revision.topic, revision.body
+    before = store_revisions.get_newest(access, topic.node_id, revision.field)
     if before is None:  # its last source was replaced meanwhile
         raise NotFound("there is no such topic in view")
-    if not revision.sets_ref:
-        ref_id = before.node_id
-    row = store_revisions.add_revision(
+    if before.event_id:
+        store_revisions.drop_observation(access, topic.node_id, before.event_id)
+    ref_id = _write_observations(access, revision, source, before)
+    return store_revisions.add_revision(
         access,
         NewRevision(
             node_id=topic.node_id,
@@ -214,24 +193,43 @@ def _add_revision(
             recorded_at=source.observed_at,
         ),
     )
-    if before.node_id != ref_id:
-        _end_reference(access, revision, source, before, row)
-    return row
 
 
-def _end_reference(
-    access: TenantDb, revision: _Revision, source: Source, before: Reference, row: RevisionRow
-) -> None:
-    """Say of the relation to another topic, if there is one, that it holds until this revision
-    does."""
-    if before.node_id is None or before.name is None:
-        return
-    nodes = [
-        NodeObservation(source, "topic", revision.topic.name, node_id=revision.topic.node_id),
-        NodeObservation(source, "topic", before.name, node_id=before.node_id),
-    ]
-    patch = {"valid_to": row.valid_from.isoformat(), "reason": revision.body.why_changed}
-    edge = EdgeObservation(
-        source, from_node=0, to_node=1, type="related", label=revision.field, patch=patch
+def _write_observations(
+    access: TenantDb, revision: _Revision, source: Source, before: FieldBefore
+) -> UUID | None:
+    """Store what a statement says of the topic and of its relation to another one. Returns the
+    topic that the field refers to."""
+    topic, ref, body = revision.topic, revision.ref, revision.body
+    nodes = [NodeObservation(source, "topic", topic.name, node_id=topic.node_id)]
+    edges: list[EdgeObservation] = []
+
+    def relate(name: str, node_id: UUID | None, patch: Mapping[str, Any]) -> None:
+        nodes.append(NodeObservation(source, "topic", name, node_id=node_id))
+        edge = EdgeObservation(
+            source,
+            from_node=0,
+            to_node=len(nodes) - 1,
+            type="related",
+            label=revision.field,
+            patch=patch,
+            valid_from=body.valid_from,
+        )
+        edges.append(edge)
+
+    stays = not revision.sets_ref or (
+        ref is not None
+        and before.ref_name is not None
+        and normalise(ref.name) == normalise(before.ref_name)
     )
-    write_observations(access, nodes, [edge])
+    if ref and not stays:
+        own_id = ref.node_id if ref.scope_id == topic.scope_id else None
+        relate(ref.name, own_id, {"valid_to": None, "reason": None})  # it may have ended before
+    if before.ref_id and before.ref_name and not stays:
+        until = body.valid_from or source.valid_from
+        patch = {"valid_to": until.isoformat(), "reason": body.why_changed}
+        relate(before.ref_name, before.ref_id, patch)
+    node_ids = write_observations(access, nodes, edges).node_ids
+    if stays:
+        return before.ref_id
+    return node_ids[1] if ref else None

@@ -50,19 +50,20 @@ def find_revision(access: TenantDb, event_id: UUID) -> RevisionRow | None:
 
 
 @dataclass(frozen=True)
-class Reference:
-    """The topic that a field refers to; without values where it refers to none."""
+class FieldBefore:
+    """A field's newest revision; without values where the topic has no such field yet."""
 
-    node_id: UUID | None
-    name: str | None
+    event_id: UUID | None
+    ref_id: UUID | None
+    ref_name: str | None
 
 
-def get_reference(access: TenantDb, node_id: UUID, field: str) -> Reference | None:
-    """What the newest revision of a topic's field refers to. None where the topic is gone."""
+def get_newest(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | None:
+    """The newest revision of a topic's field. None where the topic is gone."""
     rows = access.fetch(
-        Reference,
+        FieldBefore,
         """
-        select ref.node_id, ref.name
+        select r.event_id, ref.node_id as ref_id, ref.name as ref_name
         from graph_nodes g
         left join topic_fields f on f.tenant_id = current_tenant() and f.node_id = g.node_id
             and f.field = %(field)s
@@ -74,6 +75,17 @@ def get_reference(access: TenantDb, node_id: UUID, field: str) -> Reference | No
         {"node_id": node_id, "field": field},
     )
     return rows[0] if rows else None
+
+
+def drop_observation(access: TenantDb, node_id: UUID, event_id: UUID) -> None:
+    """Remove what a revision said of its topic, for the field's next one to say it; inside of a
+    transaction, in which the topic is then computed. So a topic has one observation of each field,
+    and costs the same to compute after any number of revisions."""
+    access.execute(
+        "delete from graph_observations where tenant_id = current_tenant()"
+        " and target_id = %(node_id)s and source_id = %(event_id)s",
+        {"node_id": node_id, "event_id": event_id},
+    )
 
 
 def add_revision(access: TenantDb, new: NewRevision) -> RevisionRow:
