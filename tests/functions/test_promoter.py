@@ -90,7 +90,7 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
     reply = gateway.call(
         "GET",
         f"/api/v1/graph/nodes/fact:{node_id}",
-        query={"participants": "user:alice,agent:helper"},
+        query={"participants": ["user:alice", "agent:helper"]},
         key=key,
     )
     assert (reply.status, reply.body["trust"]) == (200, "user")
@@ -201,7 +201,6 @@ def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
     forget(scratch_db)
     nothing = Extraction(entities=[], facts=[], decisions=[], relations=[])
 
-
     def extract(*_: object) -> Extraction:
         return nothing
 
@@ -222,7 +221,6 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
-
 
     def lock_version(*_: object) -> int:
         return 99
@@ -258,7 +256,7 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
     assert next_run() == now + timedelta(minutes=20)
     scratch_db.rows("update chains set importance = 1, density = 0.9")
     assert next_run() == now + timedelta(minutes=1)
-    scratch_db.rows("update tenants set tuning = '{\"hot\": 1}'")
+    scratch_db.rows("update tenants set tuning = '{\"promote_at_once\": 1}'")
     assert next_run() == now + timedelta(minutes=20)
     scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
     assert next_run() is None

@@ -61,7 +61,7 @@ PROBED = (
     "refuse_erased_citation",
     "append_fast_path",
 )
-PROMOTION = '{"ltm_enabled": true, "hot": 0.8}'
+PROMOTION = '{"ltm_enabled": true, "promote_at_once": 0.8}'
 _EVERY_WORD = ["tide", "late", "harbour", "long"]
 _EVERYTHING = "'tide' | 'late' | 'harbour' | 'long'"
 
