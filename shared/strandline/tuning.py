@@ -67,7 +67,7 @@ class Tuning(BaseModel):
     """A recall within so many hours of the last one that counted does not strengthen the chain."""
     promote: float = Field(default=0.3, ge=0.001, le=1)
     """Heat from which a chain is promoted."""
-    hot: float = Field(default=0.8, ge=0.001, le=1)
+    promote_at_once: float = Field(default=0.8, ge=0.001, le=1)
     """Heat from which a chain is promoted at once; below it, half an hour after its last change."""
     ltm_enabled: bool = True
     """Whether chains are promoted into the knowledge graph."""
@@ -95,7 +95,7 @@ class Tuning(BaseModel):
 
     def promotion_parameters(self) -> dict[str, object]:
         """What says when chains are due for promotion."""
-        return self.model_dump(include={"ltm_enabled", "hot"})
+        return self.model_dump(include={"ltm_enabled", "promote_at_once"})
 
     def find_contradictions(self) -> Iterator[Contradiction]:
         """Thresholds that contradict each other: each is valid alone, but not together."""

@@ -90,7 +90,7 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
     reply = gateway.call(
         "GET",
         f"/api/v1/graph/nodes/fact:{node_id}",
-        query={"participants": "user:alice,agent:helper"},
+        query={"participants": ["user:alice", "agent:helper"]},
         key=key,
     )
     assert (reply.status, reply.body["trust"]) == (200, "user")
@@ -256,7 +256,7 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
     assert next_run() == now + timedelta(minutes=20)
     scratch_db.rows("update chains set importance = 1, density = 0.9")
     assert next_run() == now + timedelta(minutes=1)
-    scratch_db.rows("update tenants set tuning = '{\"hot\": 1}'")
+    scratch_db.rows("update tenants set tuning = '{\"promote_at_once\": 1}'")
     assert next_run() == now + timedelta(minutes=20)
     scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
     assert next_run() is None

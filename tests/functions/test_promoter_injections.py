@@ -98,7 +98,7 @@ def test_200_injections_change_no_origin_no_category_and_no_trust(
     model: type[HeuristicModel],
 ) -> None:
     key = gateway.key()
-    scratch_db.rows("update tenants set tuning = '{\"merged_events\": 30}'")  # many chains
+    scratch_db.rows("update tenants set tuning = '{\"merged_events\": 2}'")  # many chains
     for text in TALK:
         tell(key, text, *PAIR, session_id="s-talk")
     fold_all(gateway, scratch_db)

@@ -86,15 +86,22 @@ def unexplained(
     ]
 
 
+def half_hour_after(at: datetime) -> datetime:
+    """When a chain is promoted that is formed at this time."""
+    return at + -(at - EPOCH) % (30 * MINUTE)
+
+
 def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedelta]]:
     """What one conversation makes due, and how late it may be."""
     ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
     ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
     ripe = said + timedelta(days=1, minutes=5)
+    promoted, last = (half_hour_after(at) for at in (idle, idle + SLOT["sweeper"]))
     return [
         (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
         (idle + 15 * MINUTE, SLOT["sweeper"] + SLOT["builder"]),  # its chain has waited
+        (promoted, last - promoted + SLOT["promoter"]),  # its chain is warm
         (ripe + -(ripe - EPOCH) % GARBAGE_PERIOD, SLOT["archiver"]),  # payloads are looked at
         *([(cold, SLOT["archiver"])] if cold else []),
     ]

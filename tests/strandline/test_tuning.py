@@ -15,9 +15,12 @@ def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None
     told = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE))
     assert list(told) == list(Tuning.model_fields)
     for name, default in DEFAULTS.model_dump().items():
-        spelt = {None: "calibrated"}.get(default) or (
-            f"`{default}`" if isinstance(default, str) else f"{default:g}"
-        )
+        if isinstance(default, bool):
+            spelt = f"`{str(default).lower()}`"
+        else:
+            spelt = {None: "calibrated"}.get(default) or (
+                f"`{default}`" if isinstance(default, str) else f"{default:g}"
+            )
         assert told[name] == spelt, name
 
 

@@ -6,6 +6,7 @@ person is a fact only where a person or an agent says it too, and nothing of the
 anything. So text that poses as somebody else changes nothing about that person.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ _FIRST_HAND = frozenset({"user", "agent", "system"})
 _PERSONAL = frozenset({"personal", "preference", "relationship"})
 _MIN_GROUNDED = 0.5
 """The least share of a statement's stems that the cited events must hold."""
+_POSES = re.compile(r"\b(?:i|me|my|mine|we|us|our|you|your)\b", re.IGNORECASE)
+"""Words of somebody who speaks: a tool's output that has them poses as a person."""
 _KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
 
 type _Key = tuple[NodeType, str]
@@ -143,6 +146,8 @@ class _Builder:
                 self._dropped["unsure"] += 1
                 return
         events = self._prefer_first_hand(events)
+        if _POSES.search(fact.content) and not self.first_hand(events):
+            return
         if self.is_borne_out(fact.content, events):
             key = self.add(
                 "fact", fact.content, events, fact.confidence, {"category": fact.category}

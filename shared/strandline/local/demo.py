@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from strandline.local.demo_graph import show_graph
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.tls import TlsFiles
 
@@ -164,12 +165,11 @@ def _ask(client: Client, question: Mapping[str, Any], **more: object) -> list[di
     return [hit["event"] for hit in answer["hits"]]
 
 
-def _build(admin: Client) -> bool:
-    """Have the topic index built. Returns whether a build ended well; one that is under way by
-    itself is waited for."""
-    reply = admin.get("/api/v1/admin/jobs?kind=builder&limit=1")["jobs"]
+def _run_job(admin: Client, name: str) -> bool:
+    """Run a job. Returns whether it ended well; one that is under way by itself is waited for."""
+    reply = admin.get(f"/api/v1/admin/jobs?kind={name}&limit=1")["jobs"]
     if not reply or reply[0]["state"] not in ("queued", "running"):
-        reply = [admin.post("/api/v1/admin/jobs/builder", {})]
+        reply = [admin.post(f"/api/v1/admin/jobs/{name}", {})]
     for _ in range(_WAIT_SECONDS * 4):
         job = admin.get(f"/api/v1/admin/jobs/{reply[0]['job_id']}")
         if job["state"] in ("done", "failed"):
@@ -244,8 +244,8 @@ def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
 
 
 def main() -> int:
-    """Append, show, ask, build. Returns 1 if somebody sees what they were not told, or the topic
-    index cannot be built."""
+    """Append, show, ask, build, promote. Returns 1 if somebody sees what they were not told, or the
+    topic index or the graph cannot be made."""
     folder = Path("events/demo")
     conversation = list(load_events(folder))
     audiences = list(dict.fromkeys(tuple(event["participants"]) for event in conversation))
@@ -273,10 +273,13 @@ def main() -> int:
             event["event_id"] in hidden for event in _ask(client, private, min_relevance=0)
         )
         _show_privacy(private, visible)
-        is_built = _build(Client(url, keys.admin, tls))
+        admin = Client(url, keys.admin, tls)
+        is_built = _run_job(admin, "builder")
         _show_index(client, questions[QUESTIONS[1]])
+        is_promoted = _run_job(admin, "promoter")
+        show_graph(client, audiences, folder)
         _show_next(url, keys.memory, tls)
-    return 1 if visible or not is_built else 0
+    return 0 if is_built and is_promoted and not visible else 1
 
 
 if __name__ == "__main__":

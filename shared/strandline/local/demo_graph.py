@@ -40,7 +40,8 @@ def read_nodes(
     first."""
     nodes: dict[str, dict[str, Any]] = {}
     for people in audiences:
-        path = f"/api/v1/graph/nodes?participants={','.join(people)}&type={node_type}&limit=100"
+        view = "&".join(f"participants={name}" for name in people)
+        path = f"/api/v1/graph/nodes?{view}&type={node_type}&limit=100"
         cursor: str | None = ""
         while cursor is not None:
             page = client.get(f"{path}&cursor={cursor}" if cursor else path)

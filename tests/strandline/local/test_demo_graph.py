@@ -39,4 +39,4 @@ def test_all_pages_of_all_groups_are_read_once() -> None:
     pages: Any = Pages()
     nodes = demo_graph.read_nodes(pages, [("user:a",), ("user:b", "agent:c")], "fact")
     assert list(nodes) == ["fact:b", "fact:a"]
-    assert "participants=user:b,agent:c" in nodes["fact:b"]["name"]
+    assert "participants=user:b&participants=agent:c" in nodes["fact:b"]["name"]

@@ -63,7 +63,7 @@ PROBED = (
     "refuse_erased_citation",
     "append_fast_path",
 )
-PROMOTION = '{"ltm_enabled": true, "hot": 0.8}'
+PROMOTION = '{"ltm_enabled": true, "promote_at_once": 0.8}'
 _EVERY_WORD = ["tide", "late", "harbour", "long"]
 _EVERYTHING = "'tide' | 'late' | 'harbour' | 'long'"
 
@@ -385,11 +385,20 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
-        f"select next_promotion('{PROMOTION}', '{{}}', '1 minute', '2020-01-01T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
             assert isinstance(moment, datetime), asked
+
+
+def test_whoever_asks_what_to_promote_learns_names_and_a_moment(app: Connection[Any]) -> None:
+    with app.cursor() as cursor:
+        asked = "select next_promotion(%s, '{}', '1 minute', '2020-01-01T12:00Z')"
+        ((moment,),) = cursor.execute(asked, [PROMOTION]).fetchall()
+        assert moment is None or isinstance(moment, datetime)
+        cursor.execute("select * from tenants_to_promote(%s, '{}', '2020-01-01')", [PROMOTION])
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert set(cursor.fetchall()) <= {("acme",), ("globex",)}
 
 
 def test_stored_payloads_are_told_to_background_work_of_their_tenant(

@@ -4,7 +4,7 @@
 
 grant create on schema public to strandline_planner;
 
--- The unpromoted warm chains of each tenant. `p_promotion` has the deployment's `ltm_enabled` and `hot`,
+-- The unpromoted warm chains of each tenant. `p_promotion` has the deployment's `ltm_enabled` and `promote_at_once`,
 -- `p_heat` its heat settings.
 create function promotions_due(p_promotion jsonb, p_heat jsonb, p_spacing interval, p_now timestamptz)
 returns table (tenant_id text, due_at timestamptz, pause interval)
@@ -17,7 +17,8 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     cross join lateral (
         select w.accessed_at, coalesce(heat(w.importance, w.density, w.strength, w.accessed_at, p_now,
                 heat_settings(p_heat, t.tuning))
-            >= coalesce((t.tuning ->> 'hot')::float8, (p_promotion ->> 'hot')::float8), false) as is_hot
+            >= coalesce((t.tuning ->> 'promote_at_once')::float8,
+                (p_promotion ->> 'promote_at_once')::float8), false) as is_hot
         from chains w
         where w.tenant_id = t.tenant_id and w.status = 'active' and w.promoted_version < w.version
             and w.promote_until >= p_now) c
