@@ -26,7 +26,9 @@ ADA_002 = Thresholds(low=0.52, high=0.72, merge=0.85, descend=0.75)
 """The thresholds of source A, which were found with one model: text-embedding-ada-002."""
 
 CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(low=-1.0, high=0.91, merge=0.86, descend=0.3, conflict=0.63),
+    "minilm-l6-v2-int8/384": Thresholds(
+        low=-1.0, high=0.91, merge=0.86, descend=0.3, conflict=0.63
+    ),
     "openai:text-embedding-ada-002/1536": ADA_002,
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
